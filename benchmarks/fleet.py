@@ -40,7 +40,7 @@ def search(bench: Bench) -> list[Figure]:
             for queue, threads in (("query", 2), ("embed", 1), ("store", 1)):
                 fleet.start(queue, threads=threads)
             figures += _compare(fleet, "the same under a backlog of embed work", asked=100, limits=(5, 15))
-            if not _status(fleet)["vectors"]["wanted"]:
+            if not _status(fleet)["status"]["vector"]["wanted"]:
                 raise RuntimeError("the backlog was done before the last question")
     return figures
 
@@ -151,8 +151,8 @@ def _seconds(output: str) -> float:
 
 
 def _status(fleet: FleetProcesses) -> Any:
-    """What `memline reindex --status` says of the agent."""
-    return json.loads(fleet.memline("reindex", "--status", "--json"))[0]
+    """What `memline status` says of the agent."""
+    return json.loads(fleet.memline("status", "--json"))[0]
 
 
 def _settle(fleet: FleetProcesses) -> None:

@@ -27,7 +27,6 @@ from memline.shared.index import (
     ledger,
     meta,
     ownership,
-    set_aside,
     signs,
     token_rows,
     vectors,
@@ -45,13 +44,13 @@ from memline.shared.index.erase import Eraser
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow, restored
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import budget, call_times, embed_results, health, leases, model_change
-from memline.shared.scheduling.breaker import Health, tighter
-from memline.shared.scheduling.budget import Budget, Charge, Refusal
+from memline.shared.scheduling import call_times, embed_results, health, leases, model_change
+from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.budget import Budget
+from memline.shared.scheduling.ceilings import Refusal, record_refusal
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync import vanished
-from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +163,7 @@ class IndexWriter:
         with self.session() as (connection, now):
             open_batches.free_dead(connection, now)
             self.free_leases()
-            self._make_signs(connection)
+            signs.make_searched(connection)
 
     def free_leases(self, tokens: Iterable[str] = ()) -> list[str]:
         """Free `tokens`, and what owners leased that are gone; return what is over.
@@ -198,12 +197,6 @@ class IndexWriter:
         now = self._clock.monotonic()
         self._seen_at = {token: self._seen_at.get(token, now) for token in leases.tokens(connection)}
         return [token for token, seen_at in self._seen_at.items() if now - seen_at >= self.holder.lease_s]
-
-    def _make_signs(self, connection: Connection) -> None:
-        """Make signs of the vectors that are searched, and of those that will be."""
-        searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
-        for identity_id, dims in {(row.id, row.vector_dims) for row in searched}:
-            signs.make(connection, identity_id, dims)
 
     def store_file(self, row: FileRow, *, job: str = "", is_meant: bool = False) -> str:
         """Do as `store_files` for one file."""
@@ -260,7 +253,7 @@ class IndexWriter:
         `decides`: it is over now.
         """
         with self.session() as (connection, now):
-            if self._roots is None or not set_aside.read(connection):
+            if self._roots is None or not ledger.set_aside(connection):
                 return
             with transaction(connection):
                 back = vanished.settle(connection, self._roots, now, decides=decides)
@@ -281,7 +274,7 @@ class IndexWriter:
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.reduce(connection, row.id)
-            self._make_signs(connection)
+            signs.make_searched(connection)
             model_change.switch_when_complete(connection)
             jobs.finish_settled(connection, now)
         return stored
@@ -313,55 +306,17 @@ class IndexWriter:
             target = self._target(connection, only)
             if target is None:
                 return []
-            state = health.read(self.accounts, target.identity.provider)
-            if state.is_stuck(now) or state.retry_at > now:
-                return []
-            caps = replace(
+            requests, refusal = leases.lease_within(
+                self.budget,
+                self.accounts,
+                target,
                 caps,
-                max_rows=tighter(tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
-                max_tokens=tighter(caps.max_tokens, state.max_tokens),
+                self.holder,
+                now,
+                credits=credits,
+                only_full=only_full,
+                held=held,
             )
-            if state.failures or state.limited_rows or state.shrunk_rows == 1:
-                # After a failure one request goes ahead of the others, not all of them into the same wall. A
-                # server that is slow with a single text gets one at a time.
-                credits = min(credits, 1)
-            charge = Charge(identity=target.identity, account=self.accounts.of(target.identity.provider))
-            requests: list[leases.Request] = []
-            refusal: Refusal | None = None
-
-            def reserve(token: str, tokens: int) -> bool:
-                nonlocal refusal
-                answer = self.budget.reserve(charge, token, tokens, now)
-                refusal = answer if isinstance(answer, Refusal) else None
-                return refusal is None
-
-            while True:
-                # What the ceilings leave may be less than a request: then it is as large as that.
-                left = self.budget.left(charge, now)
-                if isinstance(left, Refusal):
-                    refusal = left if vectors.is_wanted(connection, target.id) else None
-                    break
-                fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
-                if state.paused:
-                    probe = leases.lease_probe(
-                        self.accounts, target, fitting, self.holder, now, reserve=reserve
-                    )
-                    requests = [probe] if probe else []
-                    break
-                more = leases.lease(
-                    connection,
-                    target,
-                    fitting,
-                    self.holder,
-                    now,
-                    credits=credits,
-                    only_full=only_full,
-                    held=held,
-                    reserve=reserve,
-                )
-                requests += more
-                if not more or refusal is None:
-                    break
             self._seen_at |= dict.fromkeys((each.lease for each in requests), self._clock.monotonic())
             if refusal is not None or requests:
                 self._note_ceiling(refusal)
@@ -370,7 +325,7 @@ class IndexWriter:
     def _note_ceiling(self, refusal: Refusal | None) -> None:
         if refusal is not None or meta.get(self.connection, meta.CEILING) is not None:
             with transaction(self.connection):
-                budget.record_refusal(self.connection, refusal)
+                record_refusal(self.connection, refusal)
 
     def record_calls(self, identity: Identity, calls: Iterable[tuple[str, int]]) -> None:
         """Count how the calls of a request ended and how long they took."""
@@ -392,7 +347,9 @@ class IndexWriter:
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)
         is_ours = target is not None and (only is None or only.key == target.identity.key)
-        return target if is_ours and not _is_held(connection) else None
+        # Paused by an operator, or about to move to another index host.
+        is_held = meta.get(connection, meta.PAUSED, False) or meta.get(connection, meta.MOVING)
+        return target if is_ours and not is_held else None
 
     def retry_in_s(self) -> float:
         """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
@@ -421,7 +378,7 @@ class IndexWriter:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
-            self._make_signs(connection)
+            signs.make_searched(connection)
             if target is None or not vectors.is_pending(connection, target.id):
                 self.budget.end_run()
                 self._note_ceiling(None)
@@ -488,8 +445,3 @@ class IndexWriter:
                     self.budget.settle(token, 0)
             with transaction(connection):
                 open_batches.prune(connection)
-
-
-def _is_held(connection: Connection) -> bool:
-    """Tell whether an operator lets no text be sent: paused, or about to move to another index host."""
-    return bool(meta.get(connection, meta.PAUSED, False) or meta.get(connection, meta.MOVING))

@@ -96,7 +96,7 @@ def make_job(writer: IndexWriter, *paths: str, now_ns: int = 0, force: bool = Fa
 
 
 def cancel_backfill(writer: IndexWriter) -> int:
-    """Cancel the texts of all jobs, as `reindex --cancel` does; how many."""
+    """Cancel all jobs, and texts that came for one that had ended; how many texts."""
     with writer.session() as (connection, now):
         texts = sum(
             (jobs.cancel(connection, job, by="me", now=now) or (0, 0))[1]

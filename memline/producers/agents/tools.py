@@ -30,7 +30,6 @@ from memline.shared.errors import (
     IndexFault,
     IndexMissing,
     PathNotAllowed,
-    QueueError,
     UnknownAgent,
 )
 from memline.shared.figures.counters import HTTP, tally_of
@@ -233,16 +232,6 @@ class MemoryTools:
         return session_context(
             memory.settings, chat, is_private=values.get("private", False), clock=self._clock
         )
-
-    def overview(self, agents: tuple[str, ...], *, with_queues: bool) -> Json:
-        """Return the status of these agents, and of the queues of a fleet."""
-        from memline.producers.reports.fleet_state import fleet_state
-
-        queues = None
-        if with_queues and self.settings.queue.url:
-            with suppress(QueueError):
-                queues = fleet_state(self.settings, [self.memory(agent).settings for agent in agents])
-        return {"agents": [self.status(Caller(agent=agent), {}) for agent in agents], "queues": queues}
 
     def metrics(self) -> str:
         """Write queues, backlog, workers and providers of all agents for Prometheus."""

@@ -11,17 +11,17 @@ from contextlib import closing
 from pathlib import Path, PurePath
 from typing import Any
 
-from memline.producers.bridges import openclaw_sessions
+from memline.producers.bridges import openclaw_sessions, other_indexes
+from memline.producers.bridges.other_indexes import TheirChunk, TheirIndex
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.endpoint import normal_url
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, load_numpy, unit_vector
 from memline.shared.errors import ConfigError, IndexMissing, ProviderBrokenAnswer
-from memline.shared.index import forgotten, identities, jobs, ledger, other_indexes, vectors
+from memline.shared.index import forgotten, identities, jobs, ledger, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
-from memline.shared.index.other_indexes import TheirChunk, TheirIndex
 from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.index_writer import IndexWriter

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from memline.producers.bridges.other_indexes import TheirChunk
 from memline.shared.clock import Clock
-from memline.shared.index.other_indexes import TheirChunk
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import SESSIONS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import INDEXING, InProcessWorkers
-from memline.producers.runs.index_run import prepare
+from memline.producers.runs.prepare import prepare
 from memline.producers.watching.flush_sessions import FlushProducer
 from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors

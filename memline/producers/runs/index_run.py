@@ -13,37 +13,35 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
 from memline.producers.backends import IndexReport, RunProgress
+from memline.producers.runs.prepare import prepare
 from memline.shared.batches import open_batches as batch_waiting
 from memline.shared.batches.open_batches import OpenBatches
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.embedders.choice import choose, choose_fallback
+from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced, SettingsChanged
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import of_agent, queue_of
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
+from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import hosts, redis_client
-from memline.shared.queue.lease_owner import is_owner_alive
-from memline.shared.scheduling import fallback, health, home_processes, leases, model_change
+from memline.shared.scheduling import health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import Refusal, refusal_of
+from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.sync import vanished
-from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.plan import Plan
 from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from memline.shared.queue.feed import FileFeeder
 
 #: Findings that say what a run waits for.
@@ -139,55 +137,6 @@ def bring_up_to_date(
                 then = f"{then} the index is built again from the files"
             on_note(f"{error.message}; {then}.")
     raise AssertionError("the last run returns or raises")
-
-
-def prepare(
-    settings: AgentSettings,
-    *,
-    re_embed: bool = False,
-    is_asked: bool = True,
-    accept_removals: bool = False,
-    clock: Clock | None = None,
-) -> Plan:
-    """Open (or make) the index, set its provider, and plan the run.
-
-    `is_asked`: a user waits for it, so a provider that stopped is tried again at once. `accept_removals`:
-    what vanished is removed, however much it is.
-
-    Raises an IndexFault when the index cannot be used.
-    """
-    choice = choose(settings)
-    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
-        writer.is_owner_alive = is_owner_alive
-        writer.recover()
-        if is_asked:
-            home_processes.forget_gone(writer.accounts.file)
-            writer.begin_run()
-            fallback.switch_back(writer.accounts, choice, now)
-        else:
-            second = choose_fallback(settings, choice, reason="", action="")
-            fallback.start(writer.accounts, choice, second, now)
-        writer.retry_all(is_asked=is_asked)
-        writer.sweep_batches(choice.identity)
-        if is_asked:
-            _take_up_cancelled(connection, now)
-        if re_embed:
-            model_change.forget_vectors(connection, now)
-        index = read_index_state(connection)
-        plan = make_plan(settings, choice, index, decides=True, accepts_removals=accept_removals, now=now)
-        if plan.kept != index.kept:
-            writer.note_kept(plan.kept)
-        return replace(plan, given_back=writer.given_back)
-
-
-def _take_up_cancelled(connection: Connection, now: float) -> None:
-    """Make a job of what cancelled jobs left, if there is any."""
-    target = identities.target(connection)
-    if target is not None and vectors.count_by_priority(connection, target.id, vectors.CANCELLED):
-        with transaction(connection):
-            what = "what was cancelled"
-            made = jobs.create(connection, jobs.BACKFILL, by=jobs.asker(), now_ns=int(now * 1e9), what=what)
-        jobs.take_up_cancelled(connection, made)
 
 
 class IndexRun:

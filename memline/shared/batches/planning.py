@@ -22,7 +22,8 @@ from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, record_refusal
+from memline.shared.scheduling.budget import BATCH, Budget, Charge
+from memline.shared.scheduling.ceilings import Refusal, record_refusal
 from memline.shared.values import replace, value
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.vector_checks import load_numpy, unit_vector
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer
+from memline.shared.index import token_rows
 from memline.shared.index.driver import faults, library, scalar, transaction
 from memline.shared.index.rows import VectorRow
 from memline.shared.index.vectors import OF_TEXT
@@ -377,12 +378,9 @@ def _check_vector(row: VectorRow, stored: StoredIdentity) -> None:
         raise _refused(f"it is damaged: {error.message}") from error
     if not is_unit:
         raise _refused("it is damaged: a vector is not of unit length")
-    if row.tokens:
-        # Only local models have them.
-        from memline.shared.embedders import token_vectors
-
-        if not token_vectors.fits(row.tokens, stored.projection, stored.vector_dims):
-            raise _refused("it is damaged: vectors of tokens do not fit their model")
+    # Only local models have vectors of tokens.
+    if row.tokens and not token_rows.fits(row.tokens, stored.projection, stored.vector_dims):
+        raise _refused("it is damaged: vectors of tokens do not fit their model")
 
 
 def _vector_digest(key: str, row: VectorRow) -> bytes:

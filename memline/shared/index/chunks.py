@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
-from memline.shared.index import forgotten, ledger, meta, set_aside
+from memline.shared.index import forgotten, ledger, meta
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded, name_key, stem_key
 from memline.shared.sources.markdown import outline
@@ -89,7 +89,7 @@ def apply_file(connection: Connection, row: FileRow, *, is_kept: bool = False) -
         # It is back, or its removal was accepted.
         connection.execute("DELETE FROM kept WHERE path = ?", (row.path,))
     elif row.outcome != ledger.REMOVED:
-        set_aside.drop(connection, (row.path,), row.observed_ns / 1e9)
+        ledger.drop_aside(connection, (row.path,), row.observed_ns / 1e9)
     if row.chunks is None:
         recorded = before and (before.outcome, before.hash, before.chunking)
         if recorded != (row.outcome, row.hash, row.chunking):

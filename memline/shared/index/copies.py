@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexTooNew, IndexUnwritable
-from memline.shared.index import chunks, driver, erase, meta, set_aside, token_rows, vectors
+from memline.shared.index import chunks, driver, erase, ledger, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 from memline.shared.sqlite import statements
 
@@ -35,7 +35,7 @@ def copy_out(index: Path, target: Path) -> int:
     """
     with private_file(target) as part, reading(index) as connection:
         connection.execute("VACUUM INTO ?", (str(part),))
-        if set_aside.read(connection):
+        if ledger.set_aside(connection):
             with closing(open_writer(part)) as copy:
                 copy.execute("DELETE FROM set_aside")
                 copy.execute("PRAGMA journal_mode = DELETE")

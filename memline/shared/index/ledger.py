@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from memline.shared.index import meta
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
@@ -345,3 +346,75 @@ def in_any_case(connection: Connection, source: str, path: str) -> str:
     wanted = path_key(path)
     rows = connection.execute("SELECT path FROM files WHERE source = ? ORDER BY path <> ?", (source, path))
     return next((each for (each,) in rows if path_key(each) == wanted), path)
+
+
+# What is set aside.
+
+#: Its path -> root, and when it went (seconds since the epoch).
+SetAside = dict[str, tuple[str, float]]
+
+#: Path, when it is seen again (ns since the epoch), its row but for these, and the texts of its chunks.
+Content = tuple[str, int, dict[str, Any], str]
+
+_OF_FILE = "(SELECT id FROM files WHERE path = ?)"
+
+
+def set_aside(connection: Connection) -> SetAside:
+    """Return the files that went alone, of which something is kept until their root is known to be there.
+
+    `shared.sync.vanished` decides. It is found by no search; its vectors stay in the cache.
+    """
+    rows = connection.execute("SELECT path, root, at FROM set_aside")
+    return {path: (root, at) for path, root, at in rows}
+
+
+def put_aside(connection: Connection, path: str, root: str, now: float) -> None:
+    """Copy what the index has of a note, inside the transaction that then removes it."""
+    known = entry(connection, path)
+    assert known is not None
+    chunks = connection.execute(
+        f"SELECT start_line, end_line, heading, text FROM chunks WHERE file_id = {_OF_FILE} ORDER BY ordinal",
+        (path,),
+    ).fetchall()
+    links = f"SELECT line, target, is_path FROM links WHERE file_id = {_OF_FILE} ORDER BY ordinal"
+    tags = f"SELECT tag FROM tags WHERE file_id = {_OF_FILE}"
+    row = {
+        "source": known.source,
+        "outcome": known.outcome,
+        "reason": known.reason,
+        "size": known.size,
+        "mtime_ns": known.mtime_ns,
+        "ctime_ns": known.ctime_ns,
+        "hash": known.hash,
+        "chunking": known.chunking,
+        "names": known.names,
+        "day": known.day,
+        "tags": "\n".join(tag for (tag,) in connection.execute(tags, (path,))),
+        "links": connection.execute(links, (path,)).fetchall(),
+        "chunks": [(*place, len(text)) for *place, text in chunks],
+    }
+    # The texts as they are: `forget` looks for lines in damaged files.
+    connection.execute(
+        "INSERT OR REPLACE INTO set_aside (path, root, at, row, texts) VALUES (?, ?, ?, ?, ?)",
+        (path, root, now, json.dumps(row), "".join(text for *_, text in chunks)),
+    )
+
+
+def contents_aside(connection: Connection, paths: Iterable[str], now: float) -> list[Content]:
+    """Return what is set aside of these files; stored again (`rows.restored`), they no longer are."""
+    query = "SELECT row, texts FROM set_aside WHERE path = ?"
+    found = []
+    for path in paths:
+        for row, texts in connection.execute(query, (path,)).fetchall():
+            gone = entry(connection, path)
+            observed_ns = max(int(now * 1e9), gone.observed_ns + 1 if gone else 0)
+            found.append((path, observed_ns, json.loads(row), texts))
+    return found
+
+
+def drop_aside(connection: Connection, paths: Iterable[str], now: float) -> None:
+    """Let go of what was set aside of these files, inside the caller's transaction."""
+    for path in paths:
+        is_gone = connection.execute("DELETE FROM set_aside WHERE path = ?", (path,)).rowcount
+        if is_gone and meta.get(connection, meta.TO_ERASE) != meta.ALL:
+            meta.put(connection, meta.TO_ERASE, now)

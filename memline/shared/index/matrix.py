@@ -16,12 +16,13 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memline.shared.index import meta, signs
 from memline.shared.index.driver import scalar
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -269,7 +270,8 @@ class SignScores:
         return found
 
 
-class Line(NamedTuple):
+@value
+class Line:
     """What an estimate says of the next one: next = slope * estimate + base, and by how much it is off."""
 
     slope: float
@@ -282,12 +284,12 @@ class Line(NamedTuple):
         mean, centred = float(estimates.mean()), estimates - estimates.mean()
         slope = float(centred @ found) / (float(centred @ centred) or 1.0)
         base = float(found.mean()) - slope * mean
-        return cls(slope, base, float((found - slope * estimates - base).std()))
+        return cls(slope=slope, base=base, off=float((found - slope * estimates - base).std()))
 
     def then(self, other: Line) -> Line:
         """Return what an estimate says of what the next one says."""
         off = math.hypot(other.slope * self.off, other.off)
-        return Line(self.slope * other.slope, other.slope * self.base + other.base, off)
+        return Line(slope=self.slope * other.slope, base=other.slope * self.base + other.base, off=off)
 
     def least(self, estimates: Floats, enough: float) -> float:
         """Return the estimate below which at most `signs.MISSED` are expected to reach `enough`."""

@@ -28,6 +28,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.digests import shake_256
+from memline.shared.index import identities
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.packages import lack
 
@@ -101,6 +102,13 @@ def count(connection: Connection, identity_id: int) -> int:
 def forget(connection: Connection, identity_id: int) -> None:
     """Drop the centre of an identity whose vectors are gone, inside the caller's transaction."""
     connection.execute("UPDATE identities SET centre = NULL WHERE id = ?", (identity_id,))
+
+
+def make_searched(connection: Connection) -> None:
+    """Make signs of the vectors that are searched, and of those that will be."""
+    searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
+    for identity_id, dims in {(row.id, row.vector_dims) for row in searched}:
+        make(connection, identity_id, dims)
 
 
 def make(connection: Connection, identity_id: int, dims: int) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import suppress
+from typing import Any
 
 from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
 from memline.shared.queue.heartbeat import embed_threads, is_served, last_failure
-from memline.shared.queue.hosts import queue_of
+from memline.shared.queue.hosts import queue_of, queues
 from memline.shared.queue.message_list import errors_since
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.routes import QUEUES
 
 #: Seconds between two looks at which workers are alive.
 LOOK_EVERY_S = 2.0
@@ -26,6 +29,9 @@ SAID_S = 3.0
 
 #: Seconds that a command waits for the first worker: a fleet that was never there is not one that restarts.
 FIRST_S = 5.0
+
+#: Dead letters read at a time: one with files that were read has their text, some hundred kB.
+_LETTERS = 100
 
 
 class Fleet:
@@ -124,3 +130,18 @@ def wake(url: str, agent: str) -> None:
     """
     with suppress(QueueError), Fleet(url) as fleet:
         fleet.wake(agent)
+
+
+def drop_with(url: str, needles: Collection[bytes]) -> int:
+    """Remove the dead letters whose message holds one of these bytes; returns how many."""
+    dropped = 0
+    with redis_client.connected(url) as client:
+        for queue in queues(client, QUEUES):
+            base = redis_client.key(client, queue)
+            stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=_LETTERS)
+            for letter, content in stored:
+                if any(each in content for each in needles):
+                    client.zrem(f"{base}.XQ", letter)
+                    client.hdel(f"{base}.XQ.msgs", letter)
+                    dropped += 1
+    return dropped

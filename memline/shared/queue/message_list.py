@@ -347,21 +347,6 @@ def drop(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
     return done
 
 
-def drop_with(url: str, needles: Collection[bytes]) -> int:
-    """Remove the dead letters whose message holds one of these bytes; returns how many."""
-    dropped = 0
-    with redis_client.connected(url) as client:
-        for queue in hosts.queues(client, QUEUES):
-            base = key(client, queue)
-            stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=_READ)
-            for letter, content in stored:
-                if any(each in content for each in needles):
-                    client.zrem(f"{base}.XQ", letter)
-                    client.hdel(f"{base}.XQ.msgs", letter)
-                    dropped += 1
-    return dropped
-
-
 def _stored(
     client: Redis, queue: str, state: str, first: int = 0
 ) -> Iterator[tuple[int, StoredMessage | None]]:

@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
 from memline.shared.providers import LOCAL, price_of
-from memline.shared.values import to_json, value
-from memline.shared.words import counted
+from memline.shared.scheduling.ceilings import NO_PRICE, Refusal, day_of, limits_of
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -47,9 +45,6 @@ KEPT_DAYS, KEPT_RESERVATION_S = 400, 7 * 86_400.0
 #: Days of the longer sum of `spent`.
 LONG_DAYS = 30
 
-#: What stands for a ceiling when a model has no price.
-NO_PRICE = "prices"
-
 
 @value
 class Charge:
@@ -59,44 +54,6 @@ class Charge:
     account: str
     #: REQUESTS, BATCH or QUESTIONS.
     mode: str = REQUESTS
-
-
-@value
-class Refusal:
-    """Why nothing is sent: the ceiling that would be passed."""
-
-    #: The key below `limits`; NO_PRICE when the ceiling of `period` cannot be kept.
-    key: str
-    limit: float
-    spent: float
-    model: str
-    #: `Day` or `Run`.
-    period: str
-    day: str
-
-    @property
-    def reason(self) -> str:
-        if self.key == NO_PRICE:
-            return f"no price is known for {self.model}, so limits.maxCostPer{self.period} cannot be kept"
-        since = f"today, {self.day} UTC" if self.period == "Day" else "in this run"
-        amounts = f"{self._amount(self.spent)} of {self._amount(self.limit)}"
-        return f"the ceiling limits.{self.key} is reached: {amounts} {since}"
-
-    @property
-    def action(self) -> str:
-        if self.key == NO_PRICE:
-            price = f'prices: {{ "{self.model}": {{ perMillion: … }} }}'
-            return f"set {price}, or limits.maxTokensPer{self.period}; then run: memline index"
-        if self.period == "Run":
-            return f"memline index   (begins a new run; or raise limits.{self.key})"
-        resumes = f"embedding goes on at {_next_day(self.day)} 00:00 UTC"
-        return f"{resumes}; or raise limits.{self.key}, then run: memline index"
-
-    def _amount(self, amount: float) -> str:
-        return counted(round(amount), "token") if "Tokens" in self.key else f"${amount:,.4f}"
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self, "reason", "action")
 
 
 class Budget:
@@ -124,7 +81,7 @@ class Budget:
 
     @property
     def has_ceilings(self) -> bool:
-        return any(_limits(self.ceilings).values())
+        return any(limits_of(self.ceilings).values())
 
     def reserve(
         self, charge: Charge, token: str, tokens: int, now: float, *, at_least: int = 0
@@ -316,25 +273,6 @@ _SPENT_IN_DAY = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM 
 _SPENT_IN_RUN = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM runs WHERE run = ?"
 
 
-def _limits(ceilings: Ceilings) -> dict[str, float]:
-    """Return the ceilings by their keys in the configuration; 0 is none."""
-    return {
-        "maxCostPerDay": ceilings.max_cost_per_day,
-        "maxCostPerRun": ceilings.max_cost_per_run,
-        "maxTokensPerDay": ceilings.max_tokens_per_day,
-        "maxTokensPerRun": ceilings.max_tokens_per_run,
-    }
-
-
-def day_of(now: float) -> str:
-    """Return the day of a time, in UTC: `2026-11-22`."""
-    return datetime.fromtimestamp(now, UTC).date().isoformat()
-
-
-def _next_day(day: str) -> str:
-    return (datetime.fromisoformat(day) + timedelta(days=1)).date().isoformat()
-
-
 def _amounts(tokens: int, per_million: float | None) -> tuple[float, int]:
     return (0.0, tokens) if per_million is None else (tokens * per_million / 1e6, 0)
 
@@ -362,27 +300,6 @@ def _correct(connection: Connection, token: str, tokens: int) -> None:
 
 
 # What is shown.
-
-
-def record_refusal(index: Connection, refusal: Refusal | None) -> None:
-    """Record the ceiling that texts of an index wait for, None for none, in the caller's transaction."""
-    names = ("key", "limit", "spent", "model", "period", "day")
-    found = {name: getattr(refusal, name) for name in names} if refusal else None
-    if meta.get(index, meta.CEILING) != found:
-        meta.put(index, meta.CEILING, found)
-
-
-def refusal_of(index: Connection, ceilings: Ceilings, now: float) -> Refusal | None:
-    """Return the ceiling that texts of an index wait for; None when its day is over, or it was changed."""
-    found = meta.get(index, meta.CEILING)
-    if found is None:
-        return None
-    refusal = Refusal(**found)
-    if refusal.period == "Day" and refusal.day != day_of(now):
-        return None
-    if refusal.key == NO_PRICE:
-        return refusal
-    return refusal if _limits(ceilings)[refusal.key] == refusal.limit else None
 
 
 def reserved_batches(file: AccountFile) -> dict[str, float | None]:
@@ -452,5 +369,5 @@ def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
             }
             for provider, model in keys
         ],
-        "limits": {key: limit or None for key, limit in _limits(ceilings).items()},
+        "limits": {key: limit or None for key, limit in limits_of(ceilings).items()},
     }

@@ -47,6 +47,21 @@ _COLUMNS = tuple(name for name in Health.__annotations__ if name != "manual")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model = ? AND mode = ?"
 
 
+#: What is said of a pause that a person asked for; of one mode `of_mode` follows.
+PAUSED = "embedding is paused"
+
+
+def of_mode(provider: str, mode: str) -> str:
+    """Say which part of embedding a pause is of."""
+    return f" for {mode} to {provider}"
+
+
+def action_of(health: Health, provider: str, mode: str) -> str:
+    """Return what ends a pause by a person, or a stop; empty where neither is."""
+    resume = f"memline queue resume --provider {provider} --mode {mode}"
+    return resume if health.manual else health.action or resume * health.paused
+
+
 def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str = "") -> Health:
     """Return the health of `provider` in a mode, as the index of `accounts` has it.
 

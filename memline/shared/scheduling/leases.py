@@ -26,6 +26,8 @@ from memline.shared.index.rows import TextRow
 from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling.budget import Budget, Charge
+from memline.shared.scheduling.ceilings import Refusal
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import replace, value
 
@@ -153,6 +155,69 @@ def lease_probe(
             return None
         texts = _mark_leased(connection, ids, token) or texts
         return replace(_open_lease(connection, identity, texts, token, holder, now), is_probe=True)
+
+
+def lease_within(
+    budget: Budget,
+    accounts: Accounts,
+    target: IdentityRow,
+    caps: RequestCaps,
+    holder: Holder,
+    now: float,
+    *,
+    credits: int,
+    only_full: bool,
+    held: Collection[int],
+) -> tuple[list[Request], Refusal | None]:
+    """Lease what the health of the provider and the budget let go: a probe alone, or as `lease` does.
+
+    Returns also the ceiling that was met.
+    """
+    state = health.read(accounts, target.identity.provider)
+    if state.is_stuck(now) or state.retry_at > now:
+        return [], None
+    caps = replace(
+        caps,
+        max_rows=breaker.tighter(breaker.tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
+        max_tokens=breaker.tighter(caps.max_tokens, state.max_tokens),
+    )
+    if state.failures or state.limited_rows or state.shrunk_rows == 1:
+        # After a failure one request goes ahead of the others, not all of them into the same wall. A
+        # server that is slow with a single text gets one at a time.
+        credits = min(credits, 1)
+    charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider))
+    requests: list[Request] = []
+    refusal: Refusal | None = None
+
+    def reserve(token: str, tokens: int) -> bool:
+        nonlocal refusal
+        answer = budget.reserve(charge, token, tokens, now)
+        refusal = answer if isinstance(answer, Refusal) else None
+        return refusal is None
+
+    while True:
+        # What the ceilings leave may be less than a request: then it is as large as that.
+        left = budget.left(charge, now)
+        if isinstance(left, Refusal):
+            return requests, left if vectors.is_wanted(accounts.index, target.id) else None
+        fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
+        if state.paused:
+            probe = lease_probe(accounts, target, fitting, holder, now, reserve=reserve)
+            return [probe] if probe else [], refusal
+        more = lease(
+            accounts.index,
+            target,
+            fitting,
+            holder,
+            now,
+            credits=credits,
+            only_full=only_full,
+            held=held,
+            reserve=reserve,
+        )
+        requests += more
+        if not more or refusal is None:
+            return requests, refusal
 
 
 def tokens(connection: Connection, owner: str = "") -> list[str]:

@@ -17,7 +17,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
+from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
+from memline.shared.scheduling.ceilings import Refusal
 from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 

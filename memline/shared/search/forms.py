@@ -10,7 +10,7 @@ Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from memline.shared.patterns import late
 from memline.shared.search.postings import CHUNKS, NAMES, Postings
 from memline.shared.search.query import Term, any_of, quoted
+from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import replace, value
 from memline.shared.words import word_lists
 
@@ -37,6 +38,7 @@ _ANY = (
     "SELECT 1 FROM {0} JOIN chunks ON chunks.id = {0}.rowid WHERE {0} MATCH ?"
     " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
 )
+_TEXTS = "SELECT id, ifnull(folded, text) FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
 @value
@@ -238,3 +240,34 @@ def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[floa
                 best[number] = worth
         most = max(most, sum(best.values()))
     return most, WINDOW / (WINDOW + found[0][0]) if found else 0.0
+
+
+def near(
+    connection: Connection, chunk_ids: Collection[int], lookups: Sequence[Lookup], mass: float
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Yield of chunks which share of the idf stands together at best, and how early a term does."""
+    needles = [
+        (needle_of(way.match), number, way.weight * lookup.idf / mass)
+        for number, lookup in enumerate(lookups)
+        for way in lookup.ways
+    ]
+    for chunk_id, text in connection.execute(_TEXTS, (json_ids(chunk_ids),)):
+        yield chunk_id, together(text.lower(), needles)
+
+
+def cover_of(way: Sequence[float | None], lookups: Sequence[Lookup], mass: float) -> tuple[int, int, float]:
+    """Return the set of terms that are held with weight 1, the same with those held by less, and the share.
+
+    `way`: for each of `lookups` the weight with which it is held; None where it is not.
+    """
+    coverage = 0.0
+    mask = parts = 0
+    for number, (weight, lookup) in enumerate(zip(way, lookups, strict=True)):
+        if weight is None:
+            continue
+        if lookup.term.is_asked:
+            coverage += weight * lookup.idf / mass
+        parts |= 1 << len(lookups) + number
+        if weight == 1.0:
+            mask |= 1 << number
+    return mask, parts | mask, min(1.0, coverage)

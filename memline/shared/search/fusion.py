@@ -57,6 +57,9 @@ LIFT = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
 WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, STEM: 0.3}
 
 
+_TIER_WORDS = {0: "", STEM: "stem", NAME: "name", PATH: "path"}
+
+
 class Candidate:
     """A chunk on its way to becoming a hit; the steps of a search fill it in."""
 
@@ -132,6 +135,24 @@ class Candidate:
         is_behind = self.rerank is None
         is_second = not (is_behind or self.has_id)
         return is_behind, is_second, -self.relevance, self.path, self.start_line, self.chunk_id
+
+    def explanation(self, **more: Any) -> dict[str, Any]:
+        """Return what its score is made of, in the JSON contract of a hit; `more` stands with it."""
+        return more | {
+            "sum": self.sum,
+            "coverage": self.coverage,
+            "keyword": self.keyword,
+            "keywordRank": self.keyword_rank,
+            "cosine": self.cosine,
+            "vectorRank": self.vector_rank,
+            "late": self.late,
+            "named": _TIER_WORDS[self.named],
+            "fused": self.fused,
+            "decay": self.decay,
+            "weight": self.weight,
+            "rerank": self.rerank,
+            "mmr": self.mmr,
+        }
 
     def stand_for(self, other: Candidate) -> None:
         """Take the place of a candidate that says the same, if that is the better one."""

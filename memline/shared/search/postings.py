@@ -10,7 +10,8 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver
@@ -254,3 +255,12 @@ class Postings:
         self._asked: Counter[tuple[str, str, str, int]] = Counter()
         self._kept = 0
         self._file_of: dict[int, int] = {}
+
+
+def strongest(count: int, sums: Mapping[int, float], rows: Collection[int] | None = None) -> list[int]:
+    """Return the best rows, the first ones among equals; `rows`: of these."""
+    rows = sums if rows is None else rows
+    if len(rows) > 20 * count:
+        return nlargest(count, sorted(rows), key=sums.__getitem__)
+    # The same in C: a third of the time for a few times as many as are wanted.
+    return sorted(sorted(rows), key=sums.__getitem__, reverse=True)[:count]

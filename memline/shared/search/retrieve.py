@@ -19,7 +19,7 @@ from memline.shared.finding import Trouble
 from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
-from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
+from memline.shared.search.keyword import KeywordHits, by_keyword
 from memline.shared.search.passages import WEIGHED, WINDOW, Passage, passages, weigh
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
@@ -43,8 +43,6 @@ POOL_STEP, MORE = 25, 8
 
 #: Best candidates that a reranker reads: each costs a pass of its model.
 RERANKED = 30
-
-_TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrievers.PATH: "path"}
 
 _DETAILS = (
     "SELECT chunks.id, chunks.text, files.path, files.source, chunks.start_line, chunks.end_line,"
@@ -384,7 +382,7 @@ class _Search:
         texts = {each.best.chunk_id: each.text for each in chosen}
         marks = self.index.marker.marks(self.keyword, texts)
         weights = snippets.rarity(marks)
-        terms = matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
+        terms = snippets.matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
         parts = []
         for each in chosen:
             text, in_text, skipped = snippets.without_front_matter(each.text, marks[each.best.chunk_id])
@@ -423,25 +421,9 @@ class _Search:
                     lines[line] = said
         return lines
 
-    def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:
-        return {
-            "terms": terms,
-            "sum": candidate.sum,
-            "coverage": candidate.coverage,
-            "keyword": candidate.keyword,
-            "keywordRank": candidate.keyword_rank,
-            "cosine": candidate.cosine,
-            "vectorRank": candidate.vector_rank,
-            "late": candidate.late,
-            "met": self.meetings(candidate.chunk_id, self.texts[candidate.chunk_id]) if self.meetings else [],
-            "named": _TIER_WORDS[candidate.named],
-            "fused": candidate.fused,
-            "decay": candidate.decay,
-            "weight": candidate.weight,
-            "rerank": candidate.rerank,
-            "mmr": candidate.mmr,
-            "fusion": self.settings.hybrid.fusion,
-        }
+    def _explanation(self, best: Candidate, terms: list[str]) -> dict[str, Any]:
+        met = self.meetings(best.chunk_id, self.texts[best.chunk_id]) if self.meetings else []
+        return best.explanation(terms=terms, met=met, fusion=self.settings.hybrid.fusion)
 
     def explain_days(self) -> str:
         """Say which days the question names, and what that does; empty when it names none."""

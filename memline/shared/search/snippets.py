@@ -19,6 +19,8 @@ from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER
 from memline.shared.patterns import late
 from memline.shared.search.keyword import KeywordHits
+from memline.shared.search.query import any_of
+from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold_with_places
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.values import value
@@ -50,6 +52,9 @@ _TABLE = (
     f" (text, heading, path, grams, tokenize = '{TOKENIZER}', detail = 'full')"
 )
 _HIGHLIGHT = "SELECT rowid, highlight(shown, 0, ?, ?) FROM shown WHERE shown MATCH ?"
+_MATCHING = (
+    "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"
+)
 _MARKED = late(f"{_ON}([^{_OFF}]*){_OFF}")
 
 
@@ -267,3 +272,15 @@ def _cut(line: str, places: Sequence[int]) -> str:
     if rest and (space := part.rfind(" ", room - 60)) > 0:
         part = part[:space]
     return ("…" if start else "") + part.strip() + ("…" if rest else "")
+
+
+def matched_terms(
+    connection: Connection, hits: KeywordHits, chunk_ids: Sequence[int]
+) -> dict[int, list[str]]:
+    """Return chunk id -> the terms of the question in the chunk, its heading or its path."""
+    matched: dict[int, list[str]] = {chunk_id: [] for chunk_id in chunk_ids}
+    for term in hits.terms:
+        match = any_of((term.match, *term.spellings, *term.fallbacks))
+        for (chunk_id,) in connection.execute(_MATCHING, (match, json_ids(chunk_ids))):
+            matched[chunk_id].append(term.label)
+    return matched

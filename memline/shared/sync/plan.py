@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import batches, identities, ledger, meta, ownership, set_aside, vectors
+from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
@@ -106,7 +106,7 @@ def read_index_state(connection: Connection) -> IndexState:
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
         is_changing_model=bool(active and target and active.id != target.id),
         kept=vanished.read(connection),
-        aside=tuple(set_aside.read(connection)),
+        aside=tuple(ledger.set_aside(connection)),
     )
 
 

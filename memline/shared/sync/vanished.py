@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import retention_days
 from memline.shared.digests import sha256
-from memline.shared.index import ledger, set_aside
+from memline.shared.index import ledger
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript, unprintable
@@ -32,8 +32,8 @@ from memline.shared.values import value
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from memline.shared.index.ledger import Content
     from memline.shared.index.rows import FileRow
-    from memline.shared.index.set_aside import Content
 
 #: Files of a root whose folder is there, of which all may be gone without a doubt.
 FEW_FILES = 5
@@ -277,7 +277,7 @@ def refuse(connection: Connection, roots: Roots | None, rows: Iterable[FileRow],
     asked = [path for path in paths if path not in known or roots.holds(known[path], now)]
     fresh = [path for path in asked if path not in known]
     if fresh:
-        aside = set_aside.read(connection)
+        aside = ledger.set_aside(connection)
         files = {path for path in ledger.recorded_files(connection) if path not in known} | aside.keys()
         own = {roots.of(path) for path in fresh}
         gone = [path for path in files if roots.of(path) in own and roots.is_gone(path)]
@@ -288,7 +288,7 @@ def refuse(connection: Connection, roots: Roots | None, rows: Iterable[FileRow],
         totals = Counter(map(roots.of, files))
         for path in set(fresh).intersection(gone) - kept.keys():
             if roots.of(path) and roots.may_vanish(totals[roots.of(path)]):
-                set_aside.put(connection, path, roots.of(path), now)
+                ledger.put_aside(connection, path, roots.of(path), now)
     return {*asked, *cleaned}
 
 
@@ -302,7 +302,7 @@ def settle(connection: Connection, roots: Roots, now: float, *, decides: bool = 
 
     What was set aside of other roots is let go of when they have lost no more for `QUIET_S`. `decides`: now.
     """
-    aside, known = set_aside.read(connection), read(connection)
+    aside, known = ledger.set_aside(connection), read(connection)
     last: dict[str, float] = {}
     for root, at in aside.values():
         last[root] = max(at, last.get(root, at))
@@ -312,6 +312,6 @@ def settle(connection: Connection, roots: Roots, now: float, *, decides: bool = 
             back[path] = root, now
         elif decides or abs(now - last[root]) >= QUIET_S or roots.is_over(at, now):
             over.append(path)
-    set_aside.drop(connection, over, now)
+    ledger.drop_aside(connection, over, now)
     keep(connection, back)
-    return set_aside.contents_of(connection, back, now)
+    return ledger.contents_aside(connection, back, now)

@@ -62,13 +62,3 @@ def test_errors_of_one_agent_since_a_moment(redis_server: redis.Redis) -> None:
     dead_letter(redis_server, "store", "ours", error="new")
 
     assert message_list.errors_since(redis_server, "store", "main", began - 1) == ["new"]
-
-
-def test_letters_that_hold_a_forgotten_text_are_dropped(redis_server: redis.Redis) -> None:
-    dead_letter(redis_server, "store", "one", error="refused: the door code")
-    dead_letter(redis_server, "embed", "two", error="other")
-
-    dropped = message_list.drop_with(URL, [b"door code", b"nothing"])
-
-    assert dropped == 1
-    assert names() == ["two"]

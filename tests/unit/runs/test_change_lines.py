@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memline.producers.reports import breakers
+from memline.producers.actions import provider_pauses
 from memline.producers.runs import following
 from memline.producers.runs.following import ChangeLines
 from memline.shared.clock import SystemClock
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_told_once_in_the_words_of_its_finding(
 ) -> None:
     monkeypatch.setattr(following, "TROUBLE_EVERY_S", 0.0)
     place.configure(**remote("http://127.0.0.1:9/v1"))
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
     lines: list[str] = []
     changes = told(place, lines)
 

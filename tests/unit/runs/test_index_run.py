@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from memline.producers.runs import index_run
-from memline.producers.runs.index_run import IndexRun, prepare
+from memline.producers.runs.index_run import IndexRun
+from memline.producers.runs.prepare import prepare
 from memline.shared.clock import ManualClock
 from memline.shared.config import workspaces
 from memline.shared.errors import IndexReplaced

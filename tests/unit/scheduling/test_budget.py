@@ -17,17 +17,8 @@ from memline.shared.index.driver import scalar
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import breaker, budget, health
-from memline.shared.scheduling.budget import (
-    BATCH,
-    NO_PRICE,
-    QUESTIONS,
-    TEXTS_SHARE,
-    Budget,
-    Charge,
-    Refusal,
-    refusal_of,
-    spent,
-)
+from memline.shared.scheduling.budget import BATCH, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
+from memline.shared.scheduling.ceilings import NO_PRICE, Refusal, refusal_of
 from tests.support.index_rows import MODEL_A, answer, backlog, file_row, lease_all
 
 #: 0.02 dollars a million tokens by requests, half of it by batches.

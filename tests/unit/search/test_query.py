@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from memline.shared.search import keyword, retrievers
+from memline.shared.search import keyword, retrievers, snippets
 from memline.shared.search.forms import related
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
 from memline.shared.search.reader import SearchIndex
@@ -166,7 +166,7 @@ def test_no_question_is_a_syntax_error(filled: SearchIndex, question: str) -> No
         analysed = analyse(question)
         hits = keyword.by_keyword(connection, analysed, None, 10)
         keyword.by_keyword(connection, analysed, "[1]", 10)
-        keyword.matched_terms(connection, hits, [1])
+        snippets.matched_terms(connection, hits, [1])
         retrievers.by_name(connection, analysed, None, 10)
 
 

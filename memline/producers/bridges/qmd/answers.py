@@ -11,9 +11,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from memline.producers.bridges import other_indexes as qmd_index
 from memline.producers.bridges.qmd.collections import Collections
 from memline.producers.bridges.qmd.home import QmdFailed
-from memline.shared.index import other_indexes as qmd_index
 from memline.shared.programs import Ran
 from memline.shared.search.request import SearchRequest, path_filter
 from memline.shared.search.results import Hit

@@ -6,6 +6,8 @@ import io
 import os
 from typing import Any, BinaryIO
 
+import zstandard
+
 from memline.shared.sources.outcomes import NOT_TEXT, TOO_LARGE, Problem
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.opening import OpenTranscript, open_file
@@ -20,19 +22,13 @@ _MAX_BYTES, _MAX_WINDOW = 4 << 30, 128 << 20
 _BLOCK = 1 << 20
 
 
-def _library() -> Any:
-    import zstandard  # for what is compressed only
-
-    return zstandard
-
-
 def unpacked(data: bytes, most: int, *, window: int) -> bytes:
     """Unpack `most` bytes of a record at most; none of one that is damaged."""
     try:
         # A stream, since a frame may promise any size.
-        with _library().ZstdDecompressor(max_window_size=window).stream_reader(data) as stream:
+        with zstandard.ZstdDecompressor(max_window_size=window).stream_reader(data) as stream:
             return bytes(stream.read(most))
-    except _library().ZstdError:
+    except zstandard.ZstdError:
         return b""
 
 
@@ -72,7 +68,7 @@ class _Unpacked(io.RawIOBase):
 
     def _begin(self) -> None:
         self._file.seek(0)
-        unpacker = _library().ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         self._stream = unpacker.stream_reader(self._file, read_across_frames=True, closefd=False)
         self._at = 0
 
@@ -98,7 +94,7 @@ class _Unpacked(io.RawIOBase):
         room = memoryview(buffer)
         try:
             data = self._stream.read(len(room))
-        except _library().ZstdError as error:
+        except zstandard.ZstdError as error:
             raise OSError(str(error)) from error
         room[: len(data)] = data
         self._at += len(data)

@@ -1,0 +1,69 @@
+"""Prepare a run: open or make the index, put its provider on trial, and plan what is to be read."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose, choose_fallback
+from memline.shared.index import identities, jobs, vectors
+from memline.shared.index.driver import transaction
+from memline.shared.index_writer import IndexWriter
+from memline.shared.queue.lease_owner import is_owner_alive
+from memline.shared.scheduling import fallback, home_processes, model_change
+from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.values import replace
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+def prepare(
+    settings: AgentSettings,
+    *,
+    re_embed: bool = False,
+    is_asked: bool = True,
+    accept_removals: bool = False,
+    clock: Clock | None = None,
+) -> Plan:
+    """Open (or make) the index, set its provider, and plan the run.
+
+    `is_asked`: a user waits for it, so a provider that stopped is tried again at once. `accept_removals`:
+    what vanished is removed, however much it is.
+
+    Raises an IndexFault when the index cannot be used.
+    """
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+        writer.is_owner_alive = is_owner_alive
+        writer.recover()
+        if is_asked:
+            home_processes.forget_gone(writer.accounts.file)
+            writer.begin_run()
+            fallback.switch_back(writer.accounts, choice, now)
+        else:
+            second = choose_fallback(settings, choice, reason="", action="")
+            fallback.start(writer.accounts, choice, second, now)
+        writer.retry_all(is_asked=is_asked)
+        writer.sweep_batches(choice.identity)
+        if is_asked:
+            _take_up_cancelled(connection, now)
+        if re_embed:
+            model_change.forget_vectors(connection, now)
+        index = read_index_state(connection)
+        plan = make_plan(settings, choice, index, decides=True, accepts_removals=accept_removals, now=now)
+        if plan.kept != index.kept:
+            writer.note_kept(plan.kept)
+        return replace(plan, given_back=writer.given_back)
+
+
+def _take_up_cancelled(connection: Connection, now: float) -> None:
+    """Make a job of what cancelled jobs left, if there is any."""
+    target = identities.target(connection)
+    if target is not None and vectors.count_by_priority(connection, target.id, vectors.CANCELLED):
+        with transaction(connection):
+            what = "what was cancelled"
+            made = jobs.create(connection, jobs.BACKFILL, by=jobs.asker(), now_ns=int(now * 1e9), what=what)
+        jobs.take_up_cancelled(connection, made)
