@@ -81,7 +81,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
     that fresh.
     """
-    from memline.producers.web.dashboard import serving
+    from memline.producers.web.serving import serving
 
     write_log()
     logs.always(logs.AUDIT)

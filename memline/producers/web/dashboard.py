@@ -7,9 +7,7 @@ other origins.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
@@ -26,10 +24,8 @@ from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.calls.rows import OWNER
 from memline.producers.calls.table import CALLS
-from memline.producers.http.app import Api
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.http.responses import error_response, status_of, wants_page
-from memline.producers.http.server import listen, require_token, run, url_of
 from memline.producers.web import (
     audit_page,
     charts_page,
@@ -42,10 +38,8 @@ from memline.producers.web import (
     searches_page,
     session,
 )
-from memline.producers.web.background_runs import Runs
-from memline.producers.web.confirmations import words_before
 from memline.producers.web.event_stream import EventStream
-from memline.producers.web.forms import HEADERS, address_here, lead_on, own_page, read_form
+from memline.producers.web.forms import HEADERS, address_here, lead_on, own_page, read_form, words_before
 from memline.producers.web.live import LiveFigures
 from memline.producers.web.page import (
     GROUPS,
@@ -54,6 +48,7 @@ from memline.producers.web.page import (
     Page,
     PageMissing,
     Redirect,
+    Runs,
     Site,
     View,
     acting,
@@ -66,9 +61,7 @@ from memline.shared.config.installation import Serve
 from memline.shared.config.load import Loaded
 from memline.shared.errors import AccessDenied, MemlineError, QueueError
 from memline.shared.figures.kept_actions import keep
-from memline.shared.liveness import Liveness
 from memline.shared.logs import AUDIT, Log
-from memline.shared.sampling import sampling
 
 #: Fields of a form that the one which asks first makes anew.
 _OF_FORM = frozenset(("ask", "form_token", "once"))
@@ -429,34 +422,3 @@ class Dashboard:
             "hint": hint,
         }
         return self._html(request, self._renderer.page("error.html", context), form_token, status)
-
-
-@contextmanager
-def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callable[..., None]]]:
-    """Listen, and give the address and what serves API, MCP and dashboard there until `stop` is set.
-
-    It is called with the tools, the settings of the server, the configuration, an event that ends it as well,
-    and liveness: when settings change all is built again, while the socket stays open, so that clients wait
-    for a moment. Raises ConfigError where a token is needed and there is none, or the address is not free.
-    """
-    require_token(wanted)
-    with listen(wanted) as opened:
-
-        def serve(
-            tools: MemoryTools, wanted: Serve, loaded: Loaded, changed: threading.Event, liveness: Liveness
-        ) -> None:
-            def is_stopping() -> bool:
-                return stop.is_set() or changed.is_set()
-
-            default = tools.settings.default_agent
-            api = Api(
-                tools,
-                wanted,
-                dashboard=partial(Dashboard, loaded=loaded, is_stopping=is_stopping),
-                default_agent=default if default in tools.agents else tools.agents[0],
-                is_stopping=is_stopping,
-            )
-            with sampling(lambda: tools.settings):
-                run(api.app, opened.dup(), stop, liveness=liveness, until=changed)
-
-        yield url_of(opened), serve

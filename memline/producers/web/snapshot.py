@@ -148,8 +148,11 @@ class Snapshot:
 
     @property
     def roles_missing(self) -> tuple[str, ...]:
-        """The roles that the configuration needs and no worker has; none while Redis does not answer."""
-        if self.fleet is None:
+        """The roles that the configuration needs and no worker has.
+
+        None where no finding says so: a Redis without memory for a heartbeat does not tell who is alive.
+        """
+        if self.fleet is None or all(each.code != "role_missing" for each in self.told("")):
             return ()
         expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
         return tuple(dict.fromkeys(queue.role for queue in expected if not self.fleet.is_served(queue)))

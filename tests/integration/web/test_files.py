@@ -2,8 +2,8 @@
 
 import pytest
 
-from memline.producers.web.background_runs import Runs
 from memline.producers.web.files_page import PAGE
+from memline.producers.web.page import Runs
 from memline.shared.errors import BadRequest
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
