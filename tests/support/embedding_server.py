@@ -26,6 +26,7 @@ import urllib.request
 import zlib
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.server import ThreadingHTTPServer
 from types import MappingProxyType
@@ -141,8 +142,13 @@ class EmbeddingServer(HttpStub):
         urllib.request.urlopen(self.url + "/log", timeout=within_s).read()
         deadline = time.monotonic() + within_s
         while self._served.connections:
-            assert time.monotonic() < deadline, f"{self._served.connections} connections are still open"
+            assert time.monotonic() < deadline, f"{len(self._served.connections)} connections are still open"
             time.sleep(0.005)
+
+    def die(self) -> None:
+        """End as a killed server does: connections that clients kept are gone too."""
+        self.__exit__()
+        self._served.drop()
 
     def count_texts(self, texts: Sequence[str]) -> None:
         """Count texts as received."""
@@ -230,19 +236,26 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: How many are open.
-        self.connections = 0
+        #: Those that are open.
+        self.connections: set[Any] = set()
         self._counting = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._counting:
-            self.connections += 1
+            self.connections.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         super().shutdown_request(request)
         with self._counting:
-            self.connections -= 1
+            self.connections.discard(request)
+
+    def drop(self) -> None:
+        """Close the connections that are open, under whatever uses them."""
+        with self._counting:
+            for each in self.connections:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed in the middle is no fault of this server."""

@@ -211,7 +211,7 @@ def _500(world: World) -> Steps:
 @fault("provider down", "breaker_open")
 def _provider_down(world: World) -> Steps:
     port = int(world.provider.url.rpartition(":")[2].partition("/")[0])
-    world.provider.__exit__()
+    world.provider.die()
     world.write()
     world.until(lambda: world.health("state") == "open", "the breaker")
     yield
