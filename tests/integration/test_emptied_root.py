@@ -60,6 +60,28 @@ def test_a_search_keeps_what_vanished_together_and_says_so(
     assert {server.texts[digest.hex()] for digest in before.vectors} == {1}
 
 
+@pytest.mark.parametrize("gone", ["notes", "memory", "."])
+def test_no_export_takes_the_place_of_a_whole_one_while_notes_are_kept(
+    place: Place, tmp_path: Path, gone: str
+) -> None:
+    file = tmp_path / "all.memline"
+    place.call("export", str(file))
+    whole = file.read_bytes()
+    if gone == "notes":
+        away(place)
+    else:
+        shutil.move(place.workspace / gone, tmp_path / "disk")
+
+    done = place.call("export", str(file))
+
+    assert done.status == 1
+    assert "20 notes are gone from" in done.stderr
+    assert "kept in the index since 20" in done.stderr
+    assert "--accept-removals" in done.stderr
+    assert file.read_bytes() == whole
+    assert place.call("export", str(file), "--what", "vectors").status == 0
+
+
 def test_fewer_are_removed_at_once(place: Place) -> None:
     away(place, 10)
 
