@@ -152,6 +152,29 @@ def test_init_takes_a_home_or_thousands_of_files_only_when_told_to(
     assert shell("init", "--yes").status == 0
 
 
+@pytest.mark.parametrize("name", WIDE)
+def test_add_takes_a_home_or_thousands_of_files_only_when_told_to(
+    shell: Shell, tmp_path: Path, home: Path, name: str
+) -> None:
+    files, words = WIDE[name]
+    folder = make(home if "home" in name else tmp_path / "many", files)
+    notes = make(tmp_path / "notes", {"one.md": "One."})
+    assert shell("init", "--yes", cwd=notes).status == 0
+
+    refused = shell("add", str(folder))
+    with on_terminal("add", str(folder)) as terminal:
+        terminal.until(lambda shown: "Index all of it?" in plain(shown), "the question")
+        terminal.type("n\n")
+        declined = terminal.end()
+    told = shell("add", str(folder), "--anyway")
+    again = shell("add", str(folder), "--yes")
+
+    assert (refused.status, declined, told.status, again.status) == (2, 1, 0, 0)
+    assert f"{folder} {words}" in refused.stderr
+    assert f"add {folder} --anyway" in refused.stderr
+    assert "in extraPaths already" in again.stdout
+
+
 def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(
     shell: Shell, tmp_path: Path, home: Path
 ) -> None:

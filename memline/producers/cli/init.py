@@ -77,8 +77,10 @@ def init(
     invocation = Invocation(options=replace(invocation.options, workspace=workspace, new_agent=True))
     extra = (".",) if kind.is_whole else ()
     is_new = not workspace_file.exists(workspace, os.environ)
-    if is_new and not anyway and (what := _much(workspace, count)) and not _is_meant(workspace, what, yes):
-        return 1
+    if is_new and not anyway and (what := _much(workspace, count)):
+        again = shlex.join(["memline", "init", str(workspace), "--yes", "--anyway"])
+        if not _is_meant(what, f"memline init DIR, or all of it: {again}", yes):
+            return 1
     if is_new and not anyway and (found := invocation.former(workspace)) is not None:
         again = shlex.join(["memline", "--workspace", str(workspace), "index", "--adopt", str(found[1])])
         words = f"{workspace} was {found[1]}, which has settings and an index; nothing was written"
@@ -121,21 +123,28 @@ def init(
 
 @command("memline add ~/wiki", "memline --workspace ~/notes add ~/projects/handbook/docs")
 @click.argument("folder", metavar="DIR")
-def add(invocation: Invocation, folder: str) -> None:
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")
+def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | None:
     """Search another folder, or a Markdown file, beside the notes: adds it to `extraPaths`.
 
     The settings of the workspace are changed, their comments stay.
     """
     target = _folder(folder, file_too=True)
     settings = invocation.agent()
-    file, is_new = workspace_file.add_path(invocation.loaded, settings.agent, target)
-    if not is_new:
-        echo(f"{target} is in extraPaths already ({file}).")
-        return
+    if (named := workspace_file.file_naming(invocation.loaded, settings.agent, target)) is not None:
+        echo(f"{target} is in extraPaths already ({named}).")
+        return None
+    if not anyway and target.is_dir() and (what := _much(target, markdown_below(str(target)))):
+        again = _command(settings, "add", str(target), "--anyway")
+        if not _is_meant(what, f"memline add DIR, or all of it: {again}", yes):
+            return 1
+    file = workspace_file.add_path(invocation.loaded, settings.agent, target)
     plan = _plan(Invocation(options=invocation.options).agent())
     added = len(plan.changes.added)
     echo(f"Added {target} ({file}): {counted(added, 'file')} to index.")
     advise(_command(settings, "index"))
+    return None
 
 
 @command("memline remove ~/wiki", "memline --workspace ~/notes remove ~/wiki")
@@ -169,11 +178,10 @@ def _much(folder: Path, count: int) -> str:
     return ""
 
 
-def _is_meant(folder: Path, what: str, is_answered: bool) -> bool:
+def _is_meant(what: str, hint: str, is_answered: bool) -> bool:
     """Ask whether all of a folder is meant. Raises ConfigError where that cannot be asked."""
     if is_answered or not sys.stdin.isatty():
-        again = shlex.join(["memline", "init", str(folder), "--yes", "--anyway"])
-        raise ConfigError(f"{what}; nothing was written", hint=f"memline init DIR, or all of it: {again}")
+        raise ConfigError(f"{what}; nothing was written", hint=hint)
     return click.confirm(f"{what}. Index all of it?", default=False)
 
 

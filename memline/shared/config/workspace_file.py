@@ -98,21 +98,21 @@ def with_extra_paths(settings: AgentSettings, paths: Sequence[str]) -> AgentSett
     return replace(settings, memory=replace(settings.memory, extra_paths=extra))
 
 
-def add_path(loaded: Loaded, agent: str, folder: Path) -> tuple[Path, bool]:
-    """Add a folder or file to `extraPaths` of the agent's workspace.
+def file_naming(loaded: Loaded, agent: str, folder: Path) -> Path | None:
+    """Return the file that names a folder or file in `extraPaths` of the agent's workspace already."""
+    entries = _entries(loaded, agent)
+    return next((file for file, _, _, named in entries if workspaces.is_same(named, folder)), None)
 
-    Return the file that names it, and False when it did so before. Raises ConfigError.
-    """
-    for file, _, _, named in _entries(loaded, agent):
-        if workspaces.is_same(named, folder):
-            return file, False
+
+def add_path(loaded: Loaded, agent: str, folder: Path) -> Path:
+    """Add a folder or file to them; return the file that names it. Raises ConfigError."""
     workspace = loaded.context.workspace(agent)
     item = "." if workspaces.is_same(folder, workspace.value) else str(folder)
     file, path = _target(loaded, agent)
     if not file.exists():
         create(workspace.value, "used with `memline add`", (), loaded.context.env)
     config_file.write(file, edit.add(_text(file), path, item, where=str(file)))
-    return file, True
+    return file
 
 
 def remove_path(loaded: Loaded, agent: str, folder: Path) -> Path:
