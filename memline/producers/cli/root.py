@@ -103,6 +103,10 @@ def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
     """
     context = getattr(error, "ctx", None)
     asked = context.command if context is not None else None
+    if isinstance(error, click.BadOptionUsage):
+        # click does not say of which command an option lacks its value.
+        name = next((each for each in args if each in PLAIN), "")
+        asked = cli.get_command(click.Context(cli), name) if name else None
     if asked is None or asked.name not in PLAIN or asked.name not in args:
         return ""
     if not any(isinstance(each, click.Argument) for each in asked.params):
@@ -115,10 +119,12 @@ def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
         word = left.pop()
         is_long = word.startswith("--")
         name = word.partition("=")[0] if is_long else word[:2]
-        if not word.startswith("-") or name not in takes_value or (not is_long and " " in word):
+        is_short_of = not left and takes_value.get(name, False) and name == word
+        is_other = name not in takes_value or is_short_of or (not is_long and " " in word)
+        if not word.startswith("-") or is_other:
             words.append(word)
         else:
-            given += [word, *([left.pop()] if left and takes_value[name] and name == word else [])]
+            given += [word, *([left.pop()] if takes_value[name] and name == word else [])]
     words += reversed(left[:-1])
     if not any(word.startswith("-") for word in words):
         return ""

@@ -239,6 +239,9 @@ def test_a_search_loads_no_click(place: tuple[str, ...]) -> None:
         ("search --no-verify", "memline search -- '--no-verify'"),
         ("search '--no-verify in hooks'", "memline search -- '--no-verify in hooks'"),
         ("search -5", "memline search -- '-5'"),
+        ("search -n", "memline search -- '-n'"),
+        ("search --query", "memline search -- '--query'"),
+        ("search git log --path", "memline search -- 'git log --path'"),
         ("search '-no verify'", "memline search -- '-no verify'"),
         ("search --sorce", "memline search -- '--sorce'"),
         ("search git commit --no-verify", "memline search -- 'git commit --no-verify'"),
@@ -261,7 +264,7 @@ def test_what_begins_like_an_option_can_be_asked_for(
     assert read is not None and read.arguments["query" if "search" in hint else "path"].count("-")
 
 
-@pytest.mark.parametrize("line", ["search x --min-score a", "search --query", "status --foo", "index --foo"])
+@pytest.mark.parametrize("line", ["search x --min-score a", "status --foo", "index --foo"])
 def test_other_mistakes_are_not_taken_for_questions(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(shlex.split(line)) == 2
     assert "Try: memline" not in capsys.readouterr().err
