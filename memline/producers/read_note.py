@@ -12,7 +12,7 @@ from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
-from memline.shared.index import driver, forgotten, ledger, links
+from memline.shared.index import chunks, driver, forgotten, ledger, links
 from memline.shared.index.turns import read_turns
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
@@ -132,12 +132,7 @@ def _kept(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
         if reader is None or (settings.workspace.is_dir() and not vanished.is_kept(reader, path)):
             return None
-        query = "SELECT start_line, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?"
-        lines: dict[int, str] = {}
-        for first, text in reader.execute(query, (path,)):
-            lines |= dict(enumerate(text.split("\n"), first))
-        if lines:
-            whole = [lines.get(number, "") for number in range(1, max(lines) + 1)]
+        if whole := chunks.lines_of(reader, path):
             return excerpt_of(whole, shown=path, part=part)
     return None
 

@@ -9,18 +9,21 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from memline.producers.ask import catch_up
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver, ledger
 from memline.shared.index.chunks import TOKENIZER, former_texts
+from memline.shared.index.chunks import lines_of as indexed_lines
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
-from memline.shared.sources.excerpt import parse_citation
+from memline.shared.sources.excerpt import Citation, parse_citation
 from memline.shared.sources.folding import fold
 from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.outcomes import EMPTY, GONE, INDEXED
@@ -30,6 +33,7 @@ from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import grams
 from memline.shared.sources.transcripts import imported
 from memline.shared.sources.transcripts.formats import transcripts_of
+from memline.shared.sync import vanished
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -62,10 +66,27 @@ class Lines:
     def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
         """List what of a note holds every term: each line with all of them, else the shortest runs."""
         located = MemoryPaths.of(agent).locate(path)
-        if located is None or not os.path.lexists(located.absolute):
-            return [Gone(path=path)]
-        runs = _spans(terms_of_lines(lines_of(agent, path), terms), len(terms))
+        if cls is Lines and (located is None or not os.path.lexists(located.absolute)):
+            return Kept.holding(agent, path, terms)
+        runs = _spans(terms_of_lines(cls.lines_of(agent, path), terms), len(terms))
         return [cls(path=path, first=first, last=last) for first, last in runs]
+
+    @classmethod
+    def of_part(cls, agent: AgentSettings, path: str, part: Citation) -> list[Target]:
+        """List what a citation names of a note."""
+        count = len(cls.lines_of(agent, path))
+        first = part.first or 1
+        last = min(count, first + (part.lines or count) - 1) if part.first else count
+        return [cls(path=path, first=first, last=last)] if first <= last else []
+
+    @staticmethod
+    def lines_of(agent: AgentSettings, path: str) -> list[str]:
+        """Read the lines of a note as they are now; none when it cannot be read."""
+        located = MemoryPaths.of(agent).locate(path)
+        reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
+        if not reading or reading.outcome not in (INDEXED, EMPTY):
+            return []
+        return reading.text.removesuffix("\n").split("\n") if reading.text else []
 
     def chunks(self, connection: Connection) -> list[Text]:
         """Read hash and text of the chunks that hold some of it."""
@@ -82,7 +103,7 @@ class Lines:
         return {line.strip().encode() for line in chosen}, {line_hash(line) for line in chosen}
 
     def _lines(self, agent: AgentSettings) -> list[str]:
-        return lines_of(agent, self.path)[self.first - 1 : self.last]
+        return self.lines_of(agent, self.path)[self.first - 1 : self.last]
 
     def take_out(self, agent: AgentSettings) -> None:
         """Remove it from the note. Raises MemlineErrors."""
@@ -103,6 +124,25 @@ class Lines:
         opened = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(opened, "wb") as file:
             file.write(_note(agent, self.path)[2])
+
+
+@value
+class Kept(Lines):
+    """Lines of a note that is gone with its root and kept in the index; its file has them when it is back."""
+
+    stays: ClassVar[bool] = True
+
+    @staticmethod
+    def lines_of(agent: AgentSettings, path: str) -> list[str]:
+        """Return its lines as they were indexed."""
+        with driver.reading_if_any(agent.index_path) as reader:
+            return indexed_lines(reader, path) if reader else []
+
+    def take_out(self, agent: AgentSettings) -> None:
+        """Do nothing."""
+
+    def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
+        """Do nothing."""
 
 
 @value
@@ -226,16 +266,22 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     paths = MemoryPaths.of(agent)
     located = paths.locate(citation.path)
     path = located.path if located else citation.path
-    if not (located and os.path.lexists(located.absolute)) and _is_left(agent, path):
-        return [Gone(path=path)]
+    if not (located and os.path.lexists(located.absolute)):
+        if _is_kept(agent, path) and (kept := Kept.of_part(agent, path, citation)):
+            return kept
+        if _is_left(agent, path):
+            return [Gone(path=path)]
     if located is None:
         raise PathNotAllowed(
             f"{citation.path} is not a memory file of this agent", hint="memline search QUERY"
         )
-    count = len(lines_of(agent, located.path))
-    first = citation.first or 1
-    last = min(count, first + (citation.lines or count) - 1) if citation.first else count
-    return [Lines(path=located.path, first=first, last=last)] if first <= last else []
+    return Lines.of_part(agent, located.path, citation)
+
+
+def _is_kept(agent: AgentSettings, path: str) -> bool:
+    """Tell whether a note is gone with its root, and kept in the index."""
+    look = catch_up(agent, choose(agent), clock=SystemClock(), may_write=False)
+    return path in look.kept and look.kept[path][1] != vanished.ACCEPTED
 
 
 def _is_left(agent: AgentSettings, path: str) -> bool:
@@ -335,15 +381,6 @@ def _spans(held: Sequence[set[int]], wanted: int) -> Iterator[tuple[int, int]]:
                 first += 1
         if found:
             return
-
-
-def lines_of(agent: AgentSettings, path: str) -> list[str]:
-    """Read the lines of a note as they are now; none when it cannot be read."""
-    located = MemoryPaths.of(agent).locate(path)
-    reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
-    if not reading or reading.outcome not in (INDEXED, EMPTY):
-        return []
-    return reading.text.removesuffix("\n").split("\n") if reading.text else []
 
 
 def _note(agent: AgentSettings, path: str) -> tuple[str, str, bytes]:

@@ -240,6 +240,31 @@ def merge_full_text_in_slices(connection: Connection) -> None:
             pages, done = _MERGED_PAGES, connection.total_changes - before < 2
 
 
+def lines_of(connection: Connection, path: str) -> list[str]:
+    """Put the lines of a note together again of its chunks; those that are blank, or unknown, are empty.
+
+    Chunks overlap, and a line that did not fit is in several of them.
+    """
+    query = (
+        "SELECT start_line, text FROM chunks JOIN files ON files.id = file_id WHERE path = ? ORDER BY ordinal"
+    )
+    lines: dict[int, str] = {}
+    for first, text in connection.execute(query, (path,)):
+        for number, line in enumerate(text.split("\n"), first):
+            lines[number] = _joined(lines.get(number, ""), line)
+    return [lines.get(number, "") for number in range(1, max(lines, default=0) + 1)]
+
+
+def _joined(before: str, after: str) -> str:
+    """Join two parts of a line, of which the second may begin with the end of the first."""
+    if after in before:
+        return before
+    common = next(
+        size for size in range(min(len(before), len(after)), -1, -1) if before.endswith(after[:size])
+    )
+    return before + after[common:]
+
+
 def former_texts(connection: Connection, path: str) -> set[bytes]:
     """Return the hashes of texts that a file has had, also under the names from which it was moved."""
     query = (

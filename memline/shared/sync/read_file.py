@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Chunking
@@ -14,10 +14,10 @@ from memline.shared.index import ledger
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index.rows import FileRow
 from memline.shared.sources import outcomes
-from memline.shared.sources.chunking import Chunk, split
+from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines, without
-from memline.shared.sources.front_matter import About, about
+from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
@@ -85,21 +85,12 @@ class FileReader:
                 return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
             digest = chunking_digest(chunking.tokens, chunking.overlap)
             before = entry and (entry.outcome, entry.hash, entry.chunking, entry.source)
-            said = About()
-            if reading.outcome != outcomes.INDEXED:
-                chunks: tuple[Chunk, ...] | None = ()
-            elif not force and before == (
-                reading.outcome,
-                reading.sha256,
-                digest,
-                MEMORY,
-            ):
-                chunks = None
-            else:
-                text = without(reading.text, forgotten.of(reading.sha256))
-                lines = text.split("\n")
-                said = about(lines, front_matter_end(lines))
-                chunks = tuple(split(text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap))
+            parts: dict[str, Any] = {"chunks": ()}
+            if reading.outcome == outcomes.INDEXED:
+                if not force and before == (reading.outcome, reading.sha256, digest, MEMORY):
+                    parts = {"chunks": None}
+                else:
+                    parts = parts_of(path, without(reading.text, forgotten.of(reading.sha256)), chunking)
             return FileRow(
                 path=path,
                 source=MEMORY,
@@ -110,17 +101,26 @@ class FileReader:
                 ctime_ns=reading.ctime_ns,
                 hash=reading.sha256,
                 observed_ns=reading.observed_ns,
-                chunks=chunks,
                 chunking=digest,
-                names="\n".join(said.names),
-                tags="\n".join(said.tags),
-                links=said.links,
-                # The long-term note is about what holds, whatever its day.
-                day="" if path in LONG_TERM else said.day,
+                **parts,
             )
         except Exception as error:
             # A bug must not take the other files of the message with it; the ledger keeps what happened.
             return replace(row, outcome=outcomes.FAILED, reason=f"{type(error).__name__}: {error}")
+
+
+def parts_of(path: str, text: str, chunking: Chunking) -> dict[str, Any]:
+    """Return what the row of a note has of its text."""
+    lines = text.split("\n")
+    said = about(lines, front_matter_end(lines))
+    return {
+        "chunks": tuple(split(text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)),
+        "names": "\n".join(said.names),
+        "tags": "\n".join(said.tags),
+        "links": said.links,
+        # The long-term note is about what holds, whatever its day.
+        "day": "" if path in LONG_TERM else said.day,
+    }
 
 
 def read_transcript(

@@ -5,6 +5,7 @@ import pytest
 from memline.shared.index import chunks, driver, ledger
 from memline.shared.index.chunks import grams
 from memline.shared.index_writer import IndexWriter
+from memline.shared.sources.chunking import split
 from tests.support.index_rows import MODEL_A, file_row
 
 
@@ -189,3 +190,16 @@ def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer: I
     for word, expected in (("apples", 0), ("pears", 1)):
         found = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
         assert driver.scalar(writer.connection, found, word) == expected
+
+
+@pytest.mark.parametrize(("tokens", "overlap"), [(20, 0), (20, 8), (60, 20)])
+def test_the_lines_of_a_note_are_those_of_its_chunks(writer: IndexWriter, tokens: int, overlap: int) -> None:
+    """Also a line that was cut, of which one chunk may have the end and the next one the same end again."""
+    long = " ".join(f"word{number} is one of {number * 7919 % 1009}." for number in range(60))
+    text = f"---\ntitle: Gates\n---\n\n# Gates\n\n{long}\nshort\n\n  {long[::-1]}\n\nThe end."
+    parts = tuple(split(text, max_tokens=tokens, overlap_tokens=overlap))
+    assert len(parts) > 10
+
+    writer.store_file(replace(file_row("a.md", at=1), outcome="indexed", chunks=parts))
+
+    assert chunks.lines_of(writer.connection, "a.md") == text.split("\n")
