@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 
 from memline.shared.batches.batch_lifecycle import Lifecycle
 from memline.shared.batches.open_batches import ClaimLost, claimed
 from memline.shared.batches.remote import BatchApis
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.index import batches, identities
+from memline.shared.index import batches, driver, identities
 from memline.shared.index.batches import Batch
 from memline.shared.index_writer import IndexWriter
 from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: Seconds that a command waits for providers to let the files go.
 WAIT_S = 30.0
@@ -31,6 +35,19 @@ class LeftBehind:
     file: str
     provider: str
     error: str
+
+
+def unnamed(agent: AgentSettings) -> list[LeftBehind]:
+    """List the batches whose file may hold texts of which no note, and no words here, tell what they are."""
+    query = (
+        "SELECT token FROM batches WHERE uploads > 0 AND (state IN ('collecting', 'cleaning')"
+        f" OR (state = 'closed' AND error LIKE '%{batches.FILES_LEFT}%') OR (state <> 'closed' AND EXISTS"
+        " (SELECT 1 FROM vectors WHERE lease = token AND text_hash NOT IN (SELECT text_hash FROM chunks))))"
+    )
+    with driver.reading_if_any(agent.index_path) as reader:
+        tokens = [token for (token,) in reader.execute(query)] if reader else []
+        found = [batch for token in tokens if reader and (batch := batches.get(reader, token))]
+        return [_named(reader, batch) for batch in found if reader and not _is_file_gone(batch)]
 
 
 def reopen(writer: IndexWriter) -> None:
@@ -57,14 +74,20 @@ def end(agent: AgentSettings, writer: IndexWriter, clock: Clock) -> list[LeftBeh
             if clock.now() >= until:
                 break
             clock.sleep(LOOK_S)
-        return [_named(writer, batch) for batch in left]
+        with writer.session() as (connection, _):
+            return [_named(connection, batches.get(connection, each.token) or each) for each in left]
 
 
 def _may_hold(batch: Batch) -> bool:
     is_asked = batch.cancel_reason == batches.FORGOTTEN
-    is_gone = is_asked and batch.job_id and not batch.file_id and batch.uploads == 1
     is_meant = is_asked or batch.state in ("collecting", "cleaning")
-    return bool(batch.uploads and is_meant and not is_gone)
+    return bool(batch.uploads and is_meant and not _is_file_gone(batch))
+
+
+def _is_file_gone(batch: Batch) -> bool:
+    """Tell whether the only file of a batch was removed before its provider has cancelled it."""
+    is_asked = batch.cancel_reason == batches.FORGOTTEN
+    return bool(is_asked and batch.job_id and not batch.file_id and batch.uploads == 1)
 
 
 def _advance(agent: AgentSettings, writer: IndexWriter, batch: Batch, apis: BatchApis, clock: Clock) -> None:
@@ -90,9 +113,7 @@ def _advance(agent: AgentSettings, writer: IndexWriter, batch: Batch, apis: Batc
             return
 
 
-def _named(writer: IndexWriter, batch: Batch) -> LeftBehind:
-    with writer.session() as (connection, _):
-        now = batches.get(connection, batch.token) or batch
-        row = identities.by_id(connection, batch.identity_id)
+def _named(connection: Connection, batch: Batch) -> LeftBehind:
+    row = identities.by_id(connection, batch.identity_id)
     provider = row.identity.provider if row else ""
-    return LeftBehind(batch=now.token, file=now.file_id, provider=provider, error=now.error)
+    return LeftBehind(batch=batch.token, file=batch.file_id, provider=provider, error=batch.error)

@@ -293,6 +293,13 @@ def _is_left(agent: AgentSettings, path: str) -> bool:
         return has_chunks or bool(former_texts(reader, path))
 
 
+def has_former_texts(agent: AgentSettings) -> bool:
+    """Tell whether the index has hashes of texts that are in no note any more."""
+    query = "SELECT 1 FROM former_texts UNION SELECT 1 FROM forgotten LIMIT 1"
+    with driver.reading_if_any(agent.index_path) as reader:
+        return reader is not None and reader.execute(query).fetchone() is not None
+
+
 def targets_before(agent: AgentSettings, day: date) -> list[Target]:
     """List the dated notes and the sessions that ended before a day."""
     found: list[Target] = []

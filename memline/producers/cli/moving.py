@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from zipfile import is_zipfile
 import click
 
 from memline.producers.actions import backup as backups
+from memline.producers.actions import forget_batches
 from memline.producers.actions import forget_targets as resolve
 from memline.producers.actions import move as moving
 from memline.producers.actions.backup import back_up
@@ -42,6 +43,7 @@ from memline.shared.values import to_json
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
+    from memline.producers.actions.forget_batches import LeftBehind
     from memline.producers.bridges.export import Moved
     from memline.producers.bridges.import_chats import TakenChats
     from memline.producers.bridges.import_openclaw import Taken
@@ -292,11 +294,15 @@ def forget(
         if terms := resolve.terms_of(query or ""):
             found = holding(agent, terms)
     if not targets and not found:
-        left = f": nothing but hashes is left of {path}" if path is not None else ""
+        batches = forget_batches.unnamed(agent) if query is not None else []
+        of = path if query is None else "what is in no note any more" * resolve.has_former_texts(agent)
+        left = f": nothing but hashes is left of {of}" if of and not batches else ""
         echo(f"Nothing to forget{left}.", err=True)
         if query is not None:
             echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
-            advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
+            if not batches:
+                advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
+            _tell_unnamed(batches)
         return 1
     # What only lists has nothing else to give.
     is_data = dry_run and not as_json
@@ -342,7 +348,19 @@ def forget(
         echo(f"Error: {what} {each.batch[:8]}, which may hold it, is still at {each.provider}{why}", err=True)
     if done.at_provider:
         advise("memline index")
+    elif query is not None:
+        _tell_unnamed(forget_batches.unnamed(agent))
     return 1 if done.at_provider else None
+
+
+def _tell_unnamed(batches: Sequence[LeftBehind]) -> None:
+    """Name the batches in which the words of a query may be, and none can tell."""
+    for each in batches:
+        what = f"the file {each.file}" if each.file else "the file"
+        has = "has texts that are in no note any more, of which only hashes are known here"
+        echo(f"Batch {each.batch[:8]}: {what} at {each.provider} {has}; it may hold these words.", err=True)
+    if batches:
+        advise(f"memline batch cancel {batches[0].batch[:8]}, then: memline index")
 
 
 @command("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb", cls=click.Group)

@@ -4,7 +4,7 @@ import pytest
 
 from memline.producers.actions import forget_batches
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import Place, note, remote, until
 
 BATCH = {"enabled": True, "minTexts": 2, "pollIntervalMs": 50, "wait": False}
 
@@ -72,3 +72,43 @@ def test_files_that_an_earlier_batch_has_left_behind_are_removed(
 
     assert done.status == 0, done.stderr
     assert files_at(server) == 0
+
+
+def test_a_query_names_the_batches_that_may_hold_what_is_in_no_note_any_more(
+    submitted: Place, server: EmbeddingServer
+) -> None:
+    submitted.write("memory/doors.md", "# Doors\n")
+    submitted.index()
+
+    refused = submitted.call("forget", "--query", "word1x1x7", "--yes")
+
+    ((token, file),) = submitted.rows("SELECT token, file_id FROM batches")
+    assert (refused.status, files_at(server)) == (1, 1)
+    assert "hashes is left" not in refused.stderr
+    assert f"Batch {token[:8]}: the file {file} at openai has texts" in refused.stderr
+    assert f" batch cancel {token[:8]}, then: memline " in refused.stderr
+    found = submitted.call("forget", "--query", "word2x1x7", "--yes")
+    assert (found.status, files_at(server)) == (0, 0), found.stderr
+    again = submitted.call("forget", "--query", "word1x1x7", "--yes")
+    assert again.status == 1
+    assert "Nothing to forget: nothing but hashes is left" in again.stderr
+    assert "batch cancel" not in again.stderr
+
+
+def test_the_command_that_a_query_names_ends_the_batch(submitted: Place, server: EmbeddingServer) -> None:
+    submitted.write("memory/doors.md", "# Doors\n")
+    submitted.index()
+    refused = submitted.call("forget", "--query", "word1x1x7", "--yes")
+    token = refused.stderr.partition("batch cancel ")[2][:8]
+
+    assert submitted.call("batch", "cancel", token).status == 0
+
+    server.control({"batch": {"looks": 0}})
+    for job in server.batches.jobs.jobs.values():
+        job.looks_left = 0
+    until(lambda: submitted.index() and submitted.rows(ENDED, f"{token}%") == [("cancelled",)], "its end")
+    assert "batch cancel" not in submitted.call("forget", "--query", "word1x1x7", "--yes").stderr
+
+
+#: What became of a batch that is over.
+ENDED = "SELECT outcome FROM batches WHERE token LIKE ? AND state = 'closed'"
