@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.actions import forget_batches, forget_home
@@ -23,6 +24,7 @@ from memline.shared.errors import ConfigError
 from memline.shared.index import driver, erase, forgotten, ledger
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
+from memline.shared.index.driver import transaction
 from memline.shared.index.forgotten import Group
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
@@ -69,7 +71,7 @@ def forget(
     *,
     keep_note: bool = False,
     backup: Path | None = None,
-    found: Collection[bytes] = (),
+    found: Mapping[Path, Collection[bytes]] = MappingProxyType({}),
     queue_address: str = "",
     clock: Clock | None = None,
 ) -> Forgotten:
@@ -77,7 +79,7 @@ def forget(
 
     `keep_note`: notes stay as they are, and the list keeps their lines out of the index. Transcripts always
     stay. `backup`: a folder outside of the home that gets a copy of each note first. `found`: lines that
-    other files of the home hold, and perhaps no note any more.
+    other files of the home hold, by file, and perhaps no note any more.
     """
     clock = clock or SystemClock()
     if backup is not None:
@@ -85,7 +87,8 @@ def forget(
             raise ConfigError(f"{backup} is inside Memline's home", hint="name a folder outside of it")
         for target in targets:
             target.keep_copy(agent, backup)
-    needles = {*found}
+    in_files = frozenset[bytes]().union(*found.values())
+    needles = {*in_files}
     hashes: dict[str, set[bytes]] = {}
     lines = chunk_count = 0
     with closing(IndexWriter.of(agent, clock=clock)) as writer:
@@ -99,6 +102,11 @@ def forget(
         every = sorted(set().union(*hashes.values()))
         with writer.session() as (connection, now):
             gone = erase.drop_vectors(connection, every, now)
+            for file, in_file in found.items():
+                with transaction(connection):
+                    digests = map(line_hash, in_file)
+                    place = forgotten.IN_ANY_COPY
+                    forgotten.add(connection, str(file), "line", digests, now, everywhere=place)
         forget_batches.reopen(writer)
         with writer.session() as (connection, now):
             erase.drop_errors(connection, now)
@@ -108,8 +116,8 @@ def forget(
             erase.erase(connection)
         at_provider = forget_batches.end(agent, writer, clock)
     erase.drop_account_errors(agent.account_path, agent.agent)
-    long_needles = {each for each in needles if len(each) >= forget_home.MIN_NEEDLE or each in found}
-    files, out_of_reach = forget_home.clean(agent, hashes, long_needles, found)
+    long_needles = {each for each in needles if len(each) >= forget_home.MIN_NEEDLE or each in in_files}
+    files, out_of_reach = forget_home.clean(agent, hashes, long_needles, in_files)
     if queue_address and needles:
         # By the hash its vector too, and by the path what is too short to be looked for.
         named = {target.path.encode() for target in targets}
@@ -173,6 +181,9 @@ def _forget_one(
             place = forgotten.IN_TRANSCRIPTS if is_transcript else forgotten.IN_NOTES
             forgotten.add(connection, target.path, "line", line_hashes - long, now)
             forgotten.add(connection, target.path, "line", long, now, everywhere=place)
+        else:
+            place = forgotten.IN_COPIES
+            forgotten.add(connection, target.path, "line", line_hashes, now, everywhere=place)
     if not stays:
         target.take_out(agent)
     # Looked at from here on: whatever was read before loses against this look.

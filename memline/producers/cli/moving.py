@@ -324,7 +324,7 @@ def forget(
         targets,
         keep_note=keep_note,
         backup=Path(backup) if backup else None,
-        found=set().union(*found.values()),
+        found=found,
         queue_address=invocation.settings.queue.address,
     )
     counts = ((done.lines, "line"), (done.chunks, "chunk"), (done.vectors, "vector"))

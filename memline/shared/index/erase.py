@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import accounts, batches, chunks, driver, meta, vectors
+from memline.shared.index import accounts, batches, chunks, driver, forgotten, meta, vectors
 from memline.shared.index.driver import scalar, transaction
+from memline.shared.sources.forgetting import line_hash
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -161,12 +162,13 @@ def take_list(connection: Connection, other: str) -> int:
             f" SELECT path, kind, hash, at, everywhere, content FROM {other}.forgotten"
         )
     rows = connection.execute(
-        "SELECT chunks.file_id, chunks.ordinal FROM chunks JOIN files ON files.id = file_id"
-        " JOIN forgotten ON forgotten.path = files.path AND kind = 'text'"
+        "SELECT chunks.file_id, chunks.ordinal, chunks.text_hash FROM chunks"
+        " JOIN files ON files.id = file_id JOIN forgotten ON forgotten.path = files.path AND kind = 'text'"
         " AND forgotten.hash = chunks.text_hash"
     ).fetchall()
+    rows = list({*rows, *_with_forgotten_lines(connection)})
     with transaction(connection):
-        for file_id, ordinal in rows:
+        for file_id, ordinal, _ in rows:
             chunks.remove_full_text(connection, file_id, ordinal, ordinal + 1)
             where = "file_id = ? AND ordinal = ?"
             connection.execute(f"DELETE FROM chunks WHERE {where}", (file_id, ordinal))
@@ -174,9 +176,32 @@ def take_list(connection: Connection, other: str) -> int:
             connection.execute(
                 "UPDATE files SET hash = '', chunking = '', names = '' WHERE id = ?", (file_id,)
             )
+        unless_used = "AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.text_hash = vectors.text_hash)"
+        for _, _, digest in rows:
+            connection.execute(f"DELETE FROM vectors WHERE {vectors.OF_TEXT} {unless_used}", (digest,))
         connection.execute(
             "DELETE FROM vectors WHERE identity_id IN (SELECT id FROM identities)"
             " AND text_hash IN (SELECT hash FROM forgotten WHERE kind = 'text')"
-            " AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.text_hash = vectors.text_hash)"
+            f" {unless_used}"
         )
     return len(rows)
+
+
+def _with_forgotten_lines(connection: Connection) -> list[tuple[int, int, bytes]]:
+    """Find the chunks of notes that have a line of the list: a backup may have cut them otherwise."""
+    everywhere, by_path = forgotten.in_copies(connection)
+    if not (everywhere or by_path):
+        return []
+    rows = connection.execute(
+        "SELECT file_id, ordinal, text_hash, path, text FROM chunks JOIN files ON files.id = file_id"
+        " WHERE source = 'memory'"
+    )
+    return [
+        (file_id, ordinal, digest)
+        for file_id, ordinal, digest, path, text in rows
+        if any(
+            (hashed := line_hash(line)) in everywhere or hashed in by_path.get(path, ())
+            for line in text.split("\n")
+            if line.strip()
+        )
+    ]

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 #: another kind.
 IN_NOTES, IN_TRANSCRIPTS = 1, 2
 
+#: `everywhere` of a line that stands in no file any more and may be written anew: only a backup that is put
+#: back loses it, from the file of this path, or from any where other files of the home had it.
+IN_COPIES, IN_ANY_COPY = -1, -2
+
 
 @value
 class Group:
@@ -34,7 +38,7 @@ class Group:
 def lines_of(connection: Connection, path: str) -> ForgottenLines:
     """Return the hashes of the lines of a file that are not to be read."""
     query = (
-        "SELECT hash FROM forgotten WHERE path = ? AND kind = 'line'"
+        "SELECT hash FROM forgotten WHERE path = ? AND kind = 'line' AND everywhere >= 0"
         " UNION SELECT hash FROM forgotten WHERE everywhere = ? AND everywhere > 0"
     )
     place = IN_TRANSCRIPTS if is_transcript(path) else IN_NOTES
@@ -63,6 +67,17 @@ def stored(connection: Connection, path: str, content: str) -> None:
     )
 
 
+def in_copies(connection: Connection) -> tuple[frozenset[bytes], dict[str, frozenset[bytes]]]:
+    """Return the hashes of lines that no chunk of a backup may have: in any note, and by its path."""
+    query = "SELECT path, hash FROM forgotten WHERE kind = 'line' AND everywhere "
+    anywhere = connection.execute(query + "IN (?, ?)", (IN_NOTES, IN_ANY_COPY))
+    everywhere = frozenset(digest for _, digest in anywhere)
+    by_path: dict[str, set[bytes]] = {}
+    for path, digest in connection.execute(query + "IN (0, ?)", (IN_COPIES,)):
+        by_path.setdefault(path, set()).add(digest)
+    return everywhere, {path: frozenset(found) for path, found in by_path.items()}
+
+
 def groups(connection: Connection) -> list[Group]:
     """List what was forgotten, the oldest first: a path and a time are one."""
     rows = connection.execute("SELECT DISTINCT path, at FROM forgotten ORDER BY at, path")
@@ -82,7 +97,7 @@ def texts_of(connection: Connection, path: str) -> frozenset[bytes]:
     """Return the hashes of texts that are not stored again: those of a file that still has their lines."""
     query = (
         "SELECT hash FROM forgotten WHERE path = ?1 AND kind = 'text'"
-        " AND EXISTS (SELECT 1 FROM forgotten WHERE path = ?1 AND kind = 'line')"
+        " AND EXISTS (SELECT 1 FROM forgotten WHERE path = ?1 AND kind = 'line' AND everywhere >= 0)"
     )
     return frozenset(row[0] for row in connection.execute(query, (path,)))
 

@@ -375,7 +375,8 @@ CREATE TABLE IF NOT EXISTS forgotten (
     kind TEXT NOT NULL CHECK (kind IN ('text', 'line')),
     hash BLOB NOT NULL,
     at REAL NOT NULL,
-    -- A line that is known by its text in any file: 1 of notes, 2 of transcripts.
+    -- A line that is known by its text in any file: 1 of notes, 2 of transcripts. One that stands in no file any more,
+    -- which only a backup that is put back loses: -1 from this path, -2 from any.
     everywhere INTEGER NOT NULL DEFAULT 0,
     -- Of another line of a note: the SHA-256 of the file, by which it is known when it is renamed.
     content TEXT NOT NULL DEFAULT '',

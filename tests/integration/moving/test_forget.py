@@ -519,6 +519,36 @@ def test_a_query_finds_what_other_files_hold_of_a_note_that_is_gone(place: Place
     assert (again.status, "Nothing to forget" in again.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("how", ["query", "line", "kept"])
+def test_a_restore_takes_out_what_was_forgotten_however_the_backup_has_cut_it(
+    place: Place, tmp_path: Path, how: str
+) -> None:
+    """A backup has an earlier text of the note, of which no hash is known any more; nothing runs after it."""
+    place.configure(provider="none")
+    back_up([place.agent], tmp_path / "outside")
+    note = place.workspace / "memory/doors.md"
+    if how == "query":
+        back_up([place.agent], place.home / "backups")
+        note.unlink()
+    else:
+        note.write_text(f"# Doors\n\nAnother text.\n\n{SECRET}\n")
+    place.index()
+    place.execute("DELETE FROM former_texts")
+    asked = ("--query", "door codes") if how == "query" else ("memory/doors.md#L5",)
+
+    done = place.call("forget", *asked, "--yes", *["--keep-note"] * (how == "kept"))
+    listed = place.call("forget", "--list")
+    restored = place.call("restore", str(tmp_path / "outside"), "--yes")
+
+    assert (done.status, restored.status) == (0, 0), restored.stderr
+    assert files_with(place.home) == []
+    assert listed.stdout.strip().endswith("main.sqlite" if how == "query" else "memory/doors.md")
+    if how != "kept":
+        place.write("memory/doors.md", f"# Doors\n\n{SECRET}\n")
+        place.index()
+        assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
+
+
 def test_a_deleted_note_that_only_a_backup_holds_is_forgotten_by_its_path(place: Place) -> None:
     place.configure(cache={"enabled": False})
     back_up([place.agent], place.home / "backups")
