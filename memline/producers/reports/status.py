@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from memline.shared.findings.diagnosis import merged, of_agent, of_common, proce
 from memline.shared.index import (
     chunks,
     driver,
+    erase,
     forgotten,
     identities,
     ledger,
@@ -54,7 +56,7 @@ def collect(
 def examine(
     settings: AgentSettings, *, deep: bool = False, queue: str = "", troubles: tuple[Trouble, ...] = ()
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return what a status says of an agent, and what is wrong. Only reads.
+    """Return what a status says of an agent, and what is wrong. Only reads, but for a log to be emptied.
 
     `deep` asks the provider for one vector, which may cost a little. `queue`: the address of a fleet's Redis;
     `troubles`: what the caller met before.
@@ -68,6 +70,8 @@ def examine(
             details = {"provider": choice.provider, "reason": problem}
             troubles += (Trouble(code="provider_fails", details=details, action=action),)
     fault = {}
+    with suppress(MemlineError):
+        erase.look_again(settings.index_path, time.time())
     look = partial(of_agent, settings, choice=choice, queue=queue, troubles=troubles)
     try:
         with driver.reading_if_any(settings.index_path) as reader:

@@ -132,6 +132,15 @@ def purge(connection: Connection, now: float) -> None:
             meta.put(connection, meta.TO_ERASE, meta.LOG if is_held else None)
 
 
+def look_again(path: Path, now: float) -> None:
+    """Empty the log of an index that a reader held, where one did and has ended. Raises IndexFaults."""
+    with driver.reading_if_any(path) as reader:
+        was_held = reader is not None and meta.get(reader, meta.LOG_HELD) is not None
+    if was_held:
+        with driver.faults(path), closing(driver.open_writer(path)) as connection:
+            purge(connection, now)
+
+
 def _is_log_held(connection: Connection) -> bool:
     """Empty the WAL; tell whether a reader needs it. Others are not waited for."""
     timeout = scalar(connection, "PRAGMA busy_timeout")

@@ -396,9 +396,11 @@ def test_a_reader_that_holds_the_log_is_named_by_status_until_it_ends(place: Pla
     assert report.failures == []
     assert "deleted text is still in the log" in held.stdout + held.stderr
 
-    place.index()
+    # Nothing else has run since.
+    over = place.call("status")
 
-    assert "deleted text" not in place.call("status").stdout
+    assert "deleted text" not in over.stdout + over.stderr
+    assert place.rows("SELECT value FROM meta WHERE key IN ('log_held', 'to_erase')") == []
     assert files_with(place.home) == []
 
 
