@@ -46,6 +46,9 @@ _BEYOND = "é"
 _plain: set[str] = set()
 _MOST_PLAIN = 1 << 15
 
+#: Keys that may have no digit begin with these.
+_LETTERS_ALONE = ("AKIA", "ASIA", "GOCSPX-")
+
 #: Of what is left of a word without these at its ends, a key has digits.
 _WRITTEN = string.ascii_letters + string.punctuation
 
@@ -63,10 +66,13 @@ _HASHLIKE = re.compile(
 )
 
 #: A part of a name that was written: nothing around it is drawn.
-_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
+_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
 
 #: Characters before a run in which a name makes it a key.
 _NEAR_CHARS = 56
+
+#: Characters of a line on which only a name stands, of the value on the next.
+_NAME_CHARS = 24
 
 #: Places of a text and what is written there.
 _Secrets = list[tuple[int, int, str]]
@@ -128,12 +134,15 @@ def _private_keys(text: str) -> _Secrets:
 
 def _keys(text: str) -> _Secrets:
     """Find what is a key by its form alone."""
+    has_letters_alone = any(begin in text for begin in _LETTERS_ALONE)
     words = [
         word
         for word in text.split()
         if len(word) >= KEY_FROM_CHARS
-        and not (word.isalpha() and word.isascii())
-        and (word.strip(_WRITTEN) or "_" in word)
+        and (
+            (not (word.isalpha() and word.isascii()) and (word.strip(_WRITTEN) or "_" in word))
+            or has_letters_alone
+        )
     ]
     if not words:
         return []
@@ -184,9 +193,14 @@ def _is_run(match: re.Match[str]) -> bool:
     )
     if is_drawn and not is_encoded:
         return True
+    if secret_values.is_code_name(run):
+        return False
     if not is_drawn and (not any(map(str.isdigit, run)) or not _HASHLIKE.fullmatch(run)):
         return False
     before = text[max(line_start, match.start() - _NEAR_CHARS) : match.start()]
+    if not before.strip() and line_start:
+        # A name on a line of its own.
+        before = text[max(0, line_start - _NAME_CHARS) : line_start].rstrip("\r\n").rpartition("\n")[2]
     near, not_near = _nearby()
     if not_near.search(before) or not (named := near.search(before)):
         return False
@@ -207,7 +221,10 @@ def _is_drawn(run: str) -> bool:
     if not _DIGIT.search(run) or _NO_KEY.match(run):
         return False
     parts = re.split(r"[^A-Za-z0-9]+", run)
-    if any(map(secret_values.is_random, parts)):
+    words = sum(1 for part in parts if _WORD.fullmatch(part)) if "_" in run else 0
+    if words > 1:
+        return False
+    if any(secret_values.is_random(part) for part in parts if not words or len(part) > 23):
         return True
     if any(map(_WORD.fullmatch, parts)):
         return False

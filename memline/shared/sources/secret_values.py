@@ -27,12 +27,16 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
 _TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
 _IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
 _CALL = re.compile(
-    r"""0x|--|[&*!@$\w.:>?-]*[\w>][(\[{]|[rbf]{0,2}["'`(\[{]|.*[^=]=[^=]|[a-z]+://|(?:\.{0,2}|~)/[\w.]"""
+    r"""0x|--|\\&|[a-z]+:`|[&*!@$\w.:>?-]*[\w>][(\[{]|[rbf]{0,2}["'`(\[{]|.*[^=]=[^=]|[a-z]+://|(?:\.{0,2}|~)/[\w.]"""
 )
+_CODE_NAME = re.compile(r"[a-z0-9](?:Key|Token|Secret|Password|Credentials?|Auth|Config|Type|Name|Info)$")
 #: The parts of a name of code.
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _EDGES = " \t\r\n\"'`,;.)]}>:!?。，、；！？»”’"
 _CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+#: A part of a name of code that is no drawn one: a word of one kind of letters.
+_WHOLE_WORD = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
+_LONG_PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
 #: A piece of a written name: in what is drawn they are few.
 _PIECE = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{5,}")
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
@@ -77,13 +81,33 @@ def is_random(run: str) -> bool:
     return digits >= 2 and digits < 0.7 * size and changes >= 0.34 and pieces < 0.55 * size
 
 
+def is_identifier(run: str) -> bool:
+    """Whether a run with `_` in it is a name of code: most of its letters are in words of one kind."""
+    parts = [part for part in re.split(r"[^A-Za-z0-9]+", run) if part]
+    if "_" not in run or len(parts) < 2 or len(run) > 40:
+        return False
+    written = sum(
+        len(part)
+        for part in parts
+        if _WHOLE_WORD.fullmatch(part) or sum(map(len, _LONG_PIECE.findall(part))) > 0.6 * len(part)
+    )
+    return written > 0.5 * sum(map(len, parts))
+
+
+def is_code_name(run: str) -> bool:
+    """Whether a run ends as names of classes and variables do: `Ed25519PrivateKey`."""
+    return bool(_CODE_NAME.search(run))
+
+
 def is_issued(body: str) -> bool:
     """Whether what follows the prefix of a service can be a key: digits or both cases, and changing."""
+    if is_identifier(body):
+        return False
     letters = re.sub(r"[^A-Za-z0-9]", "", body)
     size, changes = len(letters), len(_CHANGES.findall(letters))
-    if size < 12:
-        return False
     digits = sum(map(str.isdigit, letters))
+    if size < 12 or (not digits and size < 20):
+        return False
     written = sum(map(len, re.findall(r"[A-Z]?[a-z]{4,}", letters)))
     if written > 0.6 * size and digits < 0.2 * size:
         return False
@@ -116,7 +140,16 @@ def is_literal(value: str) -> bool:
     value = value.strip(" \t\r\n\"'`,;")
     if len(value) < 4 or _pattern("placeholder").fullmatch(value):
         return False
-    return value.lower().strip(_EDGES) not in _words("stop")
+    return value.lower().strip(_EDGES) not in _words("stop") and not is_mark(value)
+
+
+def is_mark(value: str) -> bool:
+    """Whether a value of plain words says what is to be put there: `example-key`, `API_KEY`."""
+    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", value) if word]
+    if len(words) < 2 or not all(word.isalpha() for word in words):
+        return False
+    marks = _words("named") | _words("marked")
+    return any(word in marks or not word.strip("x") for word in words)
 
 
 def is_prose(text: str) -> bool:
@@ -146,8 +179,16 @@ def _assigned(match: re.Match[str]) -> bool:
     if groups["items"]:
         return strong and not is_prose(groups["items"])
     if (inner := groups["inner"]) is not None:
+        if "`" in groups["quote"] and _is_code_span(inner):
+            return False
         return _is_quoted_secret(inner, strong=strong, word=word)
     return _is_bare_secret(match, strong=strong)
+
+
+def _is_code_span(inner: str) -> bool:
+    """Whether what is between backticks in prose is a name of code, or stands between two spans."""
+    is_dotted = re.search(r"[._]|[a-z][A-Z]", inner) and not re.search(r"\d", inner)
+    return bool(re.match(r"[\s,.;:)]|--", inner) or (_IDENTIFIER.fullmatch(inner) and is_dotted))
 
 
 def _is_strong(match: re.Match[str]) -> bool:
@@ -159,6 +200,9 @@ def _is_strong(match: re.Match[str]) -> bool:
     if word.lower() not in tables()["values"]["weak"]:
         return True
     last = re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[A-Z])", before.rstrip(" _-").lower())[-1]
+    if word.lower() == "key" and last.endswith("session"):
+        # By which a session is known, as others by an id.
+        return False
     return last.endswith(tuple(_words("prefixes"))) or bool(_service().search(before[-20:]))
 
 
@@ -177,8 +221,10 @@ def _is_quoted_secret(inner: str, *, strong: bool, word: str) -> bool:
         return True
     if not is_literal(inner) or re.search(r"%[sdr(]|\{[\w.!:]*\}", inner):
         return False
+    if inner.endswith(("...", "…")):
+        return False
     if re.search(r"\s", inner.strip()):
-        return (
+        return word.lower() == "psk" or (
             strong
             and not is_prose(inner)
             and (looks(inner.split()[0]) or inner == inner.lower() or "phrase" in word)
@@ -190,6 +236,8 @@ def _is_quoted_secret(inner: str, *, strong: bool, word: str) -> bool:
             and inner.isascii()
             and (any(map(str.isdigit, inner)) or not _is_name(inner))
         )
+    if re.fullmatch(r"\d{6,}", inner):
+        return word.lower().startswith(("pass", "pw", "psk"))
     return not re.match(r"[\d.]+$|(?:\.{0,2}|~)/|https?://|[\w-]+\.(?:pem|key|crt)$", inner)
 
 
@@ -201,6 +249,8 @@ def _is_name(value: str) -> bool:
 def _is_key(value: str) -> bool:
     """Whether a value is a secret although its name has other meanings: only mixed letters and digits are."""
     value = value.strip(_EDGES)
+    if is_code_name(value):
+        return False
     if _HEX.fullmatch(value):
         return len(value) >= 24 and not value.isdigit()
     parts = re.split(r"[^A-Za-z0-9]+", value)
@@ -218,9 +268,9 @@ def _is_bare_secret(match: re.Match[str], *, strong: bool) -> bool:
         value = value.partition("&")[0]
     if _SHORTENED.fullmatch(value):
         return True
-    if not is_literal(value) or value.lower() in _words("stop"):
+    if not is_literal(match["bare"]) or not is_literal(value) or value.lower() in _words("stop"):
         return False
-    if _CALL.match(value):
+    if _CALL.match(value) or (says[:1].isspace() and re.match(r"[a-z]+:", match["bare"])):
         return False
     if "\n" in says and (says.count("\n") > 1 or ("=" in says and "\\" not in says)):
         return _is_key(value)
@@ -242,6 +292,7 @@ def _is_bare_secret(match: re.Match[str], *, strong: bool) -> bool:
     if (
         "." in value
         or parts == named
+        or is_code_name(value)
         or (named and ("_" in value or (len(value) < 20 and not re.search(r"\d", value))))
     ):
         return False
@@ -284,8 +335,34 @@ def _sentence(match: re.Match[str]) -> Span | None:
     return None
 
 
+def _set(match: re.Match[str]) -> bool:
+    """`ENV API_KEY x`; "env API-key fallback" is prose."""
+    value = _value(match)
+    is_said = re.search(r"\b[A-Z0-9_]+\s+$|_\w+\s+$|requirepass|masterauth|wpa_|\buser\b", match["name"])
+    return is_literal(value) and bool(is_said or looks(value) or match.groupdict()["inner"])
+
+
+def _piped(match: re.Match[str]) -> bool:
+    """What is printed into a program, but for a variable."""
+    return not re.match(
+        r"""(?:["']?%\w(?:\\n)?["']?\s+)?["']?\$""", match[0][match.end("name") - match.start() :]
+    )
+
+
+def _given(match: re.Match[str]) -> bool:
+    """`define('DB_PASSWORD', 'x')`: a name and its value are given to a call that sets it."""
+    call = re.search(r"(?i)(?:define|set\w*|put\w*|add\w*|config\w*)\s*\([^()]*$", _line_before(match))
+    return (
+        bool(call)
+        and is_literal(match["inner"])
+        and (not re.search(r"\s", match["inner"]) and (_is_strong(match) or _is_key(match["inner"])))
+    )
+
+
 def _named(match: re.Match[str]) -> bool:
     """`key="ApiKey" value="…"`: the name stands in another attribute."""
+    if match.groupdict()["bare"] and match["bare"].endswith((")", "),")):
+        return False
     before = match.string[max(0, match.start() - 200) : match.start()]
     return bool(_NAME_BEFORE.search(before)) and is_literal(_value(match))
 
@@ -312,8 +389,11 @@ def _sql(match: re.Match[str]) -> bool:
     """A value in quotes; a bare one only in capital SQL, since people are identified by many things."""
     if "`" in (match["quote"] or ""):
         return False
-    is_said = match["bare"] is None or match["name"].isupper()
-    return is_literal(_value(match)) if is_said else looks(_value(match))
+    before = match.string[max(0, match.start() - LINE_CHARS) : match.start()]
+    is_sure = match["name"].startswith("IDENTIFIED")
+    is_said = is_sure or re.search(r"(?i)\b(?:user|role|login|alter|create|grant)\b", before)
+    is_sure = is_sure or match["bare"] is None
+    return bool(is_said) and (is_literal(_value(match)) if is_sure else looks(_value(match)))
 
 
 def _pair(match: re.Match[str]) -> bool:
@@ -350,7 +430,7 @@ def _groups(match: re.Match[str]) -> bool:
         return False
     before = match.string[max(0, match.start() - 64) : match.start()].lower()
     named = re.search(
-        r"pass|kennwort|\bapp\b|recovery|backup code|[^\x00-\u024f]{3}|contrase|senha|parol|heslo|hasł",
+        r"pass|kennwort|\bapp\b|gmail|recovery|backup code|[^\x00-\u024f]{3}|contrase|senha|parol|heslo|hasł",
         before,
     )
     if joined.isalpha():
@@ -371,9 +451,10 @@ def _groups(match: re.Match[str]) -> bool:
 def _looks_or_plain(match: re.Match[str]) -> bool:
     value = match["bare"].rstrip(_EDGES)
     rest = match.string[match.end() : match.end() + LINE_CHARS].partition("\n")[0].strip()
-    return looks(value) or (
-        value.islower() and value.isalpha() and len(value) > 5 and not rest and is_literal(value)
-    )
+    if looks(value):
+        return True
+    is_word = value.isalpha() and not value.islower()
+    return len(value) > 5 and not rest and is_literal(value) and not (is_word and match["bare"] == value)
 
 
 def _if(test: Callable[[re.Match[str]], bool]) -> Callable[[re.Match[str]], Span | None]:
@@ -398,6 +479,10 @@ def _if(test: Callable[[re.Match[str]], bool]) -> Callable[[re.Match[str]], Span
 JUDGES: dict[str, Callable[[re.Match[str]], Span | None]] = {
     "sentence": _sentence,
     "all": _if(lambda match: True),
+    "set": _if(_set),
+    "piped": _if(_piped),
+    "given": _if(_given),
+    "with_digits": _if(lambda match: bool(re.search(r"\d", match["bare"]))),
     "literal": _if(lambda match: is_literal(_value(match))),
     "looks": _if(lambda match: looks(_value(match)) or _is_key(_value(match))),
     "address": _if(lambda match: bool(re.search(r"\d", _value(match)))),

@@ -416,6 +416,29 @@ def test_of_ten_thousand_lines_of_prose_one_changes_at_most() -> None:
     assert count > 20_000 and len(changed) * 10_000 <= count, changed
 
 
+def test_of_ten_thousand_lines_of_headers_three_change_at_most() -> None:
+    """Those of OpenSSL name their stacks `sk_…`, as Stripe its keys."""
+    files = [*Path("/usr/include").rglob("*.h"), *Path(sysconfig.get_paths()["include"]).rglob("*.h")]
+    if not files:
+        pytest.skip("no C headers here")
+    random.Random(1).shuffle(files)
+    openssl = [file for file in files if "openssl" in str(file)]
+
+    for corpus in (files, openssl):
+        count, changed = changed_lines(corpus, 60_000)
+        assert len(changed) * 10_000 <= 3 * max(count, 10_000), changed
+
+
+def test_of_docs_about_keys_only_examples_of_secrets_change() -> None:
+    """Those of this project. One page lists what is hidden."""
+    root = Path(__file__).parents[3]
+    files = [file for file in sorted((root / "docs").glob("*.md")) if file.name != "sessions.md"]
+
+    count, changed = changed_lines([*files, root / "README.md", root / "CONTRIBUTING.md"], 60_000)
+
+    assert count > 2_000 and len(changed) <= 1, changed
+
+
 def written(around: str, password: str = PASSWORDS[0]) -> str:
     """An example with a password, or a key of a service as it may be drawn."""
     dice = random.Random(around)
