@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.shared.clock import Clock
@@ -33,6 +33,8 @@ from memline.shared.sources.paths import (
     is_transcript,
 )
 from memline.shared.sync import vanished
+from memline.shared.sync.plan import plan_of
+from memline.shared.sync.vanished import KeptRoot
 from memline.shared.values import replace
 
 if TYPE_CHECKING:
@@ -67,8 +69,9 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
-            gone = excerpt.path in vanished.gone(vanished.read(reader))
-            excerpt = replace(excerpt, gone=gone, kept=_kept_roots(settings, reader, clock.now()))
+            excerpt = replace(excerpt, gone=excerpt.path in vanished.gone(vanished.read(reader)))
+        kept = tuple(each.to_json() for each in kept_roots(settings, excerpt.path))
+        excerpt = replace(excerpt, kept=kept)
         if reader is not None and excerpt.status == "ok":
             out, back = links.linked(reader, excerpt.path, private=private)
             return replace(
@@ -118,23 +121,51 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
     return excerpt
 
 
-def _kept_roots(settings: AgentSettings, reader: Connection, now: float) -> tuple[dict[str, Any], ...]:
-    """Return the roots of which files are gone, and kept in the index; a missing workspace is one."""
-    found = [each.to_json() for each in vanished.roots(reader)]
-    root = str(settings.workspace)
-    if not settings.workspace.is_dir() and root not in [each["root"] for each in found]:
-        found.append({"files": sum(ledger.outcome_counts(reader).values()), "root": root, "since": now})
-    return tuple(found)
+def kept_roots(settings: AgentSettings, path: str = "", *, looks: bool = False) -> tuple[KeptRoot, ...]:
+    """Return the roots of which files are gone, and kept in the index; a missing workspace is one.
+
+    `path`: a file that was asked for. The files are looked at only when it is gone and nothing is known yet,
+    or `looks` says so.
+    """
+    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None:
+            known = vanished.roots(reader)
+            looks = looks or not settings.workspace.is_dir() or _is_gone(settings, reader, path)
+            return vanished.grouped(_kept_now(settings)) if looks and not known else known
+    return ()
+
+
+def _kept_now(settings: AgentSettings) -> vanished.Kept:
+    """Look at the files, and return what is kept of those that are gone."""
+    return plan_of(settings).kept
+
+
+def _is_gone(settings: AgentSettings, reader: Connection, path: str) -> bool:
+    """Tell whether a note of the index is not in its place."""
+    located = MemoryPaths.of(settings).locate(path) if path else None
+    entry = ledger.entry(reader, path) if located and not os.path.lexists(located.absolute) else None
+    return entry is not None and entry.outcome != ledger.REMOVED
+
+
+def kept_lines(settings: AgentSettings, path: str) -> list[str]:
+    """Read a note that is gone from the index, where its root was emptied or is missing; empty elsewhere."""
+    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None and (
+            not settings.workspace.is_dir()
+            or vanished.is_kept(reader, path)
+            or (
+                _is_gone(settings, reader, path)
+                and _kept_now(settings).get(path, ("", vanished.ACCEPTED))[1] != vanished.ACCEPTED
+            )
+        ):
+            return chunks.lines_of(reader, path)
+    return []
 
 
 def _kept(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:
     """Read a note that is gone from the index, where its root was emptied or is missing; None elsewhere."""
-    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-        if reader is None or (settings.workspace.is_dir() and not vanished.is_kept(reader, path)):
-            return None
-        if whole := chunks.lines_of(reader, path):
-            return excerpt_of(whole, shown=path, part=part)
-    return None
+    whole = kept_lines(settings, path)
+    return excerpt_of(whole, shown=path, part=part) if whole else None
 
 
 def lines_of(settings: AgentSettings) -> Callable[[str], ForgottenLines]:

@@ -2,11 +2,14 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from memline.producers.memory import Memory
+from memline.producers.watching.follow import Follower
+from memline.shared.sources.append import local_time, log_path
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, paths, until
@@ -80,6 +83,36 @@ def test_no_export_takes_the_place_of_a_whole_one_while_notes_are_kept(
     assert "--accept-removals" in done.stderr
     assert file.read_bytes() == whole
     assert place.call("export", str(file), "--what", "vectors").status == 0
+
+
+@pytest.mark.parametrize("gone", ["memory", "."])
+def test_what_is_kept_is_read_and_said_before_any_search(place: Place, tmp_path: Path, gone: str) -> None:
+    today = log_path(local_time(time.time()).date())
+    place.write(today, "# Today\n\nWe met the owls.\n")
+    place.index()
+    shutil.move(place.workspace / gone, tmp_path / "disk")
+    said = f"21 files are gone from {place.workspace}, and kept in the index\n"
+
+    note = place.call("get", "memory/note-3.md#L1-L3")
+    context = place.call("context")
+    plan = place.call("reindex", "--plan")
+
+    assert (note.status, note.stdout) == (0, "# Note 3\n\n## Section 0 of 3\n")
+    assert said in note.stderr
+    assert place.call("get", "memory/note-3.md", "--json").json["kept"][0]["files"] == 21
+    assert "We met the owls." in context.stdout
+    assert said in context.stderr
+    assert place.call("context", "--json").json["kept"][0]["root"] == str(place.workspace)
+    assert said in plan.stdout
+    assert place.call("get", "memory/none.md").status == 1
+
+
+def test_up_says_that_the_workspace_is_missing(place: Place, tmp_path: Path) -> None:
+    shutil.move(place.workspace, tmp_path / "disk")
+
+    (line,) = Follower([place.agent]).describe()
+
+    assert line.endswith(": the folder is missing, and what was indexed of it is kept")
 
 
 def test_fewer_are_removed_at_once(place: Place) -> None:

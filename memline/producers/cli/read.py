@@ -5,6 +5,7 @@ from __future__ import annotations
 from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json, print_result
 from memline.producers.memory import Memory
 from memline.shared.index.ledger import GONE_HERE
+from memline.shared.sync.vanished import KeptRoot
 
 
 def get(
@@ -18,6 +19,8 @@ def get(
         print_json(excerpt.to_json())
         return 1 if excerpt.status == "not_found" else 0
     invocation.name_workspace(settings)
+    for each in excerpt.kept:
+        echo(KeptRoot(**each).words(), err=True)
     if excerpt.status == "not_found":
         echo(f"{excerpt.path} does not exist.", err=True)
     else:

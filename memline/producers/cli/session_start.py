@@ -7,6 +7,7 @@ from memline.producers.agents.tools import chat_for, denied_answer
 from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json
 from memline.shared.clock import SystemClock
 from memline.shared.errors import AccessDenied
+from memline.shared.sync.vanished import KeptRoot
 
 
 def context(invocation: Invocation, private: bool, session_key: str | None, as_json: bool) -> None:
@@ -17,6 +18,9 @@ def context(invocation: Invocation, private: bool, session_key: str | None, as_j
     if (session_key or not settings.memory.enabled) and (denied := denied_answer(settings, chat)) is not None:
         raise AccessDenied(denied["warning"], hint=denied["action"])
     report = session_context(settings, chat, is_private=private, clock=SystemClock())
+    if not as_json:
+        for each in report["kept"]:
+            echo(KeptRoot(**each).words(), err=True)
     if as_json:
         print_json(report)
     elif report["text"]:

@@ -227,6 +227,8 @@ class _AgentFollower:
 
     def mode(self) -> str:
         """Return how the files are followed, and why they are polled if they are."""
+        if not self.settings.workspace.is_dir():
+            return "the folder is missing, and what was indexed of it is kept"
         if not self.watchers:
             return "not watching (sync.watch is off)"
         # One that polls tells more than one that watches.

@@ -28,6 +28,7 @@ from memline.shared.index.ledger import RecordedFile
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript, unprintable
 from memline.shared.values import value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -59,6 +60,10 @@ class KeptRoot:
     root: str
     #: Seconds since the epoch.
     since: float
+
+    def words(self) -> str:
+        """Say it in an answer that has no findings."""
+        return f"{counted(self.files, 'file', 'are')} gone from {self.root}, and kept in the index"
 
     def to_json(self) -> dict[str, Any]:
         return {"files": self.files, "root": self.root, "since": self.since}
