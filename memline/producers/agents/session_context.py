@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
 from memline.producers.read_note import kept_lines, kept_roots, lines_of
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.note_names import MARKDOWN, without_ending
 from memline.shared.search.agent_view import Chat
 from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.forgetting import shown as with_marks
@@ -41,7 +43,13 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
     """
     is_private = is_private and chat.is_private
     today = local_time(clock.now(), settings.sessions.user_timezone).date()
-    wanted = [("yesterday", log_path(today - timedelta(days=1)), True), ("today", log_path(today), True)]
+    logs = (("yesterday", log_path(today - timedelta(days=1))), ("today", log_path(today)))
+    wanted = [
+        (name, without_ending(path) + ending, True)
+        for name, path in logs
+        for ending in (*MARKDOWN, *map(str.upper, MARKDOWN))
+        if path.endswith(ending) or os.path.lexists(settings.workspace / (without_ending(path) + ending))
+    ]
     if is_private:
         wanted = [*(("longTerm", name, False) for name in LONG_TERM), *wanted]
     memory_paths = MemoryPaths.of(settings)
