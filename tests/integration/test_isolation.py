@@ -148,7 +148,9 @@ def test_a_moved_folder_takes_its_index_along_when_asked(shell: Shell, tmp_path:
 
     assert (ran.status, names(indexes)) == (0, {f"main-{workspaces.digest(moved)}.sqlite"})
     assert "1 unchanged" in ran.stdout
-    assert shell("--workspace", str(moved), "index", "--adopt", str(one)).status == 1
+    again = shell("--workspace", str(moved), "index", "--adopt", str(one))
+    assert (again.status, f"there is no index of {one}, and {moved} has its own" in again.stderr) == (1, True)
+    assert again.stderr.splitlines()[-1].endswith(" index") and "away" not in again.stderr
 
 
 def test_an_index_names_the_workspace_that_was_not_given(shell: Shell, tmp_path: Path) -> None:
@@ -242,7 +244,11 @@ def test_a_moved_folder_that_nothing_names_is_known_as_well(shell: Shell, tmp_pa
         ran = shell(*command.split(), cwd=now / "sub")
         assert (ran.status, f"Error: {now} was {tmp_path / 'one'}: " in ran.stderr) == (2, True)
         assert ran.stderr.endswith(f"Try: memline index --adopt {tmp_path / 'one'}\n")
-    taken = shell("index", "--adopt", str(tmp_path / "one"))
+    for command in ("config check", "config path", "config show"):
+        told = shell(*command.split(), cwd=now / "sub").stderr
+        assert f"{now} was {tmp_path / 'one'}: " in told, command
+        assert f"Try: memline index --adopt {tmp_path / 'one'}\n" in told
+    taken = shell("index", "--adopt", "../../one", cwd=now / "sub")
 
     assert (taken.status, "1 unchanged" in taken.stdout) == (0, True)
     assert cited(shell, "search", "alpha") == ["Alpha."]

@@ -50,9 +50,7 @@ def config() -> None:
 def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
     """Print every value with its origin, secrets hidden."""
     loaded = invocation.loaded
-    with suppress(ConfigError):
-        # Says so where the folder is one that was moved.
-        invocation.agent()
+    invocation.tell_of_a_move()
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
     by_agent = {agent: shown_for_agent(loaded, agent) for agent in loaded.agent_ids()}
@@ -89,6 +87,7 @@ def _set(settings: dict[str, Setting]) -> dict[str, Setting]:
 @command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
 def show_path(invocation: Invocation) -> int:
     """Print the file that is used, else that of the workspace; exit status 1 when there is none."""
+    invocation.tell_of_a_move()
     file = find(invocation.options.config, os.environ)
     if file is not None:
         echo(str(file))
@@ -107,6 +106,7 @@ def show_path(invocation: Invocation) -> int:
 @command("memline config check", "memline --config new.json5 config check --json", parent=config, json=True)
 def check(invocation: Invocation, as_json: bool) -> int:
     """Name everything that is wrong; exit status 1 when anything is."""
+    invocation.tell_of_a_move()
     loaded = examine(invocation.options)
     file, keys = loaded.settings.path, len(keys_of_file(loaded))
     problems = [{"problem": each.message, "action": each.hint} for each in loaded.problems]

@@ -62,7 +62,7 @@ def index(
 ) -> int | None:
     """Bring the index of every agent up to date, and say what came of it; `asks` has taken `new_agent`."""
     if adopt is not None:
-        invocation = _adopted(invocation, Path(adopt).expanduser().absolute())
+        invocation = _adopted(invocation, Path(os.path.normpath(Path(adopt).expanduser().absolute())))
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
     options["watch"] = SettingsWatch(invocation.loaded, invocation.options)
     agents = {each.agent: each for each in invocation.enabled_agents()}

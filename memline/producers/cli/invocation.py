@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,15 @@ class Invocation:
                 hint = f"memline index --adopt {shlex.quote(str(found[1]))}"
                 raise NoWorkspace(_MOVED.format(*found), hint=hint) from None
             raise error
+
+    def tell_of_a_move(self) -> None:
+        """Say of the workspace, or of the folder at hand, that it is one that was moved, if it is."""
+        with suppress(ConfigError):
+            try:
+                self.agent()
+            except NoWorkspace as error:
+                if self.former(Path.cwd(), *Path.cwd().parents) is not None:
+                    echo(f"{error.message}\nTry: {error.hint}", err=True)
 
     def _tell_of_a_move(self, workspace: Path) -> None:
         if not self._has_told and (found := self.former(workspace)) is not None:

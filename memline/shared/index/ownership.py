@@ -94,6 +94,9 @@ def adopt(settings: AgentSettings, former: Path) -> None:
     plain = path.with_name(f"{settings.agent}.sqlite")
     names = (_own_name(path, settings.agent, former), plain)
     former_path = next((name for name in names if name != path and _is_of(name, former)), path)
+    if former_path == path and path.exists() and workspaces.is_same(_recorded(path), settings.workspace):
+        words = f"there is no index of {former}, and {settings.workspace} has its own"
+        raise IndexMissing(words, hint="memline index")
     if path.exists() and not workspaces.is_same(_recorded(path), former):
         if former_path == path or not _is_of_words_alone(path):
             raise IndexFault(
