@@ -33,7 +33,6 @@ from memline.shared.sources.paths import (
     is_transcript,
 )
 from memline.shared.sync import vanished
-from memline.shared.sync.plan import plan_of
 from memline.shared.sync.vanished import KeptRoot
 from memline.shared.values import replace
 
@@ -137,6 +136,9 @@ def kept_roots(settings: AgentSettings, path: str = "", *, looks: bool = False) 
 
 def _kept_now(settings: AgentSettings) -> vanished.Kept:
     """Look at the files, and return what is kept of those that are gone."""
+    # Which only those pay who lost a file.
+    from memline.shared.sync.plan import plan_of
+
     return plan_of(settings).kept
 
 
