@@ -35,7 +35,7 @@ _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _EDGES = " \t\r\n\"'`,;.)]}>:!?。，、；！？»”’"
 _CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
 #: A part of a name of code that is no drawn one: a word of one kind of letters.
-_WHOLE_WORD = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
+_WHOLE_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
 _LONG_PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
 #: A piece of a written name: in what is drawn they are few.
 _PIECE = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{5,}")
@@ -89,7 +89,8 @@ def is_identifier(run: str) -> bool:
     written = sum(
         len(part)
         for part in parts
-        if _WHOLE_WORD.fullmatch(part) or sum(map(len, _LONG_PIECE.findall(part))) > 0.6 * len(part)
+        if _WHOLE_WORD.fullmatch(part)
+        or (len(part) <= 12 and sum(map(len, _LONG_PIECE.findall(part))) > 0.6 * len(part))
     )
     return written > 0.5 * sum(map(len, parts))
 
@@ -106,7 +107,7 @@ def is_issued(body: str) -> bool:
     letters = re.sub(r"[^A-Za-z0-9]", "", body)
     size, changes = len(letters), len(_CHANGES.findall(letters))
     digits = sum(map(str.isdigit, letters))
-    if size < 12 or (not digits and size < 20):
+    if size < 12 or (not digits and size < 20 and not body.isalnum()):
         return False
     written = sum(map(len, re.findall(r"[A-Z]?[a-z]{4,}", letters)))
     if written > 0.6 * size and digits < 0.2 * size:
