@@ -17,6 +17,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
+from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
 from memline.shared.search.request import SearchOptions, SearchRequest, search_request
 from memline.shared.search.results import Answer
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
     from memline.producers.backends import IndexReport, LinkCheck, RunProgress
     from memline.shared.config.live import SettingsWatch
-    from memline.shared.figures.counters import Tally
     from memline.shared.search.agent_view import Chat
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
@@ -167,8 +167,6 @@ class Memory:
         #: Counts the questions of a process that stays.
         self._tally: Tally | None = None
         if long_lived:
-            from memline.shared.figures.counters import tally_of
-
             self._tally = tally_of(agent.account_path)
 
     def __enter__(self) -> Self:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database, Migrations
 
-from memline.shared.embedders import token_vectors
 from memline.shared.index import chunks, meta
 from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
@@ -112,6 +111,8 @@ def bring_tokens_over(connection: Connection) -> None:
         "SELECT id, projection FROM identities WHERE projection IS NOT NULL"
     ).fetchall()
     for identity_id, axes in fitted:
+        from memline.shared.embedders import token_vectors
+
         last = 0
         while rows := connection.execute(
             "SELECT vector_id, tokens FROM token_vectors WHERE vector_id > ? AND identity_id = ?"
