@@ -190,6 +190,8 @@ def test_settings_that_are_invalid_end_nothing(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, broken: str
 ) -> None:
     fleet.up()
+    # A process that has not begun needs valid settings.
+    fleet.until(lambda: "files.followed" in fleet.log("watch"), "the watcher")
     good = notes.config.read_text()
     notes.config.write_text(broken)
 
