@@ -68,7 +68,7 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
-            excerpt = replace(excerpt, gone=excerpt.path in vanished.gone(vanished.read(reader)))
+            excerpt = replace(excerpt, gone=bool(ledger.gone(reader, (excerpt.path,))))
         kept = tuple(each.to_json() for each in kept_roots(settings, excerpt.path))
         excerpt = replace(excerpt, kept=kept)
         if reader is not None and excerpt.status == "ok":

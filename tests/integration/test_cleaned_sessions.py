@@ -107,6 +107,10 @@ def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(
     )
     assert place.call("get", client.path("old"), "--json").json["gone"] is True
     assert place.call("get", "MEMORY.md", "--json").json["gone"] is False
+    answer = place.search("marmalade")
+    # It may stay for years, and is no finding.
+    assert ([hit.gone for hit in answer.hits], answer.findings) == ([True], ())
+    assert "gone from the disk, kept here" in place.call("search", "marmalade").stdout
     status = place.call("status", "--verbose").stdout
     assert "  Indexed:     2/2 files · 2 chunks\n  Gone:        1 file, kept in the index\n" in status
     assert f"    gone       {client.path('old')}  gone from the disk, kept here\n" in status

@@ -12,6 +12,7 @@ from typing import Any
 
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import json_line
+from memline.shared.index.ledger import GONE_HERE
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible
@@ -43,7 +44,8 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: P
     room = width - len(_INDENT)
     heading = visible(hit.get("heading", ""))
     others = len(hit.get("alsoIn", ()))
-    copies = f"and in {counted(others, 'other file')}" if others else ""
+    said = [f"and in {counted(others, 'other file')}"] * bool(others) + [GONE_HERE] * hit.get("gone", False)
+    copies = "; ".join(said)
     if above := terminal.shorten(heading, room - len(copies) - 3) if heading else "":
         copies = f" ({copies})" if copies else ""
     if above or copies:

@@ -17,6 +17,7 @@ from memline.producers.web.rendering import ROOT, file_url
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.index import driver
+from memline.shared.index.ledger import GONE_HERE
 from memline.shared.search.agent_view import chat_of
 from memline.shared.search.request import SearchRequest, day_bounds, search_request
 from memline.shared.search.results import pattern_of
@@ -93,7 +94,7 @@ def _request(view: View, settings: AgentSettings, values: Mapping[str, Any]) -> 
 def _shown(hit: Mapping[str, Any], agent: str) -> ShownHit:
     return ShownHit(
         citation=hit["citation"],
-        heading=hit["heading"],
+        heading=" · ".join(filter(None, (hit["heading"], GONE_HERE * hit.get("gone", False)))),
         score=hit["score"],
         runs=tuple(_runs(hit["snippet"], hit["matched"])),
         parts=tuple(_parts(hit)),

@@ -14,7 +14,7 @@ from memline.shared.findings.table import AGENT, find
 from memline.shared.index import identities, ledger, meta
 from memline.shared.index.driver import scalar
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer, Behind
+from memline.shared.search.results import Answer, Behind, Hit
 from memline.shared.search.service import MemorySearch, QuestionEmbedder
 from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.paths import MemoryPaths
@@ -50,7 +50,8 @@ def is_quiet(index: Connection, settings: AgentSettings, choice: Choice) -> bool
     marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) LIMIT 1"
     if scalar(index, marks, *_KEYS) or scalar(index, _PAUSED_JOB) or scalar(index, ledger.ANY_PROBLEM):
         return False
-    if index.execute("SELECT 1 FROM kept LIMIT 1").fetchone() is not None:
+    # Not for sessions that their programs cleaned up: nothing is wrong with them.
+    if index.execute("SELECT 1 FROM kept WHERE since > 0 LIMIT 1").fetchone() is not None:
         return False
     target = identities.target(index)
     if target is None:
@@ -118,6 +119,7 @@ class Answerer:
             answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
         return replace(
             answer,
+            hits=self._marked(answer.hits, disk),
             fallback=about.fallback,
             behind=about.behind,
             is_unsure=disk.is_unsure,
@@ -125,6 +127,13 @@ class Answerer:
             findings=about.findings,
             troubles=(),
         )
+
+    def _marked(self, hits: tuple[Hit, ...], disk: DiskState) -> tuple[Hit, ...]:
+        """Mark the hits in files that are gone from the disk, as the last look or this one found."""
+        paths = {hit.path for hit in hits}
+        with self._search.index.snapshot() as connection:
+            gone = ledger.gone(connection, paths) | {path for path in paths if disk.kept.get(path, ("", 0))[1]}
+        return tuple(replace(hit, gone=hit.path in gone) for hit in hits) if gone else hits
 
     def _about(self, disk: DiskState, troubles: tuple[Trouble, ...], *, asks_beside: bool = False) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind.

@@ -6,7 +6,7 @@ A session transcript has a second row: how far it was read, and its figures.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import meta
@@ -282,6 +282,12 @@ def outcome_counts(connection: Connection) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
+def gone(connection: Connection, paths: Collection[str]) -> frozenset[str]:
+    """Return which of the files are gone from the disk, and stay in the index."""
+    query = "SELECT path FROM kept WHERE since <> 0 AND path IN (SELECT value FROM json_each(?))"
+    return frozenset(row[0] for row in connection.execute(query, (json.dumps(list(paths)),)))
+
+
 def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (source, searchable files, chunks), sorted by source."""
     return list(
@@ -319,7 +325,7 @@ def progress(connection: Connection, path: str) -> Progress | None:
 def transcripts(connection: Connection, *, first: int, limit: int) -> list[TranscriptEntry]:
     """List transcripts with how far each was read, the one that changed last first; some from `first` on."""
     rows = connection.execute(
-        "SELECT path, outcome, iif(path IN (SELECT path FROM kept), ?, reason), size, mtime_ns, observed_ns,"
+        "SELECT path, outcome, iif(path IN (SELECT path FROM kept WHERE since <> 0), ?, reason), size, mtime_ns, observed_ns,"
         " coalesce(consumed, 0), coalesce(lines, 0), coalesce(title, ''), coalesce(messages, 0),"
         " coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"

@@ -33,7 +33,7 @@ CREATE INDEX IF NOT EXISTS files_with_problems ON files (path)
     WHERE outcome IN ('unreadable', 'failed', 'too_large', 'not_text', 'bad_name');
 
 -- Files that are gone, and whose rows are kept because so many went with them (`sync/vanished.py`); `since` 0: to be
--- removed.
+-- removed; -1: a session that its own program cleaned up.
 CREATE TABLE IF NOT EXISTS kept (
     path TEXT PRIMARY KEY,
     root TEXT NOT NULL,

@@ -41,6 +41,8 @@ class Hit:
     heading: str = ""
     #: The other files where the same text stands.
     also_in: tuple[str, ...] = ()
+    #: Whether the file is gone from the disk, and the index alone has this; who answers adds it.
+    gone: bool = False
     #: Words of the snippet that the question matched, as they stand there.
     matched: tuple[str, ...] = ()
     #: Every contribution to the score, as JSON; None when it was not asked for.

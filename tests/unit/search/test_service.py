@@ -10,6 +10,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch
+from memline.shared.embedders.choice import choose
 from memline.shared.embedders.protocol import Identity
 from memline.shared.finding import Trouble
 from memline.shared.findings import answerer
@@ -19,6 +20,7 @@ from memline.shared.search import service
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.search.service import ANSWER_GOOD_FOR_S, MAX_ANSWERS, AnswerCache
+from memline.shared.sync import vanished
 from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.search.conftest import Notes
@@ -99,6 +101,23 @@ def test_findings_hold_while_another_file_takes_the_place_of_the_index(
 
     assert [hit.path for hit in answer.hits] == ["memory/a.md"]
     assert any(each.code == "no_provider" for each in answer.findings)
+
+
+@pytest.mark.parametrize(("since", "quiet"), [(vanished.CLEANED_UP, True), (1.0, False)])
+def test_a_session_that_its_program_cleaned_up_costs_a_search_nothing(
+    notes: Notes, tmp_path: Path, since: float, quiet: bool
+) -> None:
+    notes.add("memory/a.md", "redis")
+    vanished.keep(notes.writer.connection, {"memory/a.md": ("", since)})
+    settings = AgentSettings(
+        agent="main",
+        workspace=tmp_path,
+        index_path=notes.path,
+        state_dir=tmp_path,
+        memory=MemorySearch(provider="none"),
+    )
+
+    assert answerer.is_quiet(notes.writer.connection, settings, choose(settings)) is quiet
 
 
 class Choices:
