@@ -132,7 +132,9 @@ class Answerer:
         """Mark the hits in files that are gone from the disk, as the last look or this one found."""
         paths = {hit.path for hit in hits}
         with self._search.index.snapshot() as connection:
-            gone = ledger.gone(connection, paths) | {path for path in paths if disk.kept.get(path, ("", 0))[1]}
+            gone = ledger.gone(connection, paths) | {
+                path for path in paths if disk.kept.get(path, ("", 0))[1]
+            }
         return tuple(replace(hit, gone=hit.path in gone) for hit in hits) if gone else hits
 
     def _about(self, disk: DiskState, troubles: tuple[Trouble, ...], *, asks_beside: bool = False) -> Answer:

@@ -325,9 +325,9 @@ def progress(connection: Connection, path: str) -> Progress | None:
 def transcripts(connection: Connection, *, first: int, limit: int) -> list[TranscriptEntry]:
     """List transcripts with how far each was read, the one that changed last first; some from `first` on."""
     rows = connection.execute(
-        "SELECT path, outcome, iif(path IN (SELECT path FROM kept WHERE since <> 0), ?, reason), size, mtime_ns, observed_ns,"
-        " coalesce(consumed, 0), coalesce(lines, 0), coalesce(title, ''), coalesce(messages, 0),"
-        " coalesce(broken, 0), coalesce(secrets, 0)"
+        "SELECT path, outcome, iif(path IN (SELECT path FROM kept WHERE since <> 0), ?, reason),"
+        " size, mtime_ns, observed_ns, coalesce(consumed, 0), coalesce(lines, 0),"
+        " coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
         (GONE_HERE, REMOVED, limit, first),

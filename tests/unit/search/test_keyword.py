@@ -517,6 +517,25 @@ def test_what_shares_only_its_stem_counts_a_third_and_the_word_is_missing(
 
 
 @pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        # One word of three names the page; of six, a page that is named may be what is meant.
+        ("sandbox fjord quokkas", "memory/a.md"),
+        ("sandbox fjord quokkas rollout ledger marmalade", "memory/sandbox.md"),
+    ],
+)
+def test_a_page_that_is_named_by_little_of_a_short_question_is_behind_what_holds_all_of_it(
+    notes: Notes, index: SearchIndex, question: str, first: str
+) -> None:
+    notes.add("memory/sandbox.md", "# Sandbox\n\nThe sandbox.\n")
+    notes.add("memory/a.md", f"# Diary\n\n{'We met again. ' * 40}{question}.\n")
+    for number, word in enumerate(["sandbox", "fjord", "quokkas", "rollout", "ledger", "marmalade"] * 4):
+        notes.add(f"memory/other-{number}.md", f"Of {word} nothing, today as yesterday.")
+
+    assert paths(index, question)[0] == first
+
+
+@pytest.mark.parametrize(
     ("asked", "title"), [("relax", "Relaxation times"), ("café", "Cafes and cafeterias")]
 )
 def test_a_name_with_the_stem_alone_is_behind_a_chunk_with_the_word(

@@ -154,6 +154,7 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
                 "citation": "memory/a.md#L1",
                 "heading": "",
                 "alsoIn": [],
+                "gone": False,
                 "matched": ["Redis"],
             }
         ],
