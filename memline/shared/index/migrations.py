@@ -21,6 +21,15 @@ from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sqlite import statements
 
+try:
+    from memline.shared.embedders import token_vectors
+except ModuleNotFoundError as error:
+    if error.name != "numpy":
+        raise
+    has_numpy = False
+else:
+    has_numpy = True
+
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
@@ -110,9 +119,12 @@ def bring_tokens_over(connection: Connection) -> None:
     fitted = connection.execute(
         "SELECT id, projection FROM identities WHERE projection IS NOT NULL"
     ).fetchall()
+    if fitted and not has_numpy:
+        # They were made, and are read, with numpy alone: until they are made anew, vectors decide.
+        connection.execute("DELETE FROM token_vectors")
+        connection.execute("UPDATE identities SET projection = NULL")
+        return
     for identity_id, axes in fitted:
-        from memline.shared.embedders import token_vectors
-
         last = 0
         while rows := connection.execute(
             "SELECT vector_id, tokens FROM token_vectors WHERE vector_id > ? AND identity_id = ?"

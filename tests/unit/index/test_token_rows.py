@@ -160,6 +160,19 @@ def test_what_0_2_0_reduced_is_brought_over(searched: IndexWriter) -> None:
     assert stored(searched) == once
 
 
+def test_what_0_2_0_reduced_goes_where_numpy_is_not_there_to_bring_it_over(
+    searched: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = searched.connection
+    connection.execute("UPDATE identities SET projection = ?", (AXES_OF_0_2,))
+    monkeypatch.setattr(migrations, "has_numpy", False)
+
+    migrations.bring_tokens_over(connection)
+
+    assert stored(searched) == []
+    assert connection.execute("SELECT projection FROM identities").fetchone() == (None,)
+
+
 def test_tokens_of_an_export_of_0_2_0_are_taken_in(searched: IndexWriter) -> None:
     connection = searched.connection
     identity = identities.by_key(connection, MODEL_A.key)
