@@ -7,7 +7,7 @@ that is shown rises strictly with what orders:
 
     x      = fused * decay * weight * how much the best keyword hit has of the question (1 for vectors)
     score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
-             0.9 + 0.1 x / (x + 1/2)        where everything is held
+             0.9 + 0.1 tanh(x)              where everything is held
 
 Three options reorder the result: a reranker reads the best, older dated notes decay, and near-duplicates make
 room.
@@ -36,9 +36,6 @@ FINE = 9
 
 #: The least score of what holds everything that was asked; what lacks a word is below it.
 HOLDS_ALL = 0.9
-
-#: The x of half of the way to the highest score.
-HALF_WAY = 0.5
 
 #: What the cosine of a chunk and its late interaction each weigh, of the weight of vectors. 0.5 to 1 measured
 #: alike.
@@ -118,9 +115,10 @@ class Candidate:
         """Return the score that the hit is shown with."""
         x = self.fused * self.decay * self.weight * self.scale
         if self.is_full:
-            return round(HOLDS_ALL + (1 - HOLDS_ALL) * x / (x + HALF_WAY), DECIMALS)
+            # Steep where most sums are: with x / (x + 1/2) a half more of the lists had equal scores.
+            return round(HOLDS_ALL + (1 - HOLDS_ALL) * math.tanh(x), DECIMALS)
         # The root: common words alone give sums near zero, which six decimals would not tell apart.
-        root = math.sqrt(x / HALF_WAY)
+        root = math.sqrt(2 * x)
         return round(HOLDS_ALL * root / (root + 1), DECIMALS)
 
     @property
