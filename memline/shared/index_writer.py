@@ -209,7 +209,7 @@ class IndexWriter:
         the words of `shared.index.chunks.FileChange.kind`; what is gone may stay unless that `is_meant`.
         `job` is the token of the job that asked for the files; empty for a live edit.
         """
-        arrived, kinds, added, paths = 0, list[str](), list[int](), set[str]()
+        observed, kinds, added, paths = dict[str, int](), list[str](), list[int](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             priority, job_id = jobs.place_of(connection, job)
@@ -226,13 +226,12 @@ class IndexWriter:
                     if cached:
                         meta.add(connection, meta.CACHED_TOTAL, cached)
                 vectors.release(connection, change.orphans, now)
-                is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
-                arrived += is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
+                if change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ:
+                    observed[row.path] = row.observed_ns
                 kinds.append(change.kind)
                 added += change.added
             chunks.add_full_text(connection, added)
-            if arrived:
-                meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
+            arrived = jobs.files_arrived(connection, observed, now)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):

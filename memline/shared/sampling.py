@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.figures import counters, first_seen, points
-from memline.shared.figures.points import EVERY_S, LABEL
+from memline.shared.figures.points import EVERY_S, LABEL, TURN_S
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import codes_from, of_agent, of_common, queue_of
 from memline.shared.index import identities, meta, vectors
@@ -54,6 +54,9 @@ VECTORS, SEARCHES, SEARCH_SECONDS, CALLS, CALL_SECONDS = (
     "call_le",
 )
 
+#: The sum of what a job of an agent has embedded: those that are open, or ended since the last point.
+JOB_TEXTS = "job_texts"
+
 #: Series whose first label is an agent; empty: all of them together.
 _OF_AGENTS = (BACKLOG, VECTORS, SEARCHES, SEARCH_SECONDS)
 
@@ -68,6 +71,8 @@ class _Known:
     cost_s: float
     backlog: int
     vectors: int
+    #: Token of a job -> (seconds since the epoch when it was made, texts embedded).
+    jobs: Mapping[str, tuple[float, int]]
 
 
 @value
@@ -98,7 +103,8 @@ class Sampler:
             turn = points.take_turn(file, self._owner, now, is_alive=leases.is_owner_alive)
             if turn is None:
                 return False
-            gauges, totals = self._agents(settings)
+            gauges, totals, before = self._agents(settings, turn.at)
+            turn = replace(turn, totals=before | dict(turn.totals))
             gauges |= _fleet(settings)
             totals |= _counted(counters.read(file))
             since = points.since(turn, totals, now)
@@ -140,16 +146,26 @@ class Sampler:
             looked[""] = codes
         first_seen.note(file, found, looked, now)
 
-    def _agents(self, settings: Settings) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the backlog of each agent, and the vectors that it has stored."""
+    def _agents(
+        self, settings: Settings, last_at: float
+    ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+        """Return the backlog of each agent; the vectors that it and each of its jobs have stored; and what
+        the jobs had before that are older than the last point, for those that were in none.
+        """
         gauges: dict[str, float] = {}
         totals: dict[str, float] = {}
+        before: dict[str, float] = {}
         for agent in settings.agents.values():
             with suppress(MemlineError):
                 known = self._agent(agent)
                 gauges[BACKLOG + LABEL + agent.agent] = known.backlog
                 totals[VECTORS + LABEL + agent.agent] = known.vectors
-        return gauges, totals
+                for token, (made_at, texts) in known.jobs.items():
+                    key = LABEL.join((JOB_TEXTS, agent.agent, token))
+                    totals[key] = texts
+                    if made_at < last_at:
+                        before[key] = texts
+        return gauges, totals, before
 
     def _agent(self, agent: AgentSettings) -> _Known:
         mark = _index_mark(agent)
@@ -157,17 +173,22 @@ class Sampler:
         if known and (known.mark == mark or now - known.read_at < known.cost_s / READ_SHARE):
             return known
         began_s = time.thread_time()
-        backlog = stored = 0
+        backlog, stored, moving = 0, 0, dict[str, tuple[float, int]]()
         with reading_if_any(agent.index_path) as reader:
             if reader is not None:
                 target = identities.target(reader)
                 counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
                 backlog = counts.wanted + counts.leased
                 stored = meta.get(reader, meta.EMBEDDED_TOTAL, 0)
+                rows = reader.execute(_JOBS, (time.time() - TURN_S,)).fetchall()
+                moving = {token: (made_ns / 1e9, texts) for token, made_ns, texts in rows}
         cost_s = time.thread_time() - began_s
-        known = _Known(mark=mark, read_at=now, cost_s=cost_s, backlog=backlog, vectors=stored)
+        known = _Known(mark=mark, read_at=now, cost_s=cost_s, backlog=backlog, vectors=stored, jobs=moving)
         self._known[agent.agent] = known
         return known
+
+
+_JOBS = "SELECT token, created_ns, texts_done FROM jobs WHERE ended_at = 0 OR ended_at > ?"
 
 
 def _findings(agent: AgentSettings, queue: str, now: float) -> tuple[Finding, ...]:
@@ -233,7 +254,7 @@ def _bounded(figures: dict[str, float], kept: set[str]) -> dict[str, float]:
 
     def is_kept(key: str, count: float) -> bool:
         name, agent, *_ = (*key.split(LABEL), "")
-        return name not in _OF_AGENTS or not agent or bool(count and agent in kept)
+        return name not in (*_OF_AGENTS, JOB_TEXTS) or not agent or bool(count and agent in kept)
 
     return {key: count for key, count in figures.items() if is_kept(key, count)}
 

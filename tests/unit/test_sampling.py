@@ -19,7 +19,7 @@ from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.sampling import Sampler
 from memline.shared.scheduling import call_times
-from tests.support.index_rows import answer, lease_all
+from tests.support.index_rows import answer, file_row, lease_all, make_job
 from tests.support.workspace import Place, remote, until
 
 NOON = 1_000_080_000.0
@@ -123,6 +123,30 @@ def test_a_point_has_the_fleet_and_says_nothing_of_one_that_cannot_be_asked(
 
     assert (there.last["oldest"], there.last["dead"], there.last["redis_memory"]) == (1.5, 4, 1_048_576)
     assert "dead" not in away.last
+
+
+def test_a_point_has_what_each_job_embedded_since(place: Place) -> None:
+    sampler = Sampler(lambda: place.settings, owner="me")
+    sampled(place, sampler, NOON)
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(choose(place.agent).identity)
+        made_ns = int((NOON + 1) * 1e9)
+        one, other = (make_job(writer, f"{each}.md", now_ns=made_ns) for each in "ab")
+        writer.store_file(file_row("a.md", "apples", "pears", at=made_ns), job=one.token)
+        answer(writer, lease_all(writer))
+        writer.store_file(file_row("c.md", "plums", at=made_ns))
+        answer(writer, lease_all(writer))
+        counted = dict(sampled(place, sampler, NOON + 15).sums)
+        # What is there when a job is met again, after it seemed done, was counted before.
+        with closing(AccountFile(place.settings.account_path)) as file, file.writing() as connection:
+            connection.execute("UPDATE sampler SET totals = '{}'")
+        writer.store_file(file_row("b.md", "figs", at=made_ns), job=other.token)
+        answer(writer, lease_all(writer))
+        again = dict(sampled(place, sampler, NOON + 30).sums)
+
+    assert counted[f"job_texts\tmain\t{one.token}"] == 2 and counted["vectors\tmain"] == 3
+    assert f"job_texts\tmain\t{other.token}" not in counted
+    assert not [key for key in again if key.startswith("job_texts")]
 
 
 def test_a_second_process_waits_for_its_turn(place: Place) -> None:

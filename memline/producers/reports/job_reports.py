@@ -30,6 +30,9 @@ T = TypeVar("T")
 #: Jobs that are searched for what the user may have meant.
 MAX_KNOWN = 1000
 
+#: Texts of a job whose files are listed: a backlog may have a million.
+TEXTS = 1_000
+
 #: Findings for which no text of any job is sent.
 STOPPING = ("paused", "ceiling_reached", "breaker_open", "agent_moving")
 
@@ -82,10 +85,10 @@ class JobReport:
     #: Texts and tokens of the whole job by what its files have brought so far; None before the first file.
     texts_expected: int | None
     tokens_expected: int | None
-    #: Files and texts a second, of all jobs, in the last minute.
+    #: Its files and texts a second, in the last minute.
     files_per_second: float
     texts_per_second: float
-    #: Seconds until it is done, at these rates; older jobs go first. None when nothing moves.
+    #: Seconds until it is done, at the rates of all jobs; older ones go first. None when nothing moves.
     eta_s: float | None
     #: In `currency`: what it has cost, and will have cost by the tokens expected. None without a price.
     cost: float | None
@@ -163,6 +166,18 @@ class JobReport:
         }
 
 
+@value
+class OpenFile:
+    """A file that a job is not done with."""
+
+    path: str
+    #: Whether the ledger has it: not before it is read for the first time.
+    is_known: bool
+    is_to_read: bool
+    #: Its texts that are to be embedded.
+    texts: int
+
+
 def listed(
     agents: Sequence[AgentSettings],
     *,
@@ -238,6 +253,34 @@ def report(job: NamedJob, *, prices: Prices, now: float, queue: str = "") -> Job
         return of_index(reader, job.settings, [row], prices=prices, now=now, queue=queue)[0]
 
 
+def open_files(job: NamedJob, *, first: int, count: int) -> list[OpenFile]:
+    """List the files that a job has not read, and those of the next TEXTS that it embeds, by their paths."""
+    with driver.reading(job.settings.index_path) as reader:
+        values = {"job": job.job.id, "texts": TEXTS, "first": first, "count": count}
+        rows = reader.execute(_OPEN_FILES, values).fetchall()
+    return [
+        OpenFile(path=path, is_known=bool(is_known), is_to_read=bool(is_to_read), texts=texts)
+        for path, is_known, is_to_read, texts in rows
+    ]
+
+
+#: By the indexes, and no more of them than is shown: both may have a million rows.
+_OPEN_FILES = """
+SELECT path, path IN (SELECT path FROM files), max(to_read), sum(texts) FROM (
+    SELECT path, 1 AS to_read, 0 AS texts FROM (
+        SELECT path FROM job_files WHERE job = :job ORDER BY path LIMIT :first + :count
+    )
+    UNION ALL
+    SELECT files.path, 0, 1 FROM (
+        SELECT text_hash FROM vectors WHERE state IN ('wanted', 'leased') AND state <> 'ready'
+            AND identity_id IN (SELECT identities.id FROM identities)
+            AND priority IN (0, 1, 2, 3) AND vectors.job = :job LIMIT :texts
+    ) AS next
+    JOIN chunks ON chunks.text_hash = next.text_hash JOIN files ON files.id = chunks.file_id
+) GROUP BY path ORDER BY path LIMIT :count OFFSET :first
+"""
+
+
 def is_halted(queue: str) -> bool:
     """Tell whether a fleet, if there is one, sends or stores nothing now: its rate says nothing of later."""
     if not queue:
@@ -265,6 +308,7 @@ def of_index(
         round(meta.recent_rate(reader, now, meta.READ_RECENTLY), 2),
         round(meta.recent_rate(reader, now), 2),
     )
+    own = meta.rates_of_jobs(reader, now)
     found = of_agent(settings, index=reader, codes=(*STOPPING, "job_paused"), now=now)
     stops = tuple(each for each in found if each.code in STOPPING and each.is_trouble)
     reports = {}
@@ -273,7 +317,8 @@ def of_index(
     wanted = {job.id: job for job in rows}
     for job in sorted({**wanted, **{job.id: job for job in jobs.open_jobs(reader)}}.values(), key=_age):
         identity = identities.by_id(reader, job.identity_id) if job.identity_id else target
-        one = _report(settings, job, left.get(job.id, Left()), identity, rates, prices)
+        own_rates = own.get(job.id, (0.0, 0.0))
+        one = _report(settings, job, left.get(job.id, Left()), identity, own_rates, prices)
         if one.state == jobs.RUNNING:
             texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
             ahead += max(texts, one.texts_left)
@@ -336,8 +381,8 @@ def _report(
         tokens_left=left.tokens,
         texts_expected=texts_expected,
         tokens_expected=tokens_expected,
-        files_per_second=rates[0],
-        texts_per_second=rates[1],
+        files_per_second=round(rates[0], 2),
+        texts_per_second=round(rates[1], 2),
         eta_s=None,
         cost=cost,
         cost_expected=expected,

@@ -180,8 +180,7 @@ KINDS = (
 )
 
 
-#: The chart of what a job does, and those of searches.
-RATES = tuple(kind for kind in KINDS if kind.label == "Vectors per second")
+#: Those of searches.
 SEARCHES = tuple(kind for kind in KINDS if kind.label in ("Searches per minute", "Time of a search"))
 
 

@@ -9,21 +9,22 @@ from typing import Any
 from memline.producers.reports import batch_jobs
 from memline.producers.reports import job_reports as reports
 from memline.producers.reports.batch_jobs import SHORT
-from memline.producers.web.charts_page import RATES, charts
+from memline.producers.web.charts_page import Kind, charts, rate
 from memline.producers.web.listing import by, listing
 from memline.producers.web.page import Data, Page, PageMissing, View, command_line
-from memline.producers.web.rendering import ROOT
+from memline.producers.web.rendering import ROOT, number
 from memline.producers.web.snapshot import HELD
 from memline.producers.web.strip import address
+from memline.shared import sampling
 from memline.shared.errors import JobUnknown
-from memline.shared.figures.points import SPANS
+from memline.shared.figures.points import LABEL, SPANS
 from memline.shared.index import driver, jobs
 from memline.shared.words import span
 
 #: Jobs and batches that have ended and are shown.
 ENDED = 500
 
-#: Errors of a batch on a page.
+#: Errors of a batch, and files of a job, on a page.
 PAGE = 100
 
 #: Columns of the lists, and what they are ordered by.
@@ -58,15 +59,24 @@ def _opened(view: View) -> list[dict[str, Any]]:
 
 
 def _job(view: View) -> Data:
-    name = view.path["job"]
-    found = next((job for job in _opened(view) if job["id"] == name), None)
-    if found is None:
-        try:
-            job = reports.named(view.agents, name)
-        except JobUnknown as error:
-            raise PageMissing(error.message, hint="memline jobs ls") from error
-        prices = view.site.settings.prices
-        found = reports.report(job, prices=prices, now=time.time()).to_json()
+    try:
+        name = view.path["job"]
+        found = next((each for each in _opened(view) if each["id"] == name), None)
+        # Without opening the indexes of all agents again and again.
+        job = reports.named([view.agent(found["agentId"])] if found else view.agents, name)
+        if found is None:
+            found = reports.report(job, prices=view.site.settings.prices, now=time.time()).to_json()
+    except JobUnknown as error:
+        raise PageMissing(error.message, hint="memline jobs ls") from error
+    first, now_s = view.number("first", 0), found["textsPerSecond"]
+    files = reports.open_files(job, first=first, count=PAGE + 1)
+    texts = Kind(
+        label="Texts per second",
+        words=number,
+        series=rate(sampling.JOB_TEXTS, 1),
+        least=1,
+        now=lambda *_: now_s,
+    )
     snapshot, agent, batches = view.site.live.read(), found["agentId"], _batches_of(view, found)
     age_s = snapshot.at - found["createdAt"]
     points = SPANS["hour" if age_s < 3_600 else "day" if age_s < 86_400 else "month"]
@@ -75,7 +85,11 @@ def _job(view: View) -> Data:
         "job": found,
         "batches": batches,
         "waits": _waits(view, found, batches),
-        "charts": charts(view, snapshot, points, agent, RATES),
+        "charts": charts(view, snapshot, points, f"{agent}{LABEL}{found['id']}", (texts,)),
+        "files": files[:PAGE],
+        "texts": reports.TEXTS,
+        "before": f"?first={max(0, first - PAGE)}" if first else "",
+        "after": f"?first={first + PAGE}" if len(files) > PAGE else "",
         "now": time.time(),
         "verbs": _VERBS.get(found["state"], ()),
         "command": command_line("jobs", "show", found["id"]),

@@ -22,7 +22,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.index import vectors
+from memline.shared.index import meta, vectors
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.values import fields, value
 
@@ -214,15 +214,24 @@ def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
     return rows.fetchall()
 
 
-def file_arrived(connection: Connection, path: str, observed_ns: int) -> bool:
-    """Note that a file was read to its end at `observed_ns`; True when a job was waiting for it."""
-    done = connection.execute(
-        "DELETE FROM job_files WHERE path = ? AND job IN"
-        " (SELECT id FROM jobs WHERE ended_at = 0 AND created_ns <= ?) RETURNING job",
-        (path, observed_ns),
-    ).fetchall()
-    connection.executemany("UPDATE jobs SET files_done = files_done + 1 WHERE id = ?", done)
-    return bool(done)
+def files_arrived(connection: Connection, observed: Mapping[str, int], now: float) -> int:
+    """Note that files were read to their end: path -> when (ns); returns how many a job was waiting for."""
+    arrived, by_job = 0, dict[int, int]()
+    for path, observed_ns in observed.items():
+        done = connection.execute(
+            "DELETE FROM job_files WHERE path = ? AND job IN"
+            " (SELECT id FROM jobs WHERE ended_at = 0 AND created_ns <= ?) RETURNING job",
+            (path, observed_ns),
+        ).fetchall()
+        arrived += bool(done)
+        for (job_id,) in done:
+            by_job[job_id] = by_job.get(job_id, 0) + 1
+    if arrived:
+        query = "UPDATE jobs SET files_done = files_done + ? WHERE id = ?"
+        connection.executemany(query, [(count, job_id) for job_id, count in by_job.items()])
+        meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
+        meta.count_of_jobs(connection, now, files=by_job)
+    return arrived
 
 
 def place_of(connection: Connection, token: str) -> tuple[int, int]:
@@ -237,9 +246,15 @@ def place_of(connection: Connection, token: str) -> tuple[int, int]:
 
 
 def add_done(
-    connection: Connection, done: Mapping[int, tuple[int, int]], identity_id: int, *, by_batch: bool
+    connection: Connection,
+    done: Mapping[int, tuple[int, int]],
+    identity_id: int,
+    *,
+    by_batch: bool,
+    now: float,
 ) -> None:
     """Count vectors that were stored: (texts, tokens) by job id."""
+    meta.count_of_jobs(connection, now, texts={job: texts for job, (texts, _) in done.items()})
     connection.executemany(
         "UPDATE jobs SET texts_done = texts_done + ?, tokens_done = tokens_done + ?,"
         " batch_tokens_done = batch_tokens_done + ?, identity_id = ? WHERE id = ?",

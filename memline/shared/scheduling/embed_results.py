@@ -91,7 +91,7 @@ def store_vectors(
             if _is_first_answer_open(connection, row.id, lease):
                 meta.put(connection, meta.FIRST_ANSWER, None)
         is_batch = batches.count(connection, lease, stored=stored, failed=failed)
-        jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch)
+        jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch, now=now)
         if is_batch:
             # The result of a batch says nothing about requests.
             changes.clear()

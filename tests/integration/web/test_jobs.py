@@ -1,5 +1,7 @@
 """The pages of jobs and batches, and what their actions change in the rows."""
 
+import html
+import json
 import logging
 import re
 import time
@@ -8,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from memline.shared.figures import points
+from memline.shared.figures.points import Point
 from memline.shared.index import batches, jobs
+from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import reading
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
@@ -21,12 +26,12 @@ from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
 from tests.support.workspace import Place
 
 
-def make(place: Place, agent: str) -> str:
-    """A job of an agent that has read one of two files."""
+def make(place: Place, agent: str, *, at: int = 1) -> str:
+    """A job of an agent, made and gone on with at a time (ns), that has read one of two files."""
     with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
         writer.retarget(MODEL_A)
-        made = make_job(writer, "read.md", "more.md")
-        writer.store_file(file_row("read.md", f"apples of {agent}"), job=made.token)
+        made = make_job(writer, "read.md", "more.md", now_ns=at)
+        writer.store_file(file_row("read.md", f"apples of {agent}", at=at), job=made.token)
         return made.token
 
 
@@ -163,6 +168,28 @@ def test_what_a_provider_says_is_text(browser: Browser, notes: Place, text: str)
 def test_a_page_of_a_job_that_is_none_says_so(browser: Browser) -> None:
     for path in ("/jobs/none", "/batches/none", "/jobs/%3Cscript%3E"):
         assert browser.get(path).status_code == 404
+
+
+def test_the_page_of_a_job_has_its_own_rate_and_its_own_files(browser: Browser, notes: Place) -> None:
+    now = time.time()
+    mine, theirs = (make(notes, "main", at=int((now - ago_s) * 1e9)) for ago_s in (600, 590))
+    with closing(AccountFile(notes.settings.account_path)) as file:
+        points.take_turn(file, "me", now - 60, is_alive=lambda _: False)
+        sums = {"vectors\tmain": 450, f"job_texts\tmain\t{mine}": 300, f"job_texts\tmain\t{theirs}": 150}
+        points.write(file, Point(seconds=15, sums=sums), {}, now - 60)
+
+    pages = {job: browser.get(f"/jobs/{job}").text for job in (mine, theirs)}
+
+    for job, rate in ((mine, "20"), (theirs, "10")):
+        (data,) = re.findall(r'aria-label="Texts per second:[^"]*" data-chart="([^"]+)"', pages[job])
+        values = [each for each in json.loads(html.unescape(data))["series"][""] if each not in (None, "0")]
+        assert values == [rate]
+    left = pages[theirs].partition("Files that are not done")[2]
+    assert "more.md" in left and "to be read" in left and "file?agent=main&amp;path=more.md" not in left
+    # The job that was there first has the text of the file that both have read.
+    assert "read.md" not in left
+    first = pages[mine].partition("Files that are not done")[2]
+    assert "read.md</a>" in first and "1 text to embed" in first
 
 
 def test_a_job_says_what_it_waits_for(browser: Browser, notes: Place) -> None:

@@ -34,13 +34,18 @@ def shown(place: Place, now: float = 1_000.0) -> list[JobReport]:
     return reports.listed([place.agent], prices=PRICES, now=now)[::-1]
 
 
-def rates(writer: IndexWriter, *, files: int, texts: int, now: float = 1_000.0) -> None:
-    """So many files and texts were brought in the ten seconds before `now`."""
+def rates(
+    writer: IndexWriter, *, files: int, texts: int, of: Job | None = None, now: float = 1_000.0
+) -> None:
+    """So many files and texts were brought in the ten seconds before `now`, for a job."""
     with writer.transaction() as (connection, _):
         meta.put(connection, meta.EMBEDDED_RECENTLY, None)
         meta.put(connection, meta.READ_RECENTLY, None)
+        meta.put(connection, meta.JOBS_RECENTLY, None)
         meta.count_recent(connection, files, now - 10, meta.READ_RECENTLY)
         meta.count_recent(connection, texts, now - 10)
+        if of is not None:
+            meta.count_of_jobs(connection, now - 10, files={of.id: files}, texts={of.id: texts})
 
 
 def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, writer: IndexWriter) -> None:
@@ -48,7 +53,7 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, wri
     writer.store_file(file_row("0.md", "apples and pears", "plums and dates"), job=job.token)
     answer(writer, lease_all(writer))
     writer.store_file(file_row("1.md", "figs and limes", "kiwis and nuts"), job=job.token)
-    rates(writer, files=2, texts=20)
+    rates(writer, files=2, texts=20, of=job)
 
     (report,) = shown(place)
 
@@ -70,6 +75,47 @@ def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter)
     rates(writer, files=0, texts=10)
 
     assert [report.eta_s for report in shown(place)] == [10.0, 20.0]
+
+
+def test_the_rate_of_a_job_is_its_own(place: Place, writer: IndexWriter) -> None:
+    older, later = (
+        make_job(writer, f"{each}.md", now_ns=at) for at, each in enumerate(("older", "later"), 1)
+    )
+    writer.store_file(file_row("older.md", "apples", "pears", at=9), job=older.token)
+    answer(writer, lease_all(writer))
+    writer.store_file(file_row("live.md", *(f"live {number}" for number in range(40)), at=9))
+    answer(writer, lease_all(writer))
+    with writer.session() as (connection, now):
+        rows = meta.get(connection, meta.JOBS_RECENTLY)
+
+    one, other = shown(place, now)
+
+    assert {(job, *counts) for _, job, *counts in rows} == {(older.id, 1, 2)}
+    assert (one.id, one.files_per_second > 0, one.texts_per_second > 0) == (older.token, True, True)
+    assert one.texts_per_second == pytest.approx(2 * one.files_per_second, abs=0.02)
+    assert (other.id, other.files_per_second, other.texts_per_second) == (later.token, 0.0, 0.0)
+    assert shown(place, now + 60)[0].texts_per_second == 0.0
+
+
+def test_the_files_that_a_job_is_not_done_with_are_its_own(place: Place, writer: IndexWriter) -> None:
+    job = make_job(writer, "done.md", "texts.md", "unread.md", "known.md", now_ns=2)
+    other = make_job(writer, "theirs.md", now_ns=2)
+    writer.store_file(file_row("known.md", "was there before", at=1))
+    writer.store_file(file_row("done.md", "apples", at=9), job=job.token)
+    answer(writer, lease_all(writer))
+    writer.store_file(file_row("texts.md", "pears", "plums", at=9), job=job.token)
+    writer.store_file(file_row("live.md", "not of a job", at=9))
+
+    files = reports.open_files(named([place.agent], job.token), first=0, count=9)
+    theirs = reports.open_files(named([place.agent], other.token), first=0, count=9)
+    second = reports.open_files(named([place.agent], job.token), first=1, count=1)
+
+    assert [(each.path, each.is_known, each.is_to_read, each.texts) for each in files] == [
+        ("known.md", True, True, 0),
+        ("texts.md", True, False, 2),
+        ("unread.md", False, True, 0),
+    ]
+    assert [each.path for each in theirs] == ["theirs.md"] and [each.path for each in second] == ["texts.md"]
 
 
 def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWriter) -> None:
@@ -105,8 +151,8 @@ def test_what_went_by_batch_has_the_price_of_batches(place: Place, writer: Index
     job = make_job(writer, "a.md")
     with writer.transaction() as (connection, _):
         target = connection.execute("SELECT id FROM identities").fetchone()[0]
-        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False)
-        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True)
+        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False, now=1.0)
+        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True, now=1.0)
     prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
 
     (report,) = reports.listed([place.agent], prices=prices, now=1.0)
