@@ -46,6 +46,7 @@ def test_a_server_counts_and_logs_what_it_was_asked(place: Place) -> None:
             client.get("/search", params={"query": "x"}, headers={"authorization": "Bearer wrong"})
             client.get("/no/such/page")
             client.get("/ui/jobs/1")
+            client.get("/ui/no/such/page")
         said = end(process)
 
     found = samples(place.run("metrics", "--once").stdout)
@@ -64,7 +65,7 @@ def test_a_server_counts_and_logs_what_it_was_asked(place: Place) -> None:
         'http_requests_total{route="/search",status="200"}': 2,
         'http_requests_total{route="/search",status="401"}': 1,
         'http_requests_total{route="/mcp",status="200"}': 2,
-        'http_requests_total{route="other",status="404"}': 1,
+        'http_requests_total{route="other",status="404"}': 2,
         'http_requests_total{route="/ui/jobs/{job}",status="303"}': 1,
     }
     lines = [json.loads(line) for line in said.splitlines()]
@@ -76,6 +77,7 @@ def test_a_server_counts_and_logs_what_it_was_asked(place: Place) -> None:
         ("/search", 401, "", "127.0.0.1"),
         ("other", 404, "", "token"),
         ("/ui/jobs/{job}", 303, "", "127.0.0.1"),
+        ("other", 404, "", "127.0.0.1"),
     ]
     assert all(each["ms"] > 0 and each["time"] for each in lines)
     assert SECRET.split()[1] not in said

@@ -63,7 +63,8 @@ def route_of(scope: Scope, routes: Sequence[BaseRoute]) -> str:
     for route in routes:
         match, child = route.matches(scope)
         if match is not Match.NONE and isinstance(route, Mount):
-            return route.path + route_of({**scope, **child}, route.routes)
+            below = route_of({**scope, **child}, route.routes)
+            return below if below == UNKNOWN else route.path + below
         if match is not Match.NONE and isinstance(route, Route):
             return route.path
     return UNKNOWN
