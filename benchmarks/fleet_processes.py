@@ -8,18 +8,21 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench import Bench, Place
-from benchmarks.children import ROOT, environment, memline
+from benchmarks.children import ROOT, below, environment, memline
 from benchmarks.figures import Figure
 
 if TYPE_CHECKING:
     from memline.shared.queue.depth import Fleet
+
+#: A second of the times of the kernel.
+TICKS = os.sysconf("SC_CLK_TCK")
 
 #: Seconds processes may take to be there, and any wait of a benchmark may last.
 START_S = 30.0
@@ -156,6 +159,19 @@ def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENC
         time.sleep(0.05)
 
 
+def processor_s() -> tuple[float, float]:
+    """Return the seconds of processor of this process and of all below it, and of the rest of the machine."""
+    ours = sum(os.times()[:4])
+    for pid in below(os.getpid()):
+        with suppress(OSError):
+            found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ours += sum(map(int, found[11:15])) / TICKS
+    user, nice, system, _idle, _waits, irq, softirq, steal, *_ = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return ours, (user + nice + system + irq + softirq + steal) / TICKS - ours
+
+
 def _children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         yield from map(int, task.read_text().split())
@@ -163,4 +179,4 @@ def _children(pid: int) -> Iterator[int]:
 
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / TICKS

@@ -12,84 +12,42 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import random
+import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 from benchmarks import fleet_provider
 from benchmarks.bench import Place
 from benchmarks.children import ROOT, memline
 from benchmarks.corpus import Words
-from benchmarks.fleet_processes import FleetProcesses, wait_until
+from benchmarks.fleet_processes import FleetProcesses, processor_s, wait_until
+from benchmarks.scale_model import (
+    CHUNKS_A_FILE,
+    DIMS,
+    EMBED_THREADS_OF_RUN,
+    LATENCY_MS,
+    ROWS,
+    SIZES,
+    Taken,
+    compared,
+    table,
+)
 
-#: The real runs: chunks of 1.2 KB, 20 a note, 64 texts a request, vectors of 256 dimensions.
-DIMS, ROWS, CHUNKS_A_FILE, LATENCY_MS = 256, 64, 20, 20
-
-#: Threads that embed in them.
-EMBED_THREADS_OF_RUN = 4
+#: Notes of an agent that are indexed ahead: each process and thread has then done its work once.
+WARM_FILES = 16
 
 #: Seconds for which a fleet without work is watched.
 IDLE_S = 6.0
 
+#: Where the notes are that come then.
+LATER = "later"
+
 #: The calibration, and the run that it is checked against.
 SMALL, LARGE = (1, 1, 5_000), (4, 2, 20_000)
-
-#: What is assumed of a host, of a provider and of an agent.
-HOST_CORES, HOST_DISK, COPY_BYTES_S = 8, 1e12, 200e6
-LATENCY_S, EMBED_THREADS, TOKENS_A_CHUNK, DOLLARS_A_MILLION, TOKENS_A_MINUTE = 0.3, 16, 300, 0.02, 10e6
-EDITS_A_DAY, SEARCHES_A_DAY = 50, 200
-
-#: Part of a core, or of a Redis, that is planned with: the rest is for peaks.
-PLANNED = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What a run took: processor seconds by role and of Redis, operations, bytes of the indexes, and time."""
-
-    chunks: int
-    store_s: float
-    chunk_s: float
-    embed_s: float
-    redis_s: float
-    operations: float
-    index_bytes: float
-    #: Memory of Redis at the peak, above that of the fleet at rest: of what was in flight.
-    redis_bytes: float = 0.0
-    #: From the first command to the last vector.
-    wall_s: float = 0.0
-
-    def scaled(self, chunks: int, *, hosts: int = 1) -> Taken:
-        """What the model says of another number of chunks, of index hosts that share the cores of the run.
-
-        All of it grows with the chunks but for what is in flight, which grows with the hosts.
-        """
-        part = chunks / self.chunks
-        grows = {each.name for each in fields(self)} - {"chunks", "redis_bytes"}
-        more = {name: getattr(self, name) * part for name in grows}
-        return Taken(chunks=chunks, redis_bytes=self.redis_bytes * hosts, **more)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a fleet of a size takes."""
-
-    agents: int
-    chunks: int
-    index_hosts: int
-    embed_workers: int
-    redis: int
-    backfill_hours: float
-    dollars: float
-    #: Hours until a lost host is back: from its backup, and from the notes alone.
-    restored_hours: float
-    rebuilt_hours: float
 
 
 class Host(FleetProcesses):
@@ -117,12 +75,20 @@ class Host(FleetProcesses):
     def spawn(self, queue: str, threads: int) -> None:
         self._spawn(queue, memline("worker", queue, "--threads", str(threads)))
 
-    def settle(self) -> None:
-        """Wait for the workers, and note what they take while nothing happens: that is not of the chunks."""
+    def agents(self) -> list[Path]:
+        """Return the workspaces of its agents."""
+        return sorted(self.place.config.parent.glob("agent-*"))
+
+    def is_there(self) -> None:
+        """Wait for the workers."""
         wanted = len(self._processes)
         wait_until(
             lambda: sum(one.index_host == self.name for one in self.look().workers) >= wanted, "workers"
         )
+
+    def settle(self) -> None:
+        """Note what the workers take while nothing happens: that is not of the chunks."""
+        self._sizes = self._size()
         before, began = self._counts(), time.monotonic()
         time.sleep(IDLE_S)
         self._start, self._began = self._counts(), time.monotonic()
@@ -135,7 +101,7 @@ class Host(FleetProcesses):
         """Tell whether every chunk of this host has its vector."""
         from memline.shared.index.driver import reading
 
-        files = [file for file in self.place.home.rglob("*.sqlite") if file.name != "accounts.sqlite"]
+        files = self._indexes()
         for file in files:
             with reading(file) as connection:
                 open_jobs = "SELECT count(*) FROM jobs WHERE state = 'running'"
@@ -143,6 +109,28 @@ class Host(FleetProcesses):
                 if any(connection.execute(query).fetchone()[0] for query in (open_jobs, waiting)):
                     return False
         return bool(files)
+
+    def indexed(self) -> tuple[int, int]:
+        """Return how many chunks and bytes were added since."""
+        chunks, size = self._size()
+        return chunks - self._sizes[0], size - self._sizes[1]
+
+    def _size(self) -> tuple[int, int]:
+        from memline.shared.index.driver import reading
+
+        chunks = size = 0
+        for file in self._indexes():
+            with reading(file) as connection:
+                chunks += connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+                # Pages: what is still in the log counts.
+                pages, each = (
+                    connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+                )
+                size += pages * each
+        return chunks, size
+
+    def _indexes(self) -> list[Path]:
+        return [file for file in self.place.home.rglob("*.sqlite") if file.name != "accounts.sqlite"]
 
     def taken(self) -> list[float]:
         """Return what was taken since: seconds of store, chunk, embed and Redis, and operations."""
@@ -179,10 +167,12 @@ def place_of(
     listed = [{"id": agent, "workspace": str(folder / agent)} for agent in elsewhere]
     for agent in agents:
         words, root = Words(sum(agent.encode())), folder / agent / "memory"
-        root.mkdir(parents=True)
-        for number in range(chunks // CHUNKS_A_FILE):
-            text = "\n".join(words.section() for _ in range(CHUNKS_A_FILE))
-            (root / f"note-{number}.md").write_text(text, "utf-8")
+        later = folder / agent / LATER
+        for each, count in ((root, WARM_FILES), (later, chunks // CHUNKS_A_FILE)):
+            each.mkdir(parents=True)
+            for number in range(count):
+                text = "\n".join(words.section() for _ in range(CHUNKS_A_FILE))
+                (each / f"note-{number}.md").write_text(text, "utf-8")
         listed.append({"id": agent, "workspace": str(root.parent)})
     home = folder / "home"
     home.mkdir()
@@ -228,54 +218,54 @@ def run(folder: Path, agents: int, hosts: int, chunks: int, *, fleets: int = 1) 
         ]
         everyone = [host for hosts_of in running for host in hosts_of]
         for host in everyone:
+            host.is_there()
+        reindex(everyone)
+        for host in everyone:
+            for agent in host.agents():
+                (agent / LATER).rename(agent / "memory" / LATER)
+        for host in everyone:
             host.settle()
-        began = time.monotonic()
-        commands = [
-            subprocess.Popen(
-                memline("--agent", agent.name, "reindex"),
-                env=host.environment(),
-                cwd=ROOT,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            for host in everyone
-            for agent in sorted(
-                each for each in host.place.config.parent.iterdir() if (each / "memory").is_dir()
-            )
-        ]
-        for command in commands:
-            command.wait()
-        wait_until(lambda: all(host.is_done() for host in everyone), "all vectors")
+        began, before = time.monotonic(), processor_s()
+        reindex(everyone)
         wall_s = time.monotonic() - began
-        return [taken(hosts_of, wall_s) for hosts_of in running]
+        all_s, others_s = (now - then for then, now in zip(before, processor_s(), strict=True))
+        cores = len(os.sched_getaffinity(0)) - others_s / wall_s
+        return [taken(hosts_of, all_s, cores, wall_s) for hosts_of in running]
 
 
-def taken(hosts: Sequence[Host], wall_s: float) -> Taken:
-    """Read what the processes of a fleet took, and how many chunks its indexes have."""
-    from memline.shared.index.driver import reading
+def reindex(everyone: Sequence[Host]) -> None:
+    """Have all agents reindexed at a time, and wait for the last vector."""
+    commands = [
+        subprocess.Popen(
+            memline("--agent", agent.name, "reindex"),
+            env=host.environment(),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for host in everyone
+        for agent in host.agents()
+    ]
+    for command in commands:
+        command.wait()
+    wait_until(lambda: all(host.is_done() for host in everyone), "all vectors")
 
-    files = [file for host in hosts for file in sorted((host.place.home).rglob("*.sqlite"))]
-    indexes = [file for file in files if file.name != "accounts.sqlite"]
-    counts = [host.taken() for host in hosts]
-    chunks, index_bytes = 0, 0
-    for file in indexes:
-        with reading(file) as connection:
-            chunks += connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
-            # Pages: what is still in the log counts.
-            pages, size = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
-            )
-            index_bytes += pages * size
+
+def taken(hosts: Sequence[Host], all_s: float, cores: float, wall_s: float) -> Taken:
+    """Read what the processes of a fleet took, and how many chunks its indexes got."""
+    counts, sizes = [host.taken() for host in hosts], [host.indexed() for host in hosts]
     return Taken(
-        chunks=chunks,
+        chunks=sum(chunks for chunks, _ in sizes),
         store_s=sum(each[0] for each in counts),
         chunk_s=sum(each[1] for each in counts),
         embed_s=sum(each[2] for each in counts),
         # The Redis of the first is that of all.
         redis_s=counts[0][3],
         operations=counts[0][4],
-        index_bytes=index_bytes,
+        index_bytes=sum(size for _, size in sizes),
         redis_bytes=hosts[0].in_flight_bytes(),
+        all_s=all_s,
+        cores=cores,
         wall_s=wall_s,
     )
 
@@ -285,118 +275,12 @@ def search_s(place: Place, questions: int = 100) -> float:
     from memline import Memory
 
     words = Words(7)
-    names = sorted(each.name for each in place.config.parent.iterdir() if (each / "memory").is_dir())
-    with Memory(config=place.config, home=place.home, agent=names[0]) as memory:
+    with Memory(config=place.config, home=place.home, agent=place.workspace.name) as memory:
         memory.search(words.question())
         began = time.process_time()
         for _ in range(questions):
             memory.search(words.question())
         return (time.process_time() - began) / questions
-
-
-def plan(small: Taken, question_s: float, agents: int, chunks: int, *, dims: int = 1_536) -> Plan:
-    """Say what a fleet of this size takes, from what a small run took."""
-    # A vector is 4 bytes a dimension, its signs one bit; the rest of a chunk does not depend on it.
-    a_chunk = small.index_bytes / small.chunks + (dims - DIMS) * 4.125
-    a_day = agents * EDITS_A_DAY
-    cores = (
-        a_day * (small.store_s + small.chunk_s) / small.chunks + agents * SEARCHES_A_DAY * question_s
-    ) / 86_400
-    hosts = max(
-        1, math.ceil(chunks * a_chunk / (HOST_DISK * PLANNED)), math.ceil(cores / (HOST_CORES * PLANNED))
-    )
-    by_provider = TOKENS_A_MINUTE / 60 / TOKENS_A_CHUNK
-    rate = rate_of(small, hosts, provider=by_provider)
-    workers = max(1, math.ceil(rate * LATENCY_S / ROWS / EMBED_THREADS))
-    redis = max(1, math.ceil(rate * small.redis_s / small.chunks / PLANNED))
-    of_host = chunks / hosts
-    return Plan(
-        agents=agents,
-        chunks=chunks,
-        index_hosts=hosts,
-        embed_workers=workers,
-        redis=redis,
-        backfill_hours=chunks / rate / 3_600,
-        dollars=chunks * TOKENS_A_CHUNK * DOLLARS_A_MILLION / 1e6,
-        restored_hours=of_host * a_chunk / COPY_BYTES_S / 3_600,
-        rebuilt_hours=of_host / rate_of(small, 1, provider=by_provider) / 3_600,
-    )
-
-
-def rate_of(small: Taken, hosts: int, *, provider: float) -> float:
-    """Return the chunks a second of a backfill: what the provider takes, or the store of each index host."""
-    return min(provider, hosts * PLANNED * small.chunks / small.store_s)
-
-
-def simulated(size: Plan, rate: float, *, minutes: int = 1_440, seed: int = 1) -> tuple[float, float]:
-    """Play a day of edits during a backfill by minutes: p95 seconds of an edit, part left for the backfill.
-
-    Edits come in bursts, nine tenths of them in eight hours; they go first, and wait for what is in flight.
-    """
-    source, waiting = random.Random(seed), 0.0
-    waits, spare = [], 0.0
-    in_flight_s = 2 * size.embed_workers * EMBED_THREADS * ROWS / rate
-    for minute in range(minutes):
-        share = 0.9 / 480 if minute < 480 else 0.1 / (minutes - 480)
-        mean = size.agents * EDITS_A_DAY * share
-        waiting += max(0.0, source.gauss(mean, math.sqrt(mean) * 3))
-        done = min(waiting, rate * 60)
-        waits.append(in_flight_s + waiting / rate)
-        waiting -= done
-        spare += 1 - done / (rate * 60)
-    return sorted(waits)[int(0.95 * len(waits))], spare / minutes
-
-
-SIZES = ((1_000, 10**6), (10_000, 10**7), (100_000, 10**9), (1_000_000, 10**10))
-
-
-def table(small: Taken, question_s: float, sizes: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Write the plans of sizes as a table in Markdown."""
-    titles: tuple[str, ...] = (
-        "agents",
-        "chunks",
-        "index hosts",
-        "embed workers",
-        "Redis",
-        "first backfill",
-        "dollars",
-    )
-    titles += ("an edit meanwhile, p95", "a lost host back: from its backup, from the notes")
-    yield f"| {' | '.join(titles)} |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for agents, chunks in sizes:
-        each = plan(small, question_s, agents, chunks)
-        rate = each.chunks / each.backfill_hours / 3_600
-        wait_s, _ = simulated(each, rate)
-        yield (
-            f"| {agents:,} | {chunks:,} | {each.index_hosts:,} | {each.embed_workers:,} | {each.redis} |"
-            f" {_hours(each.backfill_hours)} | {each.dollars:,.0f} | {_hours(wait_s / 3_600)} |"
-            f" {_hours(each.restored_hours)}, {_hours(each.rebuilt_hours)} |"
-        )
-
-
-def _hours(hours: float) -> str:
-    for most, words in (
-        (1 / 60, f"{hours * 3_600:.0f} s"),
-        (1, f"{hours * 60:.0f} min"),
-        (72, f"{hours:.0f} h"),
-    ):
-        if hours < most:
-            return words
-    return f"{hours / 24:,.0f} days"
-
-
-def compared(small: Taken, was: Taken, *, hosts: int) -> Iterator[tuple[str, float, float]]:
-    """Yield name, what the model says by a small run, and what a run took.
-
-    The last row is the time that the table would tell: by the provider, or by half a core of each store.
-    """
-    said = small.scaled(was.chunks, hosts=hosts)
-    for each in fields(Taken):
-        if each.name != "chunks":
-            yield each.name, getattr(said, each.name), getattr(was, each.name)
-    provider = EMBED_THREADS_OF_RUN * ROWS / LATENCY_MS * 1e3
-    yield "planned_s", was.chunks / rate_of(small, hosts, provider=provider), was.wall_s
 
 
 def main() -> None:
@@ -412,7 +296,7 @@ def main() -> None:
         folder = Path(name)
         (small,) = run(folder / "small", *SMALL)
         home = folder / "small" / "fleet0-0"
-        place = Place(workspace=home, home=home / "home", config=home / "config.json5")
+        place = Place(workspace=home / "agent-fleet0-0", home=home / "home", config=home / "config.json5")
         question_s = search_s(place)
         print(f"{small}\nseconds of a search: {question_s:.4f}")
         print(f"Redis at the peak: {small.redis_bytes / small.chunks:,.0f} bytes a vector of the run\n")

@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.scale import SIZES, Taken, compared, plan, simulated, table
+from benchmarks.scale_model import SIZES, Taken, compared, plan, rate_of, simulated, table
 
 #: A thousand chunks a second of a core of the store, ten kilobytes a chunk.
 SMALL = Taken(
@@ -14,6 +14,8 @@ SMALL = Taken(
     operations=1_000.0,
     index_bytes=5_000_000.0,
     redis_bytes=1_500_000.0,
+    all_s=3.0,
+    cores=2.0,
     wall_s=4.0,
 )
 
@@ -23,15 +25,27 @@ def test_what_a_run_takes_grows_with_its_chunks() -> None:
 
     assert (large.chunks, large.store_s, large.operations) == (20_000, 20.0, 20_000.0)
     rows = {name: (said, was) for name, said, was in compared(SMALL, large, hosts=1)}
-    # The seconds of the table: half a core of the store, of the twenty that it works.
-    assert rows.pop("planned_s") == (40.0, 80.0)
+    # Half a core of the store, of the twenty seconds that it works: longer than two cores for sixty.
+    assert rows.pop("wall_s") == (40.0, 4.0)
     assert [name for name, (said, was) in rows.items() if said != was] == []
 
 
 def test_what_is_in_flight_grows_with_the_hosts_and_not_with_the_chunks() -> None:
     assert SMALL.scaled(20_000, hosts=2).redis_bytes == 2 * SMALL.redis_bytes
     # One host more does not make the cores of the run more.
-    assert SMALL.scaled(20_000, hosts=2).wall_s == 20 * SMALL.wall_s
+    large = SMALL.scaled(20_000, hosts=2)
+    (seconds,) = [said for name, said, _ in compared(SMALL, large, hosts=2) if name == "wall_s"]
+    assert seconds == 30.0
+
+
+def test_a_backfill_takes_what_the_slowest_takes() -> None:
+    def rate(*, hosts: int = 1, provider: float = 1e9, cores: float = 1e9) -> float:
+        return round(rate_of(SMALL, hosts, provider=provider, cores=cores), 3)
+
+    assert rate(provider=300) == 300
+    assert (rate(), rate(hosts=4)) == (500, 2_000)
+    # Three seconds of processor a thousand chunks, of all processes.
+    assert rate(hosts=4, cores=2) == 666.667
 
 
 def test_a_small_fleet_is_one_of_each_and_ends_with_its_provider() -> None:
