@@ -23,7 +23,7 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import WorkerInfo
 from memline.shared.queue.message_list import DEAD
 from tests.support.http_api import serving
-from tests.support.index_rows import MODEL_A, add_batch
+from tests.support.index_rows import MODEL_A, add_batch, cancel_backfill, make_job
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
 
@@ -92,6 +92,15 @@ class World:
             writer.retarget(MODEL_A)
             writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (HOSTILE[0],))
             add_batch(writer, "b" * 32, job_id="batch_1", error=HOSTILE[1], created_at=1.0, due=9e12)
+
+    def make_job(self, *paths: str) -> str:
+        """Have a job with these files to read; return its token."""
+        with closing(IndexWriter.of(self.configure().settings.agents["main"])) as writer:
+            return make_job(writer, *paths).token
+
+    def cancel_jobs(self) -> None:
+        with closing(IndexWriter.of(self.configure().settings.agents["main"])) as writer:
+            cancel_backfill(writer)
 
     def fill_queue(self) -> None:
         """Put dead letters with hostile errors there, and a worker that seems to be alive."""

@@ -1,4 +1,4 @@
-"""Take the pictures of docs/dashboard.md: a fleet of real processes that works off a reindex, page by page.
+"""Take the pictures of docs/dashboard.md: a fleet of real processes at its first import, page by page.
 
     python -m tests.browser.screenshots docs/images
 
@@ -16,6 +16,7 @@ from typing import Literal
 
 from playwright.sync_api import Page, sync_playwright
 
+from memline.producers.reports.job_reports import listed
 from memline.shared.config.load import Options, load
 from tests.browser.conftest import PROGRAMS
 from tests.support.embedding_server import EmbeddingServer
@@ -36,6 +37,7 @@ PAGES = (
     ("messages", "/messages?state=waiting"),
     ("workers", "/workers"),
     ("jobs", "/jobs"),
+    ("job", "/jobs/{job}"),
     ("batches", "/batches"),
     ("providers", "/providers"),
     ("sessions", "/sessions"),
@@ -79,25 +81,25 @@ def main() -> None:
         place = Place(folder=Path(work) / "user", memory=remote(provider.url, maxRows=8))
         shutil.copytree(ROOT / "examples" / "workspace", place.workspace, dirs_exist_ok=True)
         os.environ["MEMLINE_QUEUE_URL"] = redis.url
+        for number in range(NOTES):
+            place.write(f"memory/archive/{number:04}.md", note(number))
         with Fleet(place, redis.url) as fleet:
             fleet.up()
-            until(lambda: sum(fleet.vectors().values()) > 0, "the notes")
-            for number in range(NOTES):
-                place.write(f"memory/archive/{number:04}.md", note(number))
             loaded = load(Options(config=place.config, home=place.home))
             with serving(loaded.settings, loaded=loaded) as url:
                 until(lambda: fleet.vectors().get("ready", 0) > SHOWN_AT, "vectors")
-                _take(url, folder)
+                job = listed([loaded.settings.agents["main"]], prices={}, now=0.0)[0].id
+                _take(url, folder, job)
 
 
-def _take(url: str, folder: Path) -> None:
+def _take(url: str, folder: Path, job: str) -> None:
     program = next(filter(None, map(shutil.which, PROGRAMS)))
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for (name, path), (ending, width, scheme) in product(PAGES, FORMS):
             context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
             page: Page = context.new_page()
-            page.goto(f"{url}/ui{path}")
+            page.goto(f"{url}/ui{path.format(job=job)}")
             page.wait_for_selector("[data-live]:visible")
             page.evaluate(_RENAME, [socket.gethostname(), HOST])
             page.screenshot(path=folder / f"{name}{ending}.png")

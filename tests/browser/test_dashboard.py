@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from memline.producers.web.dashboard import PAGES
 from memline.producers.web.event_stream import EventStream
 from memline.producers.web.session import SESSION_COOKIE
-from tests.browser.conftest import HOSTILE_NAME, Opener, World
+from tests.browser.conftest import HOSTILE, HOSTILE_NAME, Opener, World
 from tests.support.http_api import serving
 
 #: Those that the navigation leads to, and some with what a user would ask.
@@ -36,10 +36,12 @@ _HIGHEST_ROW = """() => Math.max(0, ...[...document.querySelectorAll('table.card
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
-def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, width: int, dark: bool) -> None:
+def test_every_page_is_whole_and_can_be_read_by_everybody(
+    opened: Opener, world: World, width: int, dark: bool
+) -> None:
     page = opened(width=width, dark=dark)
     found: dict[str, list[str]] = {}
-    for address in ADDRESSES:
+    for address in (*ADDRESSES, f"/ui/jobs/{world.make_job(*HOSTILE)}"):
         page.goto(address)
         page.wait_for_load_state("load")
         problems = [
@@ -58,6 +60,7 @@ def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, width:
             problems.append("a text was run")
         if problems:
             found[address] = problems
+    world.cancel_jobs()
 
     assert found == {}
 
