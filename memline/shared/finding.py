@@ -47,6 +47,10 @@ class Finding:
     #: The page of the dashboard and the metric that say more.
     page: str = ""
     metric: str = ""
+    #: What stands in place of rate and ETA while no text that waits is embedded for it; empty: it stops none.
+    halts: str = ""
+    #: Whether that ends by itself, soon.
+    passes: bool = False
 
     @property
     def action_kind(self) -> str:
@@ -62,7 +66,10 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON contract of a finding."""
         return to_json(
-            self, without=("agent", "page", "metric"), agent=self.agent, actionKind=self.action_kind
+            self,
+            without=("agent", "page", "metric", "halts", "passes"),
+            agent=self.agent,
+            actionKind=self.action_kind,
         )
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
-from memline.producers.reports.job_reports import STOPPING, Prices, is_halted, of_index
+from memline.producers.reports.job_reports import Prices, is_halted, of_index
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
@@ -119,9 +119,7 @@ def eta_s(counts: dict[str, Any], rate: float, *, is_stopped: bool) -> float | N
 
 def is_stopped(state: dict[str, Any]) -> bool:
     """Tell by the state of an agent whether none of its texts is sent or stored now."""
-    return bool(state["halted"]) or any(
-        each.code in STOPPING and each.is_trouble for each in state["findings"]
-    )
+    return bool(state["halted"]) or any(each.halts and each.is_trouble for each in state["findings"])
 
 
 def agent_state(

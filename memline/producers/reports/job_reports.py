@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import JobUnknown, QueueError
 from memline.shared.finding import Finding, worst
-from memline.shared.findings.diagnosis import of_agent
+from memline.shared.findings.diagnosis import halting_codes, of_agent
 from memline.shared.findings.facts import fleet_at
 from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.identities import IdentityRow
@@ -32,9 +32,6 @@ MAX_KNOWN = 1000
 
 #: Texts of a job whose files are listed: a backlog may have a million.
 TEXTS = 1_000
-
-#: Findings for which no text of any job is sent.
-STOPPING = ("paused", "ceiling_reached", "breaker_open", "agent_moving")
 
 _LIST = "memline jobs ls"
 
@@ -309,8 +306,9 @@ def of_index(
         round(meta.recent_rate(reader, now), 2),
     )
     own = meta.rates_of_jobs(reader, now)
-    found = of_agent(settings, index=reader, codes=(*STOPPING, "job_paused"), now=now)
-    stops = tuple(each for each in found if each.code in STOPPING and each.is_trouble)
+    codes = halting_codes() | {"job_paused"}
+    found = of_agent(settings, index=reader, codes=codes, queue=queue, now=now)
+    stops = tuple(each for each in found if each.halts and each.is_trouble)
     reports = {}
     # The older jobs go first, so their texts count for the time that a later one takes.
     ahead = 0.0

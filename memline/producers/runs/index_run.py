@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
@@ -23,19 +23,17 @@ from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced, SettingsChanged
 from memline.shared.finding import Finding, Trouble
-from memline.shared.findings.diagnosis import of_agent, queue_of
+from memline.shared.findings.diagnosis import halting_codes, of_agent, queue_of
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.jobs import Job
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import hosts, redis_client
 from memline.shared.scheduling import health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.sync import vanished
 from memline.shared.sync.plan import Plan
 from memline.shared.values import replace, value
@@ -76,13 +74,7 @@ class _Rows:
     backlog: Backlog = Backlog()
     health: Health = Health()
     batches: OpenBatches = OpenBatches()
-    is_paused: bool = False
-    #: The index host that the agent is about to move to.
-    moving_to: str = ""
-    #: The ceiling that texts wait for.
-    ceiling: Refusal | None = None
-    #: The oldest job that is paused, and the files that such jobs have not read.
-    paused_job: Job | None = None
+    #: Files that paused jobs have not read.
     paused_files: int = 0
 
 
@@ -157,6 +149,7 @@ class IndexRun:
         self._accounts = Accounts.of_agent(self._reader, agent)
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
+        self._halting = halting_codes()
         self._switching_since = math.inf
         self._is_stalled = False
         self._timeout_s = agent.memory.remote.timeout_seconds
@@ -327,7 +320,7 @@ class IndexRun:
                 ),
             )
 
-    def _findings(self, rows: _Rows, *codes: str) -> tuple[Finding, ...]:
+    def _findings(self, rows: _Rows, codes: Collection[str] = ()) -> tuple[Finding, ...]:
         """Return what is wrong as the rows are now; of the disk what the run began with."""
         troubles = []
         if self._is_stalled:
@@ -355,20 +348,15 @@ class IndexRun:
         """Read the rows that tell how far the run is."""
         connection = self._reader
         target = identities.target(connection)
-        paused_job = next((job for job in jobs.open_jobs(connection) if job.state == jobs.PAUSED), None)
-        paused_files = jobs.count_waiting(connection, state=jobs.PAUSED) if paused_job else 0
+        paused_files = jobs.count_waiting(connection, state=jobs.PAUSED)
         if target is None:
-            return _Rows(paused_job=paused_job, paused_files=paused_files)
+            return _Rows(paused_files=paused_files)
         batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
         return _Rows(
             target=target,
             backlog=vectors.backlog(connection, target.id),
             health=health.read(self._accounts, target.identity.provider),
             batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
-            is_paused=bool(meta.get(connection, meta.PAUSED, False)),
-            moving_to=(meta.get(connection, meta.MOVING) or {}).get("host", ""),
-            ceiling=refusal_of(connection, self._agent.limits, self._clock.now()),
-            paused_job=paused_job,
             paused_files=paused_files,
         )
 
@@ -377,7 +365,7 @@ class IndexRun:
         rows, now, waiting = self._rows(), self._clock.now(), ""
         backlog, batches, state = rows.backlog, rows.batches, rows.health
         if batches.at_provider or batches.is_busy or state.retry_at > now:
-            waiting = "; ".join(each.what for each in self._findings(rows, *_WAITING))
+            waiting = "; ".join(each.what for each in self._findings(rows, _WAITING))
         job_files = jobs.count_waiting(self._reader)
         self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
@@ -391,7 +379,7 @@ class IndexRun:
         may_leave = batches.may_leave(self._agent.memory.remote.batch)
         in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
         is_over = backlog.in_progress <= in_jobs + queued and not batches.is_busy
-        is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows, now)
+        is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows)
         is_read = feeder.done == feeder.total and not job_files
         is_over = is_over and not (is_read and self._is_switching(rows))
         return progress, is_read and (is_over or is_stopped or not self._is_embedding)
@@ -403,17 +391,20 @@ class IndexRun:
         self._switching_since = min(self._switching_since, time.monotonic())
         return time.monotonic() - self._switching_since <= TAKE_OVER_S
 
-    def _is_stopped(self, rows: _Rows, now: float) -> bool:
+    def _is_stopped(self, rows: _Rows) -> bool:
         """Tell whether no text is sent until the user acts, or until a time that is far."""
-        if rows.is_paused or rows.moving_to or rows.ceiling is not None:
-            return True
-        if not rows.health.is_stuck(now):
+        found = self._findings(rows, self._halting)
+        halting = [each for each in found if each.halts and not each.passes]
+        if not halting:
             self._stopped_since = math.inf
             return False
         self._stopped_since = min(self._stopped_since, time.monotonic())
-        choice = self._plan.choice
-        is_first = rows.target and choice.identity and choice.identity.key == rows.target.identity.key
-        if not is_first or choose_fallback(self._agent, choice, reason="", action="") is None:
+        choice, target = self._plan.choice, rows.target
+        is_first = target and choice.identity and choice.identity.key == target.identity.key
+        # A fallback helps against nothing but what is wrong with its provider.
+        if not is_first or any(target and each.subject != target.identity.provider for each in halting):
+            return True
+        if choose_fallback(self._agent, choice, reason="", action="") is None:
             return True
         # The store worker is about to give the texts to the fallback.
         return time.monotonic() - self._stopped_since > TAKE_OVER_S

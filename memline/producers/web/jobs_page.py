@@ -13,7 +13,6 @@ from memline.producers.web.charts_page import Kind, charts, rate
 from memline.producers.web.listing import by, listing
 from memline.producers.web.page import Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT, number
-from memline.producers.web.snapshot import HELD
 from memline.producers.web.strip import address
 from memline.shared import sampling
 from memline.shared.errors import JobUnknown
@@ -116,8 +115,7 @@ def _waits(view: View, job: Mapping[str, Any], batches: Sequence[batch_jobs.Job]
     ours = (
         each
         for each in found
-        if each.agent in (None, job["agentId"])
-        and (each.code == "rate_limited" or (each.code in HELD and each.is_trouble))
+        if each.agent in (None, job["agentId"]) and (each.halts and each.code != "waiting_in_batch")
     )
     return waits + [(each.what, address(each, lambda _: view.is_owner)) for each in ours]
 

@@ -17,24 +17,6 @@ if TYPE_CHECKING:
     from memline.shared.queue.depth import Fleet
 
 
-#: Findings while which no text that waits is embedded, and what is said instead of rate and ETA.
-HELD = {
-    "redis_unreachable": "Redis does not answer",
-    "provider_without_key": "the provider has no key",
-    "provider_unusable": "the provider cannot be used",
-    "paused": "paused",
-    "ceiling_reached": "the ceiling is reached",
-    "breaker_open": "the provider stopped",
-    "agent_moving": "the agent moves",
-    "role_missing": "a role is missing",
-    "rate_limited": "the provider asked to wait",
-    "waiting_in_batch": "in a batch",
-}
-
-#: Those among them that are notes.
-_WAITS = ("rate_limited", "waiting_in_batch")
-
-
 @value
 class AgentFigures:
     """What is read of one agent."""
@@ -124,9 +106,9 @@ class Snapshot:
         pending = counts["wanted"] + counts["leased"]
         if not pending:
             return self._rest(self.of(only))
-        codes = {each.code for each in self.told(only) if each.is_trouble or each.code in _WAITS}
-        if held := next((code for code in HELD if code in codes), ""):
-            return self.roles if held == "role_missing" and self.roles_missing else HELD[held]
+        halting = [each for each in self.told(only) if each.halts]
+        if first := next((each for each in sorted(halting, key=lambda each: each.passes)), None):
+            return self.roles if first.code == "role_missing" and self.roles_missing else first.halts
         if eta is None:
             return "none came in the last minute"
         return f"rate {number(rate)}/s, ETA {age(eta)}"

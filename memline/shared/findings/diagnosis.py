@@ -92,6 +92,11 @@ def codes_from(*, disk: bool) -> frozenset[str]:
     return frozenset(row.code for kind in (AGENT, COMMON) for row in rows(kind) if row.from_disk is disk)
 
 
+def halting_codes() -> frozenset[str]:
+    """Return the codes of what keeps the texts of an agent from being embedded."""
+    return frozenset(row.code for row in rows(AGENT) if row.halts)
+
+
 def processes(settings: AgentSettings) -> list[Process]:
     """List the processes of an agent's home that have no heartbeat, those that are gone as well."""
     with closing(AccountFile(settings.account_path)) as file:

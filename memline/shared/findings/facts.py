@@ -133,6 +133,10 @@ class Facts:
         """Provider and mode -> health, of those that have a row."""
         return health.read_all(self.accounts) if self.accounts is not None else {}
 
+    def is_sent_to(self, provider: str) -> bool:
+        """Tell whether the texts of the index go to this provider."""
+        return self.target is not None and self.target.identity.provider == provider
+
     @cached_property
     def requests(self) -> Health:
         """The health of requests to the provider that texts are sent to."""

@@ -37,6 +37,7 @@ def _error(facts: FleetFacts, code: str) -> Iterator[Seen]:
     action="start it (redis-server), or work without it: unset queue.url",
     subject="queue",
     page="queues",
+    halts="Redis does not answer",
     means="Redis does not answer, or not as a primary server with this address. The backlog is in the index:"
     " nothing is lost, and workers go on when it is back.",
 )
@@ -74,6 +75,7 @@ def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     action="memline fleet",
     subject="role",
     page="queues",
+    halts="a role is missing",
     means="No worker that is alive takes the messages of a queue that the configuration needs.",
 )
 def role_missing(facts: FleetFacts) -> Iterator[Seen]:

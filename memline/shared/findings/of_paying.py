@@ -37,6 +37,7 @@ def _is_named(facts: Facts) -> bool:
     "keyword search only: {reason}{waiting}",
     subject="provider account",
     page="providers",
+    halts="the provider has no key",
     means="The configuration names a provider and no key for it was found, so nothing is searched by"
     " meaning.",
 )
@@ -50,6 +51,7 @@ def provider_without_key(facts: Facts) -> Iterator[Seen]:
     "keyword search only: {reason}{waiting}",
     subject="provider account",
     page="providers",
+    halts="the provider cannot be used",
     means="The provider that the configuration names cannot be used as it is set up, so nothing is searched"
     " by meaning.",
 )
@@ -61,7 +63,14 @@ def provider_unusable(facts: Facts) -> Iterator[Seen]:
 def _unusable(facts: Facts) -> Seen:
     choice = facts.choice
     waiting = vectors_wait(facts.model.missing)
-    return seen(reason=choice.reason, waiting=waiting, action=choice.action, subject=choice.requested)
+    # The workers of a fleet embed, whatever this process could.
+    return seen(
+        reason=choice.reason,
+        waiting=waiting,
+        action=choice.action,
+        subject=choice.requested,
+        halts=not facts.queue,
+    )
 
 
 @finding(
@@ -99,20 +108,24 @@ def provider_fails(facts: Facts) -> Iterator[Seen]:
     action="memline queue resume",
     subject="provider account",
     page="providers",
+    halts="paused",
     means="A person paused the sending of texts. Searches go on; what is new is found by its words alone.",
 )
 def paused(facts: Facts) -> Iterator[Seen]:
+    by_hand = {key: state for key, state in facts.breakers.items() if state.manual}
+    if not facts.is_paused and not by_hand:
+        return
     level, waiting = (WARNING if facts.model.missing else NOTE), vectors_wait(facts.model.missing)
     if facts.is_paused:
         yield seen(by_hand="", waiting=waiting, level=level, since=facts.paused_at)
-        return
-    for (provider, mode), state in facts.breakers.items():
-        if state.manual:
+    else:
+        for (provider, mode), state in by_hand.items():
             yield seen(
                 by_hand=health.of_mode(provider, mode),
                 # Batches that are paused hold nothing back: texts go out in requests.
                 waiting="" if mode == health.BATCH else waiting,
                 level=NOTE if mode == health.BATCH else level,
+                halts=mode == health.REQUESTS and facts.is_sent_to(provider),
                 action=health.action_of(state, provider, mode),
                 subject=provider,
             )
@@ -123,6 +136,7 @@ def paused(facts: Facts) -> Iterator[Seen]:
     "{reason}{waiting}",
     subject="provider account",
     page="providers",
+    halts="the ceiling is reached",
     means="A ceiling of `limits` is reached. Texts wait until the day (UTC) or the run is over, or the"
     " ceiling is raised.",
 )
@@ -159,12 +173,11 @@ def fallback_active(facts: Facts) -> Iterator[Seen]:
     "{mode} to {provider} stopped{when}: {reason}{waiting}",
     subject="provider account",
     page="providers",
+    halts="the provider stopped",
     means="The circuit breaker of a provider is open: it refused the key, has no quota left, or failed again"
     " and again. It is asked once more after a while; until then no process calls it.",
 )
 def breaker_open(facts: Facts) -> Iterator[Seen]:
-    missing = facts.model.missing
-    in_use = {facts.target.identity.provider} if facts.target else set()
     for (provider, mode), state in facts.breakers.items():
         # What a fallback stands in for has its reason in the row of the fallback.
         has_stand_in = facts.fallback is not None and facts.fallback["from"] == provider
@@ -176,17 +189,22 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
         else:
             wait_s = state.probe_at - facts.now
             when = f", asked again in {span(wait_s)}" if wait_s > 0 else ", asked again with the next text"
-        has_another = is_batch or bool(facts.fallback) or provider not in in_use
+        is_in_use = not is_batch and facts.is_sent_to(provider)
+        has_another = not is_in_use or bool(facts.fallback)
         yield seen(
             mode="batches" if is_batch else "requests",
             provider=provider,
             when=when,
             reason=state.reason,
-            waiting="; requests go on" if is_batch else vectors_wait(0 if has_another else missing),
+            waiting="; requests go on"
+            if is_batch
+            else vectors_wait(0 if has_another else facts.model.missing),
             level=NOTE if has_another else PROBLEM,
             action=health.action_of(replace(state, manual=False), provider, mode),
             subject=provider,
             since=state.since or None,
+            halts=is_in_use,
+            passes=not state.is_stuck(facts.now),
         )
 
 
@@ -196,6 +214,8 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
     subject="provider account",
     page="providers",
     metric="memline_provider_calls",
+    halts="the provider asked to wait",
+    passes=True,
     means="The provider said how long no request may be sent (429, Retry-After), or a limit of a minute is"
     " reached. All processes wait for it; then the texts go out by themselves. Above a minute it is a"
     " warning: raise the limits of the account, or lower `limits` of the configuration.",

@@ -183,6 +183,7 @@ def _index_folder(settings: AgentSettings) -> str:
     WARNING,
     "{reason}",
     action="memline agent ls",
+    halts="the agent moves",
     means="An operator moves the agent to another index host. Nothing more of it is embedded here.",
 )
 def agent_moving(facts: Facts) -> Iterator[Seen]:

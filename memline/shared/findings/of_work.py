@@ -216,6 +216,8 @@ def batch_delayed(facts: Facts) -> Iterator[Seen]:
     subject="batch",
     page="batches",
     metric="memline_batches",
+    halts="in a batch",
+    passes=True,
     means="A provider's Batch API has the texts; it answers within minutes to a day. What is new meanwhile is"
     " found by its words.",
 )

@@ -34,6 +34,9 @@ class Seen:
     action: str | None = None
     subject: str = ""
     since: float | None = None
+    #: Whether this one halts, and ends by itself, where its row can.
+    halts: bool = True
+    passes: bool = False
 
     def under_way(self) -> Seen:
         """Return it as a note without advice: a process is at work on it."""
@@ -53,6 +56,9 @@ class Row:
     subject: str
     page: str
     metric: str
+    #: As in a finding.
+    halts: str
+    passes: bool
     #: What it means, for the page of troubleshooting.
     means: str
     #: Whether it takes a look at files or programs: it may be older than what rows and Redis say.
@@ -73,6 +79,8 @@ class Row:
             since=seen.since,
             page=self.page,
             metric=self.metric,
+            halts=self.halts if seen.halts else "",
+            passes=self.passes or seen.passes,
         )
 
 
@@ -88,6 +96,8 @@ def finding(
     subject: str = "agent",
     page: str = "overview",
     metric: str = "memline_finding",
+    halts: str = "",
+    passes: bool = False,
     from_disk: bool = False,
 ) -> Callable[[Callable[[Any], Iterable[Seen]]], Callable[[Any], Iterable[Seen]]]:
     """Make a row of the condition below."""
@@ -101,6 +111,8 @@ def finding(
             subject=subject,
             page=page,
             metric=metric,
+            halts=halts,
+            passes=passes,
             means=means,
             from_disk=from_disk,
             test=test,
@@ -117,11 +129,15 @@ def seen(
     action: str | None = None,
     subject: str = "",
     since: float | None = None,
+    halts: bool = True,
+    passes: bool = False,
     **details: object,
 ) -> Seen:
     """Make a `Seen` with details by their names."""
     texts = {name: str(detail) for name, detail in details.items()}
-    return Seen(details=texts, level=level, action=action, subject=subject, since=since)
+    return Seen(
+        details=texts, level=level, action=action, subject=subject, since=since, halts=halts, passes=passes
+    )
 
 
 def rows(kind: str) -> list[Row]:

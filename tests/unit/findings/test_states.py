@@ -287,6 +287,55 @@ def test_a_state_of_an_agent_is_found(
     assert words in finding.what and action in finding.action
 
 
+#: Code -> what a page says in place of rate and ETA, and whether that ends by itself.
+HALTING = {
+    "agent_moving": ("the agent moves", False),
+    "provider_without_key": ("the provider has no key", False),
+    "provider_unusable": ("the provider cannot be used", False),
+    "paused": ("paused", False),
+    "ceiling_reached": ("the ceiling is reached", False),
+    "breaker_open": ("the provider stopped", False),
+    "rate_limited": ("the provider asked to wait", True),
+    "waiting_in_batch": ("in a batch", True),
+}
+
+
+@pytest.mark.parametrize(("code", "level", "state", "words", "action"), OF_AGENT, ids=row_ids(OF_AGENT))
+def test_a_finding_says_whether_texts_wait_for_it(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    level: str,
+    state: State,
+    words: str,
+    action: str,
+) -> None:
+    state(place, monkeypatch)
+
+    finding = one(found(place), code)
+
+    # Without batches texts go out in requests.
+    is_beside = code == "breaker_open" and level == NOTE
+    assert (finding.halts, finding.passes) == (("", False) if is_beside else HALTING.get(code, ("", False)))
+
+
+def test_what_is_wrong_with_another_provider_than_that_of_the_texts_halts_none(place: Place) -> None:
+    want_texts(place)
+    provider_pauses.pause(place.agent, provider="voyage", mode="requests")
+
+    assert one(found(place), "paused").halts == ""
+
+
+def test_workers_embed_whatever_a_process_without_a_key_could(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(facts._fleets, "redis://h/0", fleet_now("embed", "store"))
+    place.configure(remote={})
+
+    assert one(found(place), "provider_without_key").halts
+    assert not one(found(place, queue="redis://h/0"), "provider_without_key").halts
+
+
 MET = [
     "stalled",
     "batch_failed",
