@@ -19,7 +19,6 @@ from memline.shared.embedders.provider_client import (
     MAX_ANSWER_BYTES,
     ProviderClient,
     Reply,
-    json_bytes,
 )
 from memline.shared.embedders.provider_errors import redact_line, url_hint
 from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderStop, is_untrusted
@@ -97,16 +96,8 @@ class HttpClient(ProviderClient):
                 reason = redact_line(str(error), endpoint.secrets)
             raise ProviderStop(self._message(EMBEDDINGS, reason), hint=endpoint.key_hint) from None
 
-    def post(
-        self,
-        path: str,
-        body: Mapping[str, object],
-        *,
-        timeout_s: float | None = None,
-        what: str = EMBEDDINGS,
-        once: bool = False,
-    ) -> Reply:
-        return self._ask(self._send, "POST", path, what, json_bytes(body), once=once, timeout_s=timeout_s)
+    def _post(self, path: str, content: bytes, what: str, *, timeout_s: float, once: bool) -> Reply:
+        return self._ask(self._send, "POST", path, what, content, once=once, timeout_s=timeout_s)
 
     def get(self, path: str, *, query: Query | None = None, what: str) -> Reply:
         """Do as `post`, without a body."""

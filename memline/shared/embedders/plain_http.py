@@ -6,17 +6,14 @@ proxy: `http.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from urllib.parse import quote, urlsplit
 
 from memline.shared.embedders.provider_client import (
     CONNECT_TIMEOUT_S,
-    EMBEDDINGS,
     MAX_ANSWER_BYTES,
     ProviderClient,
     Reply,
-    json_bytes,
 )
 from memline.shared.errors import ProviderStop
 
@@ -34,17 +31,8 @@ class PlainClient(ProviderClient):
     def close(self) -> None:
         """Nothing stays open."""
 
-    def post(
-        self,
-        path: str,
-        body: Mapping[str, object],
-        *,
-        timeout_s: float | None = None,
-        what: str = EMBEDDINGS,
-        once: bool = False,
-    ) -> Reply:
-        timeout_s = timeout_s or self._timeout_s
-        deadline, content = self._clock.now() + timeout_s, json_bytes(body)
+    def _post(self, path: str, content: bytes, what: str, *, timeout_s: float, once: bool) -> Reply:
+        deadline = self._clock.now() + timeout_s
         address = urlsplit(self._endpoint.base_url)
         target = quote(address.path.rstrip("/") + path, safe=_AS_IT_IS)
 

@@ -90,7 +90,6 @@ class ProviderClient(ABC):
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
 
-    @abstractmethod
     def post(
         self,
         path: str,
@@ -105,6 +104,11 @@ class ProviderClient(ABC):
         `path` goes behind the base address, percent-encoded where it must be. `once`: see above; the error
         then says in `maybe_done` whether the request may have been received.
         """
+        return self._post(path, json_bytes(body), what, timeout_s=timeout_s or self._timeout_s, once=once)
+
+    @abstractmethod
+    def _post(self, path: str, content: bytes, what: str, *, timeout_s: float, once: bool) -> Reply:
+        """Do as `post`, with the body as it is sent."""
 
     @abstractmethod
     def close(self) -> None: ...
