@@ -121,7 +121,7 @@ class Answerer:
             answer,
             hits=self._marked(answer.hits, disk),
             fallback=about.fallback,
-            behind=about.behind,
+            behind=replace(about.behind, files_age_seconds=round(disk.age_s, 1)),
             is_unsure=disk.is_unsure,
             kept=about.kept,
             findings=about.findings,

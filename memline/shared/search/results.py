@@ -20,6 +20,8 @@ class Behind:
 
     files: int = 0
     vectors: int = 0
+    #: Age of the comparison with the disk, in seconds.
+    files_age_seconds: float = 0.0
 
 
 @value

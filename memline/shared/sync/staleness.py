@@ -44,6 +44,8 @@ class DiskState:
     kept: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     #: A file may have been saved since the look: the system does not tell of it.
     is_unsure: bool = False
+    #: Seconds since the look; 0 where the system says that nothing was saved since.
+    age_s: float = 0.0
 
 
 class News(Protocol):
@@ -93,8 +95,12 @@ class Staleness:
                 if has_news or state is None or (has_news is None and is_cheap):
                     return self.look_now()
             if has_news is None:
-                return replace(self._paced(), is_unsure=True)
-        return self._paced()
+                return replace(self._aged(self._paced()), is_unsure=True)
+            return self._paced()
+        return self._aged(self._paced())
+
+    def _aged(self, state: DiskState) -> DiskState:
+        return replace(state, age_s=self._monotonic() - self._looked_at)
 
     def _paced(self) -> DiskState:
         """Look when the last look has been paid for."""

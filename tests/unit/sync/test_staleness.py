@@ -56,6 +56,31 @@ def test_the_first_question_looks() -> None:
     assert looks.staleness.state().files_behind == 1
 
 
+def test_an_answer_says_how_old_the_look_is() -> None:
+    looks = Looks(0.1)
+    looks.staleness.state()
+
+    looks.clock.advance(1.5)
+
+    assert (looks.staleness.state().age_s, looks.count) == (1.5, 1)
+
+
+def test_a_look_is_of_now_while_the_system_tells_of_no_save() -> None:
+    class Quiet:
+        def watch(self) -> None: ...
+
+        def has_news(self) -> bool:
+            return False
+
+    looks = Looks(0.1)
+    looks.staleness = Staleness(looks.look, news=Quiet(), monotonic=looks.clock.now)
+    looks.staleness.state()
+
+    looks.clock.advance(1.5)
+
+    assert (looks.staleness.state().age_s, looks.count) == (0.0, 1)
+
+
 def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for() -> None:
     looks = Looks(0.01)
     looks.staleness.state()

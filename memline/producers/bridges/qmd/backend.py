@@ -227,7 +227,8 @@ class QmdBackend:
             if each.name in known and request.source in ("", each.source)
         ]
         limit = min(qmd.limits.max_results, request.max_results or qmd.limits.max_results)
-        behind = Behind(files=self._behind())
+        disk = self._disk()
+        behind = Behind(files=disk.files_behind, files_age_seconds=round(disk.age_s, 1))
         if not names:
             notice = "qmd has no collection to search: no notes are there yet"
             return Answer(backend=QMD, provider=QMD, model=QMD, behind=behind, notice=notice)
@@ -293,8 +294,11 @@ class QmdBackend:
         return updater
 
     def _behind(self) -> int:
+        return self._disk().files_behind
+
+    def _disk(self) -> DiskState:
         self._updating()
-        return self._staleness.state().files_behind if self._staleness else 0
+        return self._staleness.state() if self._staleness else DiskState()
 
     def _updating(self) -> Updater:
         with self._lock:
