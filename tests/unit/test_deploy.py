@@ -15,6 +15,7 @@ import yaml
 from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config import environment
+from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.queue.routes import PROCESSES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -207,15 +208,18 @@ def test_alerts_and_dashboard_cover_money_ceilings_breakers_and_jobs() -> None:
         # Prometheus adds an end to the series of a histogram.
         used = set(re.findall(r"memline_(\w+?)(?:(?<=_seconds)_(?:bucket|count|sum))?\b", text))
         assert used <= METRICS.keys(), kind
-        assert used >= {
-            "spent_dollars",
-            "spent_tokens",
-            "spending_limit",
-            "ceiling_reached",
-            "provider_breaker",
-            "jobs",
-        }, kind
+        assert used >= {"spent_dollars", "spent_tokens", "spending_limit"}, kind
+        # What is wrong is the matter of findings; a dashboard shows what they are made of.
+        more = {"ceiling_reached", "provider_breaker", "jobs"} if kind == "dashboard" else {"finding"}
+        assert used >= more, kind
         assert used >= {"job_oldest_seconds", "job_texts_left", "job_files_left"}, kind
+
+
+def test_an_alert_names_findings_of_the_table() -> None:
+    named = re.findall(r'code!?=~?"([^"]+)"', " ".join(rule["expr"] for rule in alerts()))
+    codes = {code for each in named for code in each.split("|")}
+
+    assert codes and codes <= {row.code for kind in (AGENT, COMMON) for row in rows(kind)}
 
 
 def test_panels_of_the_dashboard_lie_beside_each_other_and_are_explained() -> None:

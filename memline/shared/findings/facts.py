@@ -133,6 +133,10 @@ class Facts:
         """Provider and mode -> health, of those that have a row."""
         return health.read_all(self.accounts) if self.accounts is not None else {}
 
+    def open_breakers(self, mode: str) -> list[tuple[str, Health]]:
+        """Return the providers whose breaker for requests or batches is not closed, with its state."""
+        return [(key[0], state) for key, state in self.breakers.items() if key[1] == mode and state.paused]
+
     def is_sent_to(self, provider: str) -> bool:
         """Tell whether the texts of the index go to this provider."""
         return self.target is not None and self.target.identity.provider == provider

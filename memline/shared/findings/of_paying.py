@@ -170,7 +170,7 @@ def fallback_active(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     PROBLEM,
-    "{mode} to {provider} stopped{when}: {reason}{waiting}",
+    "requests to {provider} stopped{when}: {reason}{waiting}",
     subject="provider account",
     page="providers",
     halts="the provider stopped",
@@ -178,34 +178,51 @@ def fallback_active(facts: Facts) -> Iterator[Seen]:
     " and again. It is asked once more after a while; until then no process calls it.",
 )
 def breaker_open(facts: Facts) -> Iterator[Seen]:
-    for (provider, mode), state in facts.breakers.items():
+    for provider, state in facts.open_breakers(health.REQUESTS):
         # What a fallback stands in for has its reason in the row of the fallback.
-        has_stand_in = facts.fallback is not None and facts.fallback["from"] == provider
-        if not state.paused or (has_stand_in and mode == health.REQUESTS):
+        if facts.fallback is not None and facts.fallback["from"] == provider:
             continue
-        is_batch = mode == health.BATCH
-        if state.state == breaker.HALF_OPEN:
-            when = ", a probe is in flight"
-        else:
-            wait_s = state.probe_at - facts.now
-            when = f", asked again in {span(wait_s)}" if wait_s > 0 else ", asked again with the next text"
-        is_in_use = not is_batch and facts.is_sent_to(provider)
+        is_in_use = facts.is_sent_to(provider)
         has_another = not is_in_use or bool(facts.fallback)
         yield seen(
-            mode="batches" if is_batch else "requests",
             provider=provider,
-            when=when,
+            when=_asked_again(state, facts),
             reason=state.reason,
-            waiting="; requests go on"
-            if is_batch
-            else vectors_wait(0 if has_another else facts.model.missing),
+            waiting=vectors_wait(0 if has_another else facts.model.missing),
             level=NOTE if has_another else PROBLEM,
-            action=health.action_of(replace(state, manual=False), provider, mode),
+            action=health.action_of(replace(state, manual=False), provider, health.REQUESTS),
             subject=provider,
             since=state.since or None,
             halts=is_in_use,
             passes=not state.is_stuck(facts.now),
         )
+
+
+@finding(
+    NOTE,
+    "batches to {provider} stopped{when}: {reason}; requests go on",
+    subject="provider account",
+    page="providers",
+    means="Batches failed again and again, so their circuit breaker is open. Texts are sent in requests, at"
+    " the price of these, until a batch is tried again.",
+)
+def batches_stopped(facts: Facts) -> Iterator[Seen]:
+    for provider, state in facts.open_breakers(health.BATCH):
+        yield seen(
+            provider=provider,
+            when=_asked_again(state, facts),
+            reason=state.reason,
+            action=health.action_of(replace(state, manual=False), provider, health.BATCH),
+            subject=provider,
+            since=state.since or None,
+        )
+
+
+def _asked_again(state: Health, facts: Facts) -> str:
+    if state.state == breaker.HALF_OPEN:
+        return ", a probe is in flight"
+    wait_s = state.probe_at - facts.now
+    return f", asked again in {span(wait_s)}" if wait_s > 0 else ", asked again with the next text"
 
 
 @finding(

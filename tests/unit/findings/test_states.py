@@ -246,7 +246,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("rate_limited", NOTE, lambda p, _: hold(p, 45), " s: 429; 3 vectors wait", ""),
     ("rate_limited", WARNING, lambda p, _: hold(p, 9_000), " h: 429; 3 vectors wait", ""),
     ("breaker_open", PROBLEM, lambda p, _: open_breaker(p, "requests"), "requests to openai stopped, asked again in 60 s: bad key; 3 vectors wait", "check the key"),
-    ("breaker_open", NOTE, lambda p, _: open_breaker(p, "batch"), "bad key; requests go on", "check the key"),
+    ("batches_stopped", NOTE, lambda p, _: open_breaker(p, "batch"), "batches to openai stopped, asked again in 60 s: bad key; requests go on", "check the key"),
     ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),
     ("model_differs", WARNING, lambda p, _: (want_texts(p), p.configure(model="b")), "3 texts to embed with openai b", "memline index"),
     ("model_changing", NOTE, lambda p, _: change_model(p), "the model changes to openai b: 3 texts to embed, 6 tokens", "memline jobs"),
@@ -314,9 +314,7 @@ def test_a_finding_says_whether_texts_wait_for_it(
 
     finding = one(found(place), code)
 
-    # Without batches texts go out in requests.
-    is_beside = code == "breaker_open" and level == NOTE
-    assert (finding.halts, finding.passes) == (("", False) if is_beside else HALTING.get(code, ("", False)))
+    assert (finding.halts, finding.passes) == HALTING.get(code, ("", False))
 
 
 def test_what_is_wrong_with_another_provider_than_that_of_the_texts_halts_none(place: Place) -> None:

@@ -276,7 +276,7 @@ def test_an_alert_covers_jobs_that_stand() -> None:
 
     used = set(re.findall(r"memline_(\w+)", rule))
 
-    assert used >= {"job_oldest_seconds", "job_texts_left", "job_files_left", "ceiling_reached"}
+    assert used >= {"job_oldest_seconds", "job_texts_left", "job_files_left", "finding"}
     assert used <= METRICS.keys()
 
 
