@@ -92,6 +92,13 @@ a warning that says why: try other words, fewer filters, or report the warning."
             limits=TEXTS,
         ),
         Parameter(
+            name="excludeTag",
+            words="Leave out notes with this tag, or one below it; of several, with any.",
+            kind="array",
+            metavar="TAG",
+            limits=TEXTS,
+        ),
+        Parameter(
             name="linkedFrom",
             words="Only the notes to which the note of this path or name links.",
             metavar="PATH",

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 #: The options that leave files out, and those of them that an index alone can tell.
-FILTERS = ("source", "path", "exclude", "tag", "linked_from", "since", "until")
-INDEX_FILTERS = frozenset(("tag", "linked_from"))
+FILTERS = ("source", "path", "exclude", "tag", "exclude_tag", "linked_from", "since", "until")
+INDEX_FILTERS = frozenset(("tag", "exclude_tag", "linked_from"))
 
 
 @value
@@ -37,6 +37,8 @@ class SearchOptions:
     exclude: str = ""
     #: One, or several that a note must have; `#boat` and `Boat` are the same.
     tag: str | tuple[str, ...] = ()
+    #: One, or several of which a note may have none; it wins over `tag`.
+    exclude_tag: str | tuple[str, ...] = ()
     #: Path or name of a note: only the notes that it links to.
     linked_from: str = ""
     #: A date, an age (`30d`, `2w`) or words such as "last week": the day that a note says or has in its name,
@@ -124,9 +126,10 @@ def files_within(
         files = [row for row in files if not is_private(row[1])]
     is_meant = path_filter(request)
     files = [row for row in files if is_meant(row[1])]
-    for tag in filter(None, (request.tag,) if isinstance(request.tag, str) else request.tag):
-        tagged = files_of_tag(connection, tag_key(tag))
-        files = [row for row in files if row[0] in tagged]
+    for tags, is_wanted in ((request.tag, True), (request.exclude_tag, False)):
+        for tag in filter(None, (tags,) if isinstance(tags, str) else tags):
+            tagged = files_of_tag(connection, tag_key(tag))
+            files = [row for row in files if (row[0] in tagged) is is_wanted]
     if bounds == (date.min, date.max):
         return [row[0] for row in files]
     sessions = session_days(connection)

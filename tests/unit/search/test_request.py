@@ -91,6 +91,25 @@ def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
     assert passing(notes, index, tag=tag) == paths
 
 
+@pytest.mark.parametrize(
+    ("excluded", "paths"),
+    [
+        ("boat", {"c.md", "d.md"}),
+        ("#Boat/Dinghy", {"b.md", "c.md", "d.md"}),
+        (("dinghy", "sail"), {"a.md", "c.md", "d.md"}),
+        ((), {"a.md", "b.md", "c.md", "d.md"}),
+    ],
+)
+def test_a_note_with_any_excluded_tag_or_one_below_it_is_left_out(
+    notes: Notes, index: SearchIndex, excluded: str | tuple[str, ...], paths: set[str]
+) -> None:
+    for path, tags in (("a.md", "boat/dinghy"), ("b.md", "boat\nsail"), ("c.md", "boathouse"), ("d.md", "")):
+        notes.add(path, "x", tags=tags)
+
+    assert passing(notes, index, exclude_tag=excluded) == paths
+    assert passing(notes, index, tag="boat", exclude_tag="sail") == {"a.md"}
+
+
 def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:
     assert passing(filled, index, source="sessions") == {"sessions/a.jsonl"}
 
