@@ -142,6 +142,8 @@ def agent_state(
             return None
         target = identities.target(reader)
         counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
+        with Accounts.opened(reader, settings) as accounts:
+            providers = provider_states(accounts, settings, target.identity) if target else []
         rows = jobs.open_jobs(reader)
         opened = (
             of_index(reader, settings, rows, prices=prices or {}, now=time.time(), queue=queue)
@@ -163,7 +165,7 @@ def agent_state(
             "filesWaiting": jobs.count_waiting(reader),
             "jobs": [job.to_json() for job in opened],
             "jobCounts": jobs.count_by_state(reader),
-            "providers": _providers(reader, settings, target.identity) if target else [],
+            "providers": providers,
             # What a page of a batch shows of it changes with these.
             "batches": batches.open_batches(reader),
             "findings": of_agent(
@@ -174,17 +176,13 @@ def agent_state(
         }
 
 
-def _providers(reader: Connection, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
-    with Accounts.opened(reader, settings) as accounts:
-        return _provider_states(accounts, settings, target)
-
-
 def state_of(state: Health) -> str:
     """Name the state of a provider that is not paused: `cooldown` also between tries that failed."""
     return "cooldown" if state.failures or state.retry_at > time.time() else "ok"
 
 
-def _provider_states(accounts: Accounts, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
+def provider_states(accounts: Accounts, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
+    """Report the provider that texts are sent to, and those in trouble: paused, cooldown or ok, and why."""
     modes = breakers.of_index(accounts, settings)
     is_all_paused = bool(meta.get(accounts.index, meta.PAUSED, False))
     providers = []

@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
-from memline.producers.reports.fleet_state import ceiling, spending
+from memline.producers.reports.fleet_state import ceiling, provider_states, spending
 from memline.shared.config.schema import AgentSettings, Batch, Settings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.embedders.local.downloads import engine_report, reranker_file
-from memline.shared.embedders.local.engines import engine_of
+from memline.shared.embedders.local.downloads import engine_report, reranker_engine
 from memline.shared.errors import IndexFault, MemlineError, ProviderError
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
@@ -160,16 +159,11 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         with Accounts.opened(reader, settings) as accounts:
             open_breakers = breakers.of_index(accounts, settings)
             if target:
-                state = health.read(accounts, target.identity.provider)
                 batch = health.read(accounts, target.identity.provider, health.BATCH)
-    if reader and target:
-        failed = vectors.failures(reader, target.id, MAX_FAILURES) if backlog.failed else []
-        status["providerHealth"] = {
-            "state": "paused" if state.paused else "ok",
-            "reason": state.reason,
-            "action": state.action,
-            "holdUntil": state.retry_at or None,
-        }
+                in_use = provider_states(accounts, settings, target.identity)[0]
+                names = ("state", "reason", "action", "holdUntil")
+                status["providerHealth"] = {name: in_use[name] for name in names}
+                failed = vectors.failures(reader, target.id, MAX_FAILURES) if backlog.failed else []
     sources = dict.fromkeys(memory.sources, (0, 0)) if reader else {}
     sources |= {name: (files, count) for name, files, count in read(ledger.source_counts, [])}
     errors = read(lambda reader: meta.get(reader, meta.LOOP_ERRORS, {}), {})
@@ -284,10 +278,7 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
         return None
     report = {"model": name, "engine": "", "error": "", "action": ""}
     try:
-        engine = engine_of(reranker_file(settings).path)
-        report["engine"] = engine.version
-        if not engine.is_installed:
-            raise engine.not_installed()
+        report["engine"] = reranker_engine(settings).version
     except ProviderError as error:
         report |= {"error": error.message, "action": error.hint}
     return report

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memline.shared.embedders.local.downloads import reranker_file
-from memline.shared.embedders.local.engines import engine_of
+from memline.shared.embedders.local.downloads import reranker_engine
 from memline.shared.errors import ProviderError
 from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
@@ -119,9 +118,7 @@ def not_reranked(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "not_reranked")
     if facts.plan is not None and facts.settings.memory.query.rerank.model_path.strip():
         try:
-            engine = engine_of(reranker_file(facts.settings).path)
-            if not engine.is_installed:
-                raise engine.not_installed()
+            reranker_engine(facts.settings)
         except ProviderError as error:
             yield seen(reason=error.message, action=error.hint or None, level=PROBLEM)
 

@@ -108,6 +108,14 @@ def reranker_file(settings: AgentSettings) -> ModelFile:
         raise as_of_reranker(error) from None
 
 
+def reranker_engine(settings: AgentSettings) -> Engine:
+    """Return what runs the configured reranker. Raises a ProviderError without its file or its program."""
+    engine = engine_of(reranker_file(settings).path)
+    if not engine.is_installed:
+        raise engine.not_installed()
+    return engine
+
+
 def as_of_reranker(error: ProviderError) -> ProviderError:
     """Return an error of a model with the key of a reranker, and what to take for one."""
     message, hint = (
