@@ -15,8 +15,9 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from memline.shared.sources import secret_values
-from memline.shared.sources.secret_values import LINE_CHARS, Span, tables
+from memline.shared.sources import secret_shapes, secret_values
+from memline.shared.sources.secret_shapes import tables
+from memline.shared.sources.secret_values import LINE_CHARS, Span
 
 #: What stands for a secret.
 REDACTED = "***"
@@ -172,7 +173,7 @@ def _issued(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     while match := form.search(text, place):
         body = match["body"][:256]
         is_known = text[match.start("body") - 1] in "_-." and len(body) >= 20 and body.isalnum()
-        is_key = not body or is_known or secret_values.is_issued(body)
+        is_key = not body or is_known or secret_shapes.is_issued(body)
         if is_key:
             yield match
         place = match.end() if is_key else match.start("body")
@@ -193,7 +194,7 @@ def _is_run(match: re.Match[str]) -> bool:
     )
     if is_drawn and not is_encoded:
         return True
-    if secret_values.is_code_name(run):
+    if secret_shapes.is_code_name(run):
         return False
     if not is_drawn and (not any(map(str.isdigit, run)) or not _HASHLIKE.fullmatch(run)):
         return False
@@ -206,8 +207,8 @@ def _is_run(match: re.Match[str]) -> bool:
         return False
     return (
         is_drawn
-        or secret_values.is_hash(run)
-        or (secret_values.is_issued(run) and named.end() > len(before) - 24)
+        or secret_shapes.is_hash(run)
+        or (secret_shapes.is_issued(run) and named.end() > len(before) - 24)
     )
 
 
@@ -224,12 +225,12 @@ def _is_drawn(run: str) -> bool:
     words = sum(1 for part in parts if _WORD.fullmatch(part)) if "_" in run else 0
     if words > 1:
         return False
-    if any(secret_values.is_random(part) for part in parts if not words or len(part) > 23):
+    if any(secret_shapes.is_random(part) for part in parts if not words or len(part) > 23):
         return True
     if any(map(_WORD.fullmatch, parts)):
         return False
     joined = "".join(parts)
-    return len(joined) >= 24 and max(map(len, parts)) >= 8 and secret_values.is_random(joined)
+    return len(joined) >= 24 and max(map(len, parts)) >= 8 and secret_shapes.is_random(joined)
 
 
 def _shown(match: re.Match[str]) -> str:

@@ -10,9 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-from memline.shared.tables import read_table
+from memline.shared.sources.secret_shapes import (
+    CALL,
+    CHANGES,
+    EDGES,
+    HEX,
+    PIECE,
+    is_code_name,
+    is_issued,
+    is_literal,
+    is_prose,
+    is_random,
+    looks,
+    pattern_of,
+    tables,
+    words_of,
+)
 
 #: First place of a secret and the one behind it.
 Span = tuple[int, int]
@@ -26,20 +40,8 @@ _WORD_REST = re.compile(r"\S*")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
 _TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
 _IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
-_CALL = re.compile(
-    r"""0x|--|\\&|[a-z]+:`|[&*!@$\w.:>?-]*[\w>][(\[{]|[rbf]{0,2}["'`(\[{]|.*[^=]=[^=]|[a-z]+://|(?:\.{0,2}|~)/[\w.]"""
-)
-_CODE_NAME = re.compile(r"[a-z0-9](?:Key|Token|Secret|Password|Credentials?|Auth|Config|Type|Name|Info)$")
 #: The parts of a name of code.
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_EDGES = " \t\r\n\"'`,;.)]}>:!?。，、；！？»”’"
-_CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
-#: A part of a name of code that is no drawn one: a word of one kind of letters.
-_WHOLE_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
-_LONG_PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
-#: A piece of a written name: in what is drawn they are few.
-_PIECE = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{5,}")
-_HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _NAME_BEFORE = re.compile(
     r"""(?i)(?:key|name|id)\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?[\w.:-]{0,64}"""
     r"""(?:key|token|secret|passw(?:or)?d|passphrase|pwd|credential)s?(?:[_.-][\w.-]{0,24})?\\?["']?[,>]?\s{1,80}(?:<|\\?["'])?$"""
@@ -50,113 +52,6 @@ _SHORTENED = re.compile(r"[\w./+=-]{6}…[\w./+=-]{0,4}")
 _FED = re.compile(
     r"(?i)chpasswd|passwd|sudo\b.*-\w*S|-stdin\b|passphrase-fd|pass(?:in|out)?\s+stdin|kinit|cryptsetup|\bsu\b"
 )
-
-
-@cache
-def tables() -> dict[str, Any]:
-    """Return the file of patterns and words."""
-    return read_table(__file__, "secret_patterns.toml")
-
-
-@cache
-def _words(name: str) -> frozenset[str]:
-    return frozenset(tables()["values"][name].split())
-
-
-@cache
-def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(tables()["values"][name])
-
-
-def is_random(run: str) -> bool:
-    """Whether a run of 16 letters and digits or more looks drawn: its kinds change all the time."""
-    size = len(run)
-    if size < 16 or _HEX.fullmatch(run):
-        return False
-    digits = sum(map(str.isdigit, run))
-    changes = len(_CHANGES.findall(run)) / size
-    if run.lower() == run or run.upper() == run:
-        return size >= 20 and digits >= 4 and changes >= 0.25
-    pieces = sum(map(len, _PIECE.findall(run)))
-    return digits >= 2 and digits < 0.7 * size and changes >= 0.34 and pieces < 0.55 * size
-
-
-def is_identifier(run: str) -> bool:
-    """Whether a run with `_` in it is a name of code: most of its letters are in words of one kind."""
-    parts = [part for part in re.split(r"[^A-Za-z0-9]+", run) if part]
-    if "_" not in run or len(parts) < 2 or len(run) > 40:
-        return False
-    written = sum(
-        len(part)
-        for part in parts
-        if _WHOLE_WORD.fullmatch(part)
-        or (len(part) <= 12 and sum(map(len, _LONG_PIECE.findall(part))) > 0.6 * len(part))
-    )
-    return written > 0.5 * sum(map(len, parts))
-
-
-def is_code_name(run: str) -> bool:
-    """Whether a run ends as names of classes and variables do: `Ed25519PrivateKey`."""
-    return bool(_CODE_NAME.search(run))
-
-
-def is_issued(body: str) -> bool:
-    """Whether what follows the prefix of a service can be a key: digits or both cases, and changing."""
-    if is_identifier(body):
-        return False
-    letters = re.sub(r"[^A-Za-z0-9]", "", body)
-    size, changes = len(letters), len(_CHANGES.findall(letters))
-    digits = sum(map(str.isdigit, letters))
-    if size < 12 or (not digits and size < 20 and not body.isalnum()):
-        return False
-    written = sum(map(len, re.findall(r"[A-Z]?[a-z]{4,}", letters)))
-    if written > 0.6 * size and digits < 0.2 * size:
-        return False
-    return changes >= 0.3 * size or (digits > 1 and changes >= 0.15 * size) or digits > 0.5 * size
-
-
-def is_hash(run: str) -> bool:
-    """Whether a run is written like md5, SHA or UUID, as many keys are."""
-    return len(run) >= 32 and bool(re.fullmatch(r"(?i)[0-9a-f-]+", run))
-
-
-def looks(value: str) -> bool:
-    """Whether a word looks like a password: letters and digits, or a sign among letters, and no term."""
-    value = value.strip(_EDGES)
-    if len(value) < 5 or _pattern("placeholder").fullmatch(value) or "://" in value:
-        return False
-    if not re.search(r"[^\W\d_]", value):
-        return False
-    if re.search(r"\d", value):
-        return (
-            not _pattern("term").fullmatch(value)
-            and not re.match(_CALL, value)
-            and "@" not in value[1:-1].rstrip("0123456789")
-        )
-    return bool(re.search(r"[^\W_][!#$%^&*+?][^\W_]", value)) and "/" not in value
-
-
-def is_literal(value: str) -> bool:
-    """Whether a value that stands as it is written is one, and not a variable or a mark for one."""
-    value = value.strip(" \t\r\n\"'`,;")
-    if len(value) < 4 or _pattern("placeholder").fullmatch(value):
-        return False
-    return value.lower().strip(_EDGES) not in _words("stop") and not is_mark(value)
-
-
-def is_mark(value: str) -> bool:
-    """Whether a value of plain words says what is to be put there: `example-key`, `API_KEY`."""
-    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", value) if word]
-    if len(words) < 2 or not all(word.isalpha() for word in words):
-        return False
-    marks = _words("named") | _words("marked")
-    return any(word in marks or not word.strip("x") for word in words)
-
-
-def is_prose(text: str) -> bool:
-    """Whether a text is a sentence or a part of one."""
-    words = text.lower().split()
-    return len(words) > 1 and not _words("prose").isdisjoint(words) and not any(map(looks, words))
 
 
 def _value(match: re.Match[str]) -> str:
@@ -204,7 +99,7 @@ def _is_strong(match: re.Match[str]) -> bool:
     if word.lower() == "key" and last.endswith("session"):
         # By which a session is known, as others by an id.
         return False
-    return last.endswith(tuple(_words("prefixes"))) or bool(_service().search(before[-20:]))
+    return last.endswith(tuple(words_of("prefixes"))) or bool(_service().search(before[-20:]))
 
 
 @cache
@@ -244,34 +139,34 @@ def _is_quoted_secret(inner: str, *, strong: bool, word: str) -> bool:
 
 def _is_name(value: str) -> bool:
     """Whether a run is one of code, made of written pieces."""
-    return sum(map(len, _PIECE.findall(value))) > 0.55 * len(value) and value.lower() != value
+    return sum(map(len, PIECE.findall(value))) > 0.55 * len(value) and value.lower() != value
 
 
 def _is_key(value: str) -> bool:
     """Whether a value is a secret although its name has other meanings: only mixed letters and digits are."""
-    value = value.strip(_EDGES)
+    value = value.strip(EDGES)
     if is_code_name(value):
         return False
-    if _HEX.fullmatch(value):
+    if HEX.fullmatch(value):
         return len(value) >= 24 and not value.isdigit()
     parts = re.split(r"[^A-Za-z0-9]+", value)
     return looks(value) and (
         any(map(is_random, parts))
-        or (len(value) >= 8 and len(_CHANGES.findall(value)) >= 0.3 * len(value) and len(parts) < 4)
+        or (len(value) >= 8 and len(CHANGES.findall(value)) >= 0.3 * len(value) and len(parts) < 4)
     )
 
 
 def _is_bare_secret(match: re.Match[str], *, strong: bool) -> bool:
     text, says = match.string, match["says"]
-    value = (match["bare"] or "")[:256].rstrip(_EDGES)
+    value = (match["bare"] or "")[:256].rstrip(EDGES)
     line = _line_before(match)
     if (match.start() and text[match.start() - 1 : match.start()] in "?&") or "?" in line[-40:]:
         value = value.partition("&")[0]
     if _SHORTENED.fullmatch(value):
         return True
-    if not is_literal(match["bare"]) or not is_literal(value) or value.lower() in _words("stop"):
+    if not is_literal(match["bare"]) or not is_literal(value) or value.lower() in words_of("stop"):
         return False
-    if _CALL.match(value) or (says[:1].isspace() and re.match(r"[a-z]+:", match["bare"])):
+    if CALL.match(value) or (says[:1].isspace() and re.match(r"[a-z]+:", match["bare"])):
         return False
     if "\n" in says and (says.count("\n") > 1 or ("=" in says and "\\" not in says)):
         return _is_key(value)
@@ -279,7 +174,7 @@ def _is_bare_secret(match: re.Match[str], *, strong: bool) -> bool:
         return _is_key(value)
     if value.isdigit():
         return strong and match["word"].lower().startswith(("pass", "pw"))
-    if value[:2].lower() == "0x" or _pattern("term").fullmatch(value):
+    if value[:2].lower() == "0x" or pattern_of("term").fullmatch(value):
         return False
     if not _IDENTIFIER.fullmatch(value):
         return bool(
@@ -289,7 +184,7 @@ def _is_bare_secret(match: re.Match[str], *, strong: bool) -> bool:
             or ("-" in value[1:-1] and _is_literal_place(match, line))
         )
     parts = {part.lower() for part in _PARTS.findall(value)}
-    named = parts & _words("named")
+    named = parts & words_of("named")
     if (
         "." in value
         or parts == named
@@ -329,8 +224,8 @@ def _sentence(match: re.Match[str]) -> Span | None:
     for number, word in enumerate(_TOKEN.finditer(said)):
         if number > 8 or word[0][-1] in "([{=<" or word[0][0] in "=<>|+":
             return None
-        if looks(word[0]) or (number < 2 and re.fullmatch(r"\d{6,12}", word[0].strip(_EDGES))):
-            value = word[0].strip(_EDGES.replace("!", "").replace("?", ""))
+        if looks(word[0]) or (number < 2 and re.fullmatch(r"\d{6,12}", word[0].strip(EDGES))):
+            value = word[0].strip(EDGES.replace("!", "").replace("?", ""))
             first = start + word.start() + word[0].index(value)
             return first, first + len(value)
     return None
@@ -416,11 +311,11 @@ def _oracle(match: re.Match[str]) -> bool:
 def _seed(match: re.Match[str]) -> bool:
     run = re.sub(r"[ -]", "", match["bare"])
     around = match.string[max(0, match.start() - 64) : match.end() + 24].lower()
-    if not re.search(r"otp|2fa|mfa|seed|authenticator|factor|secret", around) or _HEX.fullmatch(
+    if not re.search(r"otp|2fa|mfa|seed|authenticator|factor|secret", around) or HEX.fullmatch(
         run.rstrip("=")
     ):
         return False
-    return len(_CHANGES.findall(run.rstrip("="))) >= 2
+    return len(CHANGES.findall(run.rstrip("="))) >= 2
 
 
 def _groups(match: re.Match[str]) -> bool:
@@ -443,14 +338,14 @@ def _groups(match: re.Match[str]) -> bool:
             and bool(drawn or (named and not is_prose(match["bare"])))
         )
     return (
-        not _HEX.fullmatch(joined)
+        not HEX.fullmatch(joined)
         and ((len(joined) > 19 and is_random(joined)) or bool(named))
         and bool(re.search("[A-Za-z]", joined))
     )
 
 
 def _looks_or_plain(match: re.Match[str]) -> bool:
-    value = match["bare"].rstrip(_EDGES)
+    value = match["bare"].rstrip(EDGES)
     rest = match.string[match.end() : match.end() + LINE_CHARS].partition("\n")[0].strip()
     if looks(value):
         return True
