@@ -14,6 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jsonschema import validate
+
+from memline.producers.calls.arguments import answers
+from memline.producers.calls.table import CALLS
+
 #: The checkout: children import the packages from here, wherever they run.
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,11 +49,23 @@ class Ran:
     status: int
     stdout: str
     stderr: str
+    args: tuple[str, ...] = ()
 
     @property
     def json(self) -> Any:
-        """What it printed on standard output."""
-        return json.loads(self.stdout)
+        """What it printed on standard output; of a call that only commands have, as the table has it."""
+        answer = json.loads(self.stdout)
+        call = next((CALLS[name] for name in _names(self.args) if name in CALLS), None)
+        if call is not None and not call.http:
+            validate(answer, answers()[call.answer])
+        return answer
+
+
+def _names(args: Sequence[str]) -> Iterator[str]:
+    """What may be the name of a call in a command line, the longest first."""
+    for at, word in enumerate(args):
+        yield " ".join(args[at : at + 2])
+        yield word
 
 
 def memline(
@@ -75,7 +92,7 @@ def python(
         timeout=timeout_s,
         check=False,
     )
-    return Ran(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    return Ran(status=done.returncode, stdout=done.stdout, stderr=done.stderr, args=args)
 
 
 @contextmanager

@@ -149,7 +149,7 @@ class Place:
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, env or {}):
             status = cli.run(self.arguments(*args))
-        return Ran(status=status, stdout=out.getvalue(), stderr=err.getvalue())
+        return Ran(status=status, stdout=out.getvalue(), stderr=err.getvalue(), args=args)
 
     def run_without_rights(self, *args: str, **options: Any) -> Ran:
         return process.memline_without_rights(*self.arguments(*args), **options)

@@ -1,7 +1,8 @@
 """Check the arguments of a call against the table, and write its JSON Schema.
 
 `answers.json` next to this module has the JSON Schema of every answer: additive only, and tests hold real
-ones against it.
+ones against it. That of a call over HTTP or MCP is what these answer; a command prints some of them as a
+list.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def answers() -> dict[str, Schema]:
         "properties": {"jobs": {"type": "array", "items": schemas["job"]}},
         "required": ["jobs"],
     }
+    schemas["batches"] = {"type": "array", "items": schemas["batch"]}
     schemas["messages"]["properties"]["messages"]["items"] = schemas["message"]
     schemas["dead"]["properties"]["groups"]["items"]["properties"]["messages"]["items"] = schemas["message"]
     return schemas

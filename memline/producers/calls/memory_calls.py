@@ -292,6 +292,7 @@ DOCTOR = Call(
     name="doctor",
     title="Find problems and say what fixes them.",
     text=("Find problems of the installation and of each agent's memory, with the command that fixes each."),
+    answer="rows",
     parameters=(flag("deep", "Ask each provider for one vector, to see that it works."),),
     examples=("memline doctor", "memline doctor --deep", "memline doctor --json"),
 )

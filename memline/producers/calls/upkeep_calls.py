@@ -15,6 +15,7 @@ UPKEEP_CALLS = (
 Bring the index up to date with the files and wait until every vector is ready or failed.
 
 Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.""",
+        answer="runs",
         audit="index",
         button="Index now",
         parameters=(
@@ -87,6 +88,7 @@ index` does the work and waits for it. `memline jobs` pauses, resumes and shows 
         name="agent ls",
         title="List the agents, with the index host that serves each.",
         text="List the agents of this configuration and of the fleet, with the index host that serves each.",
+        answer="agents",
         rights="owner",
         examples=("memline agent ls", "memline agent ls --json"),
     ),
@@ -98,6 +100,7 @@ Move an agent to another index host: run it on the old host first, then on the n
 
 On the old host it waits for what is in flight, backs the index up into PATH and says what to copy and to
 run. On HOST it puts the index in place. Nothing is embedded again. Interrupted, run it again.""",
+        answer="moved",
         rights="owner",
         audit="move",
         parameters=(
@@ -123,6 +126,7 @@ Show how close sessions are to a memory flush, and the outcome of the last one.
 
 A flush is one silent request to a chat model before a session is compacted; its answer is appended to
 today's daily note. `memline up` and `memline watch` start it; see docs/flush.md.""",
+        answer="sessions",
         run="memline.producers.watching.flush_sessions:flush_session",
         is_of_one_agent=True,
         audit="flush",
@@ -145,6 +149,7 @@ Write an agent's notes and vectors into one file, for another machine.
 
 Killed and run again it goes on. The file is for its owner alone and holds no key. A FILE of - is standard
 output.""",
+        answer="exported",
         audit="export",
         parameters=(
             argument("path", "The file, or - for standard output.", metavar="FILE"),
@@ -176,6 +181,7 @@ STATE_DIR or its usual one. Its files stay untouched.
 `chatgpt` and `claude` take the conversations of a zip as it was downloaded: what a person and the model wrote
 in the thread that is shown, secrets masked. To import is to allow: they are searched from then on. The zip
 may be deleted; a later one adds what is new, and what was forgotten stays forgotten.""",
+        answer="imported",
         audit="import",
         parameters=(
             argument(
@@ -207,6 +213,7 @@ Forget lines of notes, or sessions, for good.
 It lists what it will touch and asks. PATH is a path or citation as `memline search` gives it. The lines go
 out of the note, the index, its vectors and cache, the batches at the provider and every file of Memline's
 home; what stays in a kept note or a transcript is not read again.""",
+        answer="forgot",
         asks="Forget this in {where} for good?",
         audit="forget",
         is_danger=True,
@@ -246,6 +253,7 @@ Write the index of every agent into the folder PATH, while everything runs.
 
 Each agent has a file there, <agent>.sqlite, whole and readable by its owner alone. Notes are not in it:
 they are your files (memline export takes them along).""",
+        answer="backups",
         audit="backup",
         parameters=(_FOLDER,),
         examples=("memline backup ~/backups/memline", "memline backup /mnt/usb/memline --agent main --json"),
@@ -258,6 +266,7 @@ Put a backup in the place of the index, while everything runs.
 
 PATH is a folder that memline backup has written, or one file of it. A damaged or foreign file changes
 nothing. Vectors paid for since the backup are kept.""",
+        answer="backups",
         asks="Put this in the place of the present index?",
         audit="restore",
         is_danger=True,

@@ -112,6 +112,7 @@ nothing else are cancelled at the provider. Exit status 1 when the job had ended
     Call(
         name="batch ls",
         title="List the open batches and the last closed ones.",
+        answer="batches",
         parameters=(flag("open", "Only those that are not closed."), _LIMIT),
         examples=("memline batch ls", "memline batch ls --open", "memline batch ls --agent work --json"),
     ),
@@ -122,6 +123,7 @@ nothing else are cancelled at the provider. Exit status 1 when the job had ended
             "Show all that is known of a batch; BATCH is its id, the beginning of it, or the provider's job"
             " id."
         ),
+        answer="batch",
         parameters=(_BATCH,),
         examples=("memline batch show 5f3a", "memline batch show batch_68a1 --json"),
     ),
@@ -133,6 +135,7 @@ Cancel a batch. The vectors that it brought are kept; its other texts are sent i
 
 The batch worker tells the provider: `memline up`, a fleet, or the next `memline index`. Rows that the
 provider had finished by then are kept and paid for. Exit status 1 when the batch had ended already.""",
+        answer="batchCancelled",
         run=f"{_VERBS}:cancel_batch",
         audit="cancel",
         button="Cancel",
@@ -148,6 +151,7 @@ Ask the provider about a batch now, without waiting for the next poll, and store
 
 The batch worker does it: `memline up`, a fleet, or the next `memline index`. Exit status 1 when the batch
 has ended.""",
+        answer="batchDue",
         run=f"{_VERBS}:collect_batch",
         audit="collect",
         button="Collect now",
@@ -158,6 +162,7 @@ has ended.""",
         name="batch errors",
         title="List the texts of a batch that got an error.",
         text="List the texts of a batch that got an error in place of a vector, at most 1,000.",
+        answer="batchErrors",
         parameters=(_BATCH,),
         examples=("memline batch errors 5f3a", "memline batch errors 5f3a --json"),
     ),
@@ -262,6 +267,7 @@ Name which: with --match '*' all of them.""",
 Ask a worker process to take no more messages, finish those in hand, and end with status 0.
 
 A supervisor may start another one in its place; docs/fleet-scale.md has more.""",
+        answer="draining",
         run=f"{_VERBS}:drain",
         audit="drain",
         rights=OWNER,
@@ -281,6 +287,7 @@ Send no more texts to the provider until `resume`; running requests end, files s
 
 With --mode batch no new batches are made and texts are sent in requests; open batches are still
 collected.""",
+        answer="pauses",
         run=f"{_VERBS}:pause",
         audit="pause",
         rights=OWNER,
@@ -300,6 +307,7 @@ Send texts again: after `pause`, and after a provider stopped (bad key, no quota
 
 Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
 again, not to its fallback, and a time that it said to wait is not waited for.""",
+        answer="pauses",
         run=f"{_VERBS}:resume",
         audit="resume",
         rights=OWNER,
@@ -318,6 +326,7 @@ again, not to its fallback, and a time that it said to wait is not waited for.""
 Try a provider that stopped with one request now, without waiting for the end of its cooldown.
 
 If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open.""",
+        answer="probed",
         run=f"{_VERBS}:probe",
         audit="probe",
         rights=OWNER,
@@ -333,6 +342,7 @@ Try texts without a vector again: those of a group, those named by --text, or al
 
 Those that were left alone are tried as well. It costs what their tokens cost; the dashboard lists them by
 their error, with file and lines.""",
+        answer="texts",
         run=f"{_VERBS}:retry_texts",
         audit="retry",
         button="Retry",
@@ -347,6 +357,7 @@ Leave texts without a vector alone: those of a group, those named by --text, or 
 
 They are found by their words, stop being a finding, and are not tried again until `queue retry`. A text
 that is changed is a new one.""",
+        answer="texts",
         run=f"{_VERBS}:leave_texts",
         audit="leave",
         button="Leave",
@@ -359,6 +370,7 @@ that is changed is a new one.""",
         text=(
             "Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."
         ),
+        answer="accounts",
         examples=("memline queue providers", "memline queue providers --agent work --json"),
     ),
 )

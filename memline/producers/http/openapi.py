@@ -62,11 +62,16 @@ def describe(version: str, base_path: str = "") -> Schema:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {name.capitalize(): schema for name, schema in answers().items()},
+            "schemas": {name.capitalize(): answers()[name] for name in sorted(_shown())},
         },
         # On loopback without a token configured there is none to send.
         "security": [{"token": []}, {}],
     }
+
+
+def _shown() -> set[str]:
+    """Return the names of the answers over HTTP; the others are those of the command line."""
+    return {call.answer for call in CALLS.values() if call.http} | {"overview", "error"}
 
 
 def _in_query(parameters: Iterable[Parameter]) -> list[Schema]:
