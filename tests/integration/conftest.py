@@ -8,6 +8,7 @@ import pytest
 from tests.support.chat_server import ChatServer
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.redis_server import RedisServer
+from tests.support.workspace import Place
 
 
 @pytest.fixture
@@ -34,3 +35,13 @@ def chat() -> Iterator[ChatServer]:
     """A model that writes one note of what was said."""
     with ChatServer("- Ada moves to Oslo in May") as running:
         yield running
+
+
+@pytest.fixture
+def notes(place: Place) -> Place:
+    """A place with two notes, indexed."""
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    place.write("memory/2026-02-10.md", "Deploy failed with ERR_CONN_42.\n")
+    # A search brings changed files in for a second and a half, which is short on a loaded machine.
+    place.index()
+    return place

@@ -14,31 +14,14 @@ from jsonschema import validate
 
 from memline.producers.calls.arguments import answers
 from memline.producers.http import auth, server
-from tests.support.http_api import serving
+from tests.support.http_api import refused, serving
 from tests.support.workspace import Place, until
-
-
-@pytest.fixture
-def notes(place: Place) -> Place:
-    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
-    place.write("memory/2026-02-10.md", "Deploy failed with ERR_CONN_42.\n")
-    # A search brings changed files in for a second and a half, which is short on a loaded machine.
-    place.index()
-    return place
 
 
 @pytest.fixture
 def client(notes: Place) -> Iterator[httpx.Client]:
     with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=120) as client:
         yield client
-
-
-def refused(response: httpx.Response, status: int) -> str:
-    """What an error says; every error has the same shape."""
-    assert response.status_code == status, response.text
-    body = response.json()
-    validate(body, answers()["error"])
-    return f"{body['error']} | {body['hint']}"
 
 
 def test_a_search_by_url_and_by_body_is_the_same(client: httpx.Client) -> None:

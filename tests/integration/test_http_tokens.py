@@ -12,7 +12,7 @@ from memline.producers.calls.arguments import answers
 from memline.producers.calls.memory_calls import APPEND
 from memline.producers.calls.table import CALLS
 from memline.producers.http import auth
-from tests.support.http_api import serving
+from tests.support.http_api import refused, serving
 from tests.support.workspace import Place
 
 ALL, WORK, READS = "token-for-all", "token-for-work", "token-that-reads"
@@ -24,14 +24,6 @@ def notes(place: Place) -> Place:
     # A search brings changed files in for a second and a half, which is short on a loaded machine.
     place.index()
     return place
-
-
-def refused(response: httpx.Response, status: int) -> str:
-    """What an error says; every error has the same shape."""
-    assert response.status_code == status, response.text
-    body = response.json()
-    validate(body, answers()["error"])
-    return f"{body['error']} | {body['hint']}"
 
 
 def with_agents(place: Place) -> Any:

@@ -14,22 +14,13 @@ from jsonschema import validate
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextContent
 
 from memline.producers.calls.arguments import answers
+from tests.support.mcp_calls import call, words
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.workspace import Place
 
 MEMLINE = ["-c", "from memline.producers.start import main; main()"]
-
-
-@pytest.fixture
-def notes(place: Place) -> Place:
-    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
-    place.write("memory/2026-02-10.md", "Deploy failed with ERR_CONN_42.\n")
-    # A search brings changed files in for a second and a half, which is short on a loaded machine.
-    place.index()
-    return place
 
 
 def talk(place: Place, conversation: Callable[[Client], Awaitable[None]], *args: str) -> None:
@@ -46,18 +37,6 @@ def talk(place: Place, conversation: Callable[[Client], Awaitable[None]], *args:
                 await conversation(client)
 
     anyio.run(run)
-
-
-async def call(client: Client, tool: str, **arguments: Any) -> CallToolResult:
-    result = await client.call_tool(tool, arguments)
-    assert isinstance(result, CallToolResult)
-    return result
-
-
-def words(result: CallToolResult) -> str:
-    (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
 
 
 def test_a_client_lists_the_tools_searches_and_reads_on(notes: Place) -> None:

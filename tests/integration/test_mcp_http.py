@@ -3,7 +3,6 @@
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import anyio
 import httpx
@@ -13,11 +12,11 @@ from jsonschema import validate
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextContent
 
 from memline.producers.calls.arguments import answers
 from memline.shared.config.installation import Token
 from tests.support.http_api import serving
+from tests.support.mcp_calls import call, words
 from tests.support.process import TIMEOUT_S
 from tests.support.workspace import Place
 
@@ -34,18 +33,6 @@ def talk(url: str, conversation: Callable[[Client], Awaitable[None]], **headers:
                 await conversation(client)
 
     anyio.run(run)
-
-
-async def call(client: Client, tool: str, **arguments: Any) -> CallToolResult:
-    result = await client.call_tool(tool, arguments)
-    assert isinstance(result, CallToolResult)
-    return result
-
-
-def words(result: CallToolResult) -> str:
-    (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
 
 
 def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None:

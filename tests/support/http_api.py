@@ -7,7 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import httpx
+from jsonschema import validate
+
 from memline.producers.agents.tools import MemoryTools
+from memline.producers.calls.arguments import answers
 from memline.producers.http.app import Api
 from memline.producers.http.server import listen, run, url_of
 from memline.producers.web.dashboard import Dashboard
@@ -35,3 +39,11 @@ def serving(settings: Settings, *, loaded: Loaded | None = None, **options: Any)
         finally:
             stop.set()
             thread.join()
+
+
+def refused(response: httpx.Response, status: int) -> str:
+    """What an error says; every error has the same shape."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    validate(body, answers()["error"])
+    return f"{body['error']} | {body['hint']}"

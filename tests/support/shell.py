@@ -22,7 +22,7 @@ class Shell:
         self._capsys.readouterr()
         status = run(args)
         out, err = self._capsys.readouterr()
-        return Ran(status=status, stdout=out, stderr=err)
+        return Ran(status=status, stdout=out, stderr=err, args=args)
 
     def setenv(self, name: str, value: str) -> None:
         """Export a variable."""

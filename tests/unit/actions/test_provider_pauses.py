@@ -97,3 +97,25 @@ def test_no_probe_is_sent_while_an_operator_pauses(place: Place, writer: IndexWr
     provider_pauses.probe(place.agent)
 
     assert lease_all(writer) == []
+
+
+def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+
+    requests, batch = breakers.of_index(writer.accounts, place.agent)
+
+    assert (requests["mode"], requests["state"], requests["nextProbe"]) == ("requests", "closed", None)
+    assert batch == {
+        "provider": "openai",
+        "mode": "batch",
+        "state": "open",
+        "failures": 2,
+        "limit": 2,
+        "since": NOW,
+        "nextProbe": NOW + 1800,
+        "holdUntil": None,
+        "pausedByHand": False,
+        "maxRows": None,
+        "reason": "it expired",
+        "action": "memline queue resume --provider openai --mode batch",
+    }
