@@ -61,10 +61,10 @@ def examine(
     `troubles`: what the caller met before.
     """
     choice = choose(settings)
-    probe: dict[str, Any] = {}
+    asked: dict[str, Any] = {}
     if deep:
         problem, action = check_provider(choice)
-        probe["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
+        asked["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
         if problem and choice.identity is not None:
             details = {"provider": choice.provider, "reason": problem}
             troubles += (Trouble(code="provider_fails", details=details, action=action),)
@@ -91,7 +91,7 @@ def examine(
             "leftOut": [{"path": path, "reason": reason} for path, reason in plan.discovery.left_out],
         },
     }
-    return report | probe, found
+    return report | asked, found
 
 
 def whole_report(

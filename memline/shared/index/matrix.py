@@ -221,11 +221,7 @@ class SignScores:
 
     def top(self, limit: int, allowed: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """Return the best (vectors.id, cosine), best first; `allowed`: only among these ids."""
-        if allowed is None:
-            rows = np.flatnonzero(self._ids >= 0)
-        else:
-            known = (self._row_of.get(vector_id, -1) for vector_id in allowed)
-            rows = np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
+        rows = _rows_of(self._ids, self._row_of, allowed)
         read = signs.least_read(limit)
         scored = self._nearest(rows, read) if len(rows) > read else self.of(self._ids[rows].tolist())
         return sorted(scored.items(), key=lambda each: (-each[1], each[0]))[:limit]
@@ -301,6 +297,16 @@ class Line:
         return float(sample[within]) if within < len(sample) else math.inf
 
 
+def _rows_of(
+    ids: np.ndarray[Any, np.dtype[np.int64]], row_of: dict[int, int], allowed: Iterable[int] | None
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the rows that are in use, or those of the `allowed` ids."""
+    if allowed is None:
+        return np.flatnonzero(ids >= 0)
+    known = (row_of.get(vector_id, -1) for vector_id in allowed)
+    return np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
+
+
 def _best_first(rows: Any, estimates: Floats, count: int) -> tuple[Any, Floats]:
     """Put the best `count` before the others, in no order among them."""
     if len(rows) <= count:
@@ -319,11 +325,7 @@ class MatrixScores:
 
     def top(self, limit: int, allowed: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """Return the best (vectors.id, cosine), best first; `allowed`: only among these ids."""
-        if allowed is None:
-            rows = np.flatnonzero(self._ids >= 0)
-        else:
-            known = (self._row_of.get(vector_id, -1) for vector_id in allowed)
-            rows = np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
+        rows = _rows_of(self._ids, self._row_of, allowed)
         scores = self._scores[rows]
         if len(rows) > limit:
             best = np.argpartition(-scores, limit - 1)[:limit]

@@ -150,8 +150,8 @@ def _keys(text: str) -> _Secrets:
     found: _Secrets = []
     # Searched among the long words first, since few texts have a key.
     long_words = "\n".join(words)
-    probe, forms, others, tails = _forms()
-    for form in forms if probe.search(f"\n{long_words}") else ():
+    quick, forms, others, tails = _forms()
+    for form in forms if quick.search(f"\n{long_words}") else ():
         if next(_issued(form, long_words), None):
             found += [(*match.span(), _shown(match)) for match in _issued(form, text)]
     longest = "\n".join(word for word in words if len(word) >= OPEN_FROM_CHARS)
@@ -253,8 +253,8 @@ def _announced(text: str) -> _Secrets:
             for _, word, rules in sorted(chain.from_iterable(by_stem.get(stem, ()) for stem in stems)):
                 if (first := lowered.find(word)) >= 0:
                     secrets += _named(text, lowered, word, first, rules)
-    for words, probe, pattern, judge in searched:
-        if _has_word(words, stems, lowered) and probe.search(text):
+    for words, quick, pattern, judge in searched:
+        if _has_word(words, stems, lowered) and quick.search(text):
             for match in pattern.finditer(text):
                 if span := judge(match):
                     secrets.append((*span, REDACTED))
@@ -374,11 +374,11 @@ def _rules() -> tuple[list[tuple[_Gate, dict[str, list[_Word]]]], list[_Searched
     searched = [
         (
             [(word, _stem(word)) for word in _words(listed)],
-            re.compile(probe),
+            re.compile(quick),
             re.compile(_filled_in(pattern)),
             secret_values.JUDGES[kind],
         )
-        for listed, probe, kind, pattern in tables()["searched"]["rules"]
+        for listed, quick, kind, pattern in tables()["searched"]["rules"]
     ]
     return announced, searched
 
