@@ -269,6 +269,19 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
 ]  # fmt: skip
 
 
+#: Code -> what a page says in place of rate and ETA, and whether that ends by itself.
+HALTING = {
+    "agent_moving": ("the agent moves", False),
+    "provider_without_key": ("the provider has no key", False),
+    "provider_unusable": ("the provider cannot be used", False),
+    "paused": ("paused", False),
+    "ceiling_reached": ("the ceiling is reached", False),
+    "breaker_open": ("the provider stopped", False),
+    "rate_limited": ("the provider asked to wait", True),
+    "waiting_in_batch": ("in a batch", True),
+}
+
+
 @pytest.mark.parametrize(("code", "level", "state", "words", "action"), OF_AGENT, ids=row_ids(OF_AGENT))
 def test_a_state_of_an_agent_is_found(
     place: Place,
@@ -285,35 +298,6 @@ def test_a_state_of_an_agent_is_found(
 
     assert (finding.level, finding.agent) == (level, "main")
     assert words in finding.what and action in finding.action
-
-
-#: Code -> what a page says in place of rate and ETA, and whether that ends by itself.
-HALTING = {
-    "agent_moving": ("the agent moves", False),
-    "provider_without_key": ("the provider has no key", False),
-    "provider_unusable": ("the provider cannot be used", False),
-    "paused": ("paused", False),
-    "ceiling_reached": ("the ceiling is reached", False),
-    "breaker_open": ("the provider stopped", False),
-    "rate_limited": ("the provider asked to wait", True),
-    "waiting_in_batch": ("in a batch", True),
-}
-
-
-@pytest.mark.parametrize(("code", "level", "state", "words", "action"), OF_AGENT, ids=row_ids(OF_AGENT))
-def test_a_finding_says_whether_texts_wait_for_it(
-    place: Place,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    level: str,
-    state: State,
-    words: str,
-    action: str,
-) -> None:
-    state(place, monkeypatch)
-
-    finding = one(found(place), code)
-
     assert (finding.halts, finding.passes) == HALTING.get(code, ("", False))
 
 
