@@ -8,12 +8,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
-from memline.producers.reports.job_reports import Prices, is_halted, of_index
+from memline.producers.reports.job_reports import Prices, of_index
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes
-from memline.shared.findings.facts import fleet_at
+from memline.shared.findings.facts import embeds, fleet_at
 from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
@@ -172,7 +172,7 @@ def agent_state(
                 settings, index=reader, plan=plan, files_behind=files_behind, queue=queue, codes=codes
             ),
             # Whether the fleet stands still.
-            "halted": is_halted(queue),
+            "halted": bool(queue) and not embeds(queue),
         }
 
 

@@ -11,10 +11,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import JobUnknown, QueueError
+from memline.shared.errors import JobUnknown
 from memline.shared.finding import Finding, worst
 from memline.shared.findings.diagnosis import halting_codes, of_agent
-from memline.shared.findings.facts import fleet_at
+from memline.shared.findings.facts import embeds
 from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
@@ -278,17 +278,6 @@ SELECT path, path IN (SELECT path FROM files), max(to_read), sum(texts) FROM (
 """
 
 
-def is_halted(queue: str) -> bool:
-    """Tell whether a fleet, if there is one, sends or stores nothing now: its rate says nothing of later."""
-    if not queue:
-        return False
-    fleet = fleet_at(queue)
-    roles = (
-        set() if isinstance(fleet, QueueError) else {role for each in fleet.workers for role in each.queues}
-    )
-    return not roles >= {"store", "embed"}
-
-
 def of_index(
     reader: Connection,
     settings: AgentSettings,
@@ -306,7 +295,7 @@ def of_index(
         round(meta.recent_rate(reader, now), 2),
     )
     own = meta.rates_of_jobs(reader, now)
-    codes = halting_codes() | {"job_paused"}
+    codes, is_halted = halting_codes() | {"job_paused"}, bool(queue) and not embeds(queue)
     found = of_agent(settings, index=reader, codes=codes, queue=queue, now=now)
     stops = tuple(each for each in found if each.halts and each.is_trouble)
     reports = {}
@@ -320,7 +309,7 @@ def of_index(
         if one.state == jobs.RUNNING:
             texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
             ahead += max(texts, one.texts_left)
-            eta_s = None if stops or is_halted(queue) else _eta_s(one, ahead, rates)
+            eta_s = None if stops or is_halted else _eta_s(one, ahead, rates)
             one = replace(one, eta_s=eta_s, findings=stops if one.texts_left else ())
         elif one.state == jobs.PAUSED:
             held = (each for each in found if each.code == "job_paused" and each.subject == one.id)

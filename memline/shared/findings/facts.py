@@ -56,6 +56,13 @@ def fleet_at(url: str) -> Fleet | QueueError:
     return fleet
 
 
+def embeds(queue: str) -> bool:
+    """Tell whether a fleet sends texts and stores vectors: a worker is alive for each of the two roles."""
+    if not queue or isinstance(fleet := fleet_at(queue), MemlineError):
+        return False
+    return {role for each in fleet.workers for role in each.queues} >= {"store", "embed"}
+
+
 def roles_of(agents: Sequence[AgentSettings]) -> tuple[str, ...]:
     """Return the roles that a fleet of these agents needs."""
     from memline.shared.queue import routes
@@ -217,7 +224,7 @@ class Facts:
     def rate(self) -> float:
         """Vectors stored a second, in the last minute; 0 while the fleet that has them stands still."""
         is_up = any(each.kind == home_processes.UP for each in self.processes)
-        if self.queue and not is_up and not self._has_fleet:
+        if self.queue and not is_up and not embeds(self.queue):
             return 0.0
         return meta.recent_rate(self.index, self.now) if self.index is not None else 0.0
 
@@ -244,11 +251,7 @@ class Facts:
         """Whether a process sends the texts that wait, or has sent some of them."""
         if any(each.kind in home_processes.EMBEDDING for each in self.processes):
             return True
-        return self._has_leases or self._has_fleet
-
-    @property
-    def _has_fleet(self) -> bool:
-        return self._has_role("store") and self._has_role("embed")
+        return self._has_leases or embeds(self.queue)
 
     @property
     def _has_leases(self) -> bool:
@@ -259,13 +262,6 @@ class Facts:
             each for each in leases.owners(self.index) if not (self.queue and each.startswith(leases.REDIS))
         )
         return any(is_owner_alive(owner) for owner in owners)
-
-    def _has_role(self, role: str) -> bool:
-        """Tell whether a worker of the fleet takes messages for this role."""
-        if not self.queue:
-            return False
-        fleet = fleet_at(self.queue)
-        return not isinstance(fleet, MemlineError) and any(role in each.queues for each in fleet.workers)
 
     @cached_property
     def is_stopped(self) -> bool:

@@ -1,8 +1,8 @@
 import pytest
 
 from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url, state_of
-from memline.producers.reports.job_reports import is_halted
 from memline.shared.errors import QueueError
+from memline.shared.findings.facts import embeds
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
@@ -74,17 +74,13 @@ def test_a_provider_is_not_ok_between_tries_that_failed(health: Health, state: s
     assert state_of(health) == state
 
 
-@pytest.mark.parametrize("roles", [(), ("store",), ("embed",)])
-def test_no_time_is_left_to_tell_while_a_role_of_the_fleet_is_missing(
-    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("roles", "does"), [((), False), (("store",), False), (("embed",), False), (("store", "embed"), True)]
+)
+def test_a_fleet_embeds_while_each_of_its_two_roles_is_alive(
+    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...], does: bool
 ) -> None:
-    monkeypatch.setattr("memline.producers.reports.job_reports.fleet_at", lambda _: fleet(*roles))
+    monkeypatch.setattr("memline.shared.findings.facts.fleet_at", lambda _: fleet(*roles))
 
-    assert is_halted("redis://h/0#name")
-
-
-def test_without_a_fleet_and_with_all_its_roles_nothing_is_halted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memline.producers.reports.job_reports.fleet_at", lambda _: fleet("store", "embed"))
-
-    assert not is_halted("")
-    assert not is_halted("redis://h/0#name")
+    assert embeds("redis://h/0#name") is does
+    assert not embeds("")
