@@ -31,6 +31,9 @@ K1, B = 1.2, 0.75
 #: Chunks from which on arrays are faster.
 MANY_CHUNKS = 2_000
 
+#: Rows of a word up to which bm25() is faster: it takes one statement, and the places of a word take six.
+FEW_ROWS = 100
+
 #: The highest row over the number of rows above which most of an array would be empty.
 MOST_EMPTY = 50
 
@@ -78,7 +81,8 @@ class ArrayPostings(Postings):
         return self._words
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
-        words = self._reader(connection) if table is CHUNKS else None
+        few = self.count(connection, table.name, match) <= FEW_ROWS
+        words = self._reader(connection) if table is CHUNKS and not few else None
         found = None if words is None else words.read(connection, match)
         # Another tokenizer than that of the index would find others.
         if found is None or len(found[0]) != self.count(connection, table.name, match):

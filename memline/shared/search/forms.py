@@ -10,7 +10,7 @@ Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -86,7 +86,10 @@ class Ways:
             inflected = inflections(term.label)
             if ways and ways[0].match == term.match and term.label.isalpha():
                 typed = any_of(map(quoted, inflected))
-                count = self._count(CHUNKS.typed, typed)
+                # The word itself is in most of them, and asking for all forms takes three times as long.
+                count = self._count(CHUNKS.typed, quoted(term.label))
+                if count < ways[0].df:
+                    count = self._count(CHUNKS.typed, typed)
                 if count < ways[0].df:
                     is_there = count > 0 or len(ways) > 1
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
@@ -243,31 +246,20 @@ def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[floa
 
 
 def near(
-    connection: Connection, chunk_ids: Collection[int], lookups: Sequence[Lookup], mass: float
+    connection: Connection,
+    chunk_ids: Iterable[int],
+    lookups: Sequence[Lookup],
+    mass: float,
+    known: Collection[int],
 ) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Yield of chunks which share of the idf stands together at best, and how early a term does."""
+    """Yield of chunks, but for `known`, which share of the idf stands together, and how early a term does."""
+    new = [each for each in chunk_ids if each not in known]
+    if not new:
+        return
     needles = [
         (needle_of(way.match), number, way.weight * lookup.idf / mass)
         for number, lookup in enumerate(lookups)
         for way in lookup.ways
     ]
-    for chunk_id, text in connection.execute(_TEXTS, (json_ids(chunk_ids),)):
+    for chunk_id, text in connection.execute(_TEXTS, (json_ids(new),)):
         yield chunk_id, together(text.lower(), needles)
-
-
-def cover_of(way: Sequence[float | None], lookups: Sequence[Lookup], mass: float) -> tuple[int, int, float]:
-    """Return the set of terms that are held with weight 1, the same with those held by less, and the share.
-
-    `way`: for each of `lookups` the weight with which it is held; None where it is not.
-    """
-    coverage = 0.0
-    mask = parts = 0
-    for number, (weight, lookup) in enumerate(zip(way, lookups, strict=True)):
-        if weight is None:
-            continue
-        if lookup.term.is_asked:
-            coverage += weight * lookup.idf / mass
-        parts |= 1 << len(lookups) + number
-        if weight == 1.0:
-            mask |= 1 << number
-    return mask, parts | mask, min(1.0, coverage)

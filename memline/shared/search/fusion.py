@@ -23,7 +23,7 @@ from itertools import count
 from typing import Any
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.keyword import KeywordHit
+from memline.shared.search.ranking import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH, STEM
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.tokens import DENSE
@@ -177,7 +177,7 @@ class Found:
         best = max((hit.strength for hit in keyword), default=0.0) or 1.0
         self.hits = {hit.chunk_id: hit for hit in keyword}
         #: The sum of each over the best of the question, 0 … 1.
-        self.shares = {hit.chunk_id: round(hit.strength / best, FINE) for hit in keyword}
+        self.shares = {hit.chunk_id: hit.strength / best for hit in keyword}
         #: 1 is the best.
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
         self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
@@ -215,7 +215,7 @@ class Found:
         for chunk_id in chunk_ids:
             candidate = Candidate(chunk_id=chunk_id, fused=fused[chunk_id], scale=scale)
             if hit := self.hits.get(chunk_id):
-                candidate.sum, candidate.keyword = hit.strength, self.shares[chunk_id]
+                candidate.sum, candidate.keyword = hit.strength, round(self.shares[chunk_id], FINE)
                 candidate.keyword_rank = self.keyword_ranks[chunk_id]
                 candidate.coverage = 1.0 if hit.is_full else round(hit.coverage, DECIMALS)
                 candidate.is_full, candidate.has_id = hit.is_full, hit.has_id

@@ -20,24 +20,24 @@ Then four rules, each of which puts some chunks before others. What holds the te
 more comes before it, where its name holds those of the other's name. What holds an id that one file alone
 has comes before what lacks it; what holds such a word, before what lacks it and has two others at most; what
 holds everything, before what lacks a word and is not of a page that the question names nearly best, by more
-than a stem, and of which no chunk holds everything; to a question of four terms at most such a page is named
-by most of it. docs/search.md has what each part is worth.
+than a stem, and of which no chunk holds everything. docs/search.md has what each part is worth.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
 from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
 
 from memline.shared.note_names import without_ending
-from memline.shared.search.forms import FORM_WEIGHT, Lookup, Ways, cover_of, near
-from memline.shared.search.postings import CHUNKS, NAMES, Fits, Postings, Table, strongest
+from memline.shared.search.forms import FORM_WEIGHT, Lookup, Ways
+from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
+from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, ranked
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import field, value
 
@@ -49,27 +49,6 @@ MAX_TERMS = 24
 
 #: What the name of a file weighs beside a chunk of it; 1/2 and 1 found less.
 NAME_WEIGHT = 0.7
-
-#: What words that stand together add, and a term at the beginning; and for how many of the best chunks: 40
-#: measured the same.
-NEAR, EARLY, NEAR_CHUNKS = 0.3, 0.1, 20
-
-#: Part of the score of the best name from which on a page may stand before what holds everything.
-NEARLY_BEST = 0.8
-
-#: Terms of a question of which such a name has to hold this share of the idf, where something holds them all.
-#: Of questions of three words of one section 11 in 60 had a page of one of the words first. Descriptions lose
-#: .004 with four terms, .014 with five.
-SHORT, MOST = 4, 0.6
-
-#: Part of its own sum by which a chunk is above those that it is lifted over, and that of what holds
-#: everything. The more, the fewer scores are equal, and the less is found: of 838 pages asked by title and
-#: description 2.7 % of lists have equal scores with 0.15, 2.1 % with 0.22 and 2.0 % with 0.25, with which
-#: abstracts lose .010 of recall at six.
-ABOVE, FULL_ABOVE = 0.05, 0.22
-
-#: The other words beside which a word that one file alone has comes first, and chunks that may hold it.
-LOUD_WORDS, ALONE_CHUNKS = 2, 50
 
 #: Rows that the rarest terms find before commoner ones only score what is found: a chunk with nothing but the
 #: commonest words of a question is not among its best, and bm25() takes 1.6 µs a chunk. Abstracts lost 0.001
@@ -102,25 +81,6 @@ _SPELLINGS = (
 _NAMES = "SELECT id, text FROM names WHERE id IN (SELECT value FROM json_each(?))"
 _FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
 _OF_NAMED = "SELECT id, ordinal FROM chunks WHERE ordinal < ? AND file_id IN (SELECT value FROM json_each(?))"
-
-
-class KeywordHit:
-    """A chunk with a term of the question, in it or in its file's name: made in 0.11 µs, a value in 0.77."""
-
-    __slots__ = ("chunk_id", "coverage", "has_id", "is_full", "strength")
-
-    def __init__(
-        self, chunk_id: int, coverage: float, is_full: bool, strength: float, has_id: bool = False
-    ) -> None:
-        self.chunk_id = chunk_id
-        #: Share of the idf mass of the question that the chunk holds, by weight.
-        self.coverage = coverage
-        #: Whether it holds every term itself.
-        self.is_full = is_full
-        #: The sum.
-        self.strength = strength
-        #: Whether it holds an id that one file alone has.
-        self.has_id = has_id
 
 
 @value
@@ -165,26 +125,17 @@ class _KeywordSearch:
         self._postings = postings
         self._limit = limit
         self._ways = Ways(connection, files, postings)
-        #: The terms that are searched, the rarest first.
-        self._lookups: list[Lookup] = []
+        self._found = Evidence()
         #: The chunks that every term has scored; None for all that hold one.
-        self._scored: Collection[int] | None = None
-        #: Of each chunk that was found: the sum of the terms; and for each term the weights of those with it.
-        self._sums: dict[int, float] = {}
-        self._held: list[dict[int, float]] = []
+        self._scored: set[int] | None = None
         #: Of so many terms, the rarest, all chunks with one were found.
         self._whole = 0
         #: The chunks that may be hits.
         self._pool: set[int] = set()
         #: The ids that a chunk has as they are spelled.
         self._spelled: set[str] = set()
-        #: By file: what the terms say of its name, and which it holds.
-        self._names: dict[int, float] = {}
-        self._in_names: dict[int, int] = {}
-        #: The files whose names hold one as typed.
-        self._named: set[int] = set()
-        #: Sets of terms of which all chunks that hold them and another one are known.
-        self._complete: list[set[str]] = []
+        #: Sets of terms for which chunks with another one were looked for, and whether all are known.
+        self._asked: dict[frozenset[str], bool] = {}
 
     def run(self, terms: Sequence[Term]) -> KeywordHits:
         missing: list[Term] = []
@@ -206,23 +157,23 @@ class _KeywordSearch:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
-        self._lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
-        self._sums, self._held = self._score(CHUNKS)
+        self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
+        self._found.sums, self._found.held = self._score(CHUNKS)
         self._score_names()
-        spelled = [each.term for each in self._lookups if each.term.literal]
+        spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
-        is_all = len(self._lookups) == len(lookups) and not missing
+        is_all = len(self._found.lookups) == len(lookups) and not missing
         self._take(self._candidates())
-        hits = self._ranked(mass, is_all=is_all)
+        hits = self._ranked(mass, is_all)
         # Behind those that were lifted there may be more.
         while more := self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]]):
             self._take(more)
-            hits = self._ranked(mass, is_all=is_all)
-        top, kept = (hits[0].strength if hits else 0.0), {id(lookup.term) for lookup in self._lookups}
+            hits = self._ranked(mass, is_all)
+        top, kept = (hits[0].strength if hits else 0.0), {id(lookup.term) for lookup in self._found.lookups}
         return KeywordHits(
             hits=hits,
             quality=top / (top + mass),
-            match=any_of(dict.fromkeys(way.match for lookup in self._lookups for way in lookup.ways)),
+            match=any_of(dict.fromkeys(way.match for lookup in self._found.lookups for way in lookup.ways)),
             terms=tuple(term for term in terms if id(term) in kept),
             missing=as_typed(missing, terms),
             rarity=rarity,
@@ -240,7 +191,7 @@ class _KeywordSearch:
         held: list[dict[int, float]] = []
         is_chunks, is_first = table is CHUNKS, among is None
         rows_read = 0
-        for number, lookup in enumerate(self._lookups):
+        for number, lookup in enumerate(self._found.lookups):
             if among is None and rows_read > FOUND_ENOUGH:
                 # Once: what is scored only gains by it, so that the best stay the best.
                 among = sorted(strongest(SCORED, sums))
@@ -281,7 +232,7 @@ class _KeywordSearch:
                 if among is None and not is_best:
                     self._whole = number + 1
                 else:
-                    self._scored = sums.keys() if among is None else among
+                    self._scored = set(sums if among is None else among)
         return sums, held
 
     def _fits(self, table: Table, match: str, typed: str, among: list[int] | None, best: int = 0) -> Fits:
@@ -319,142 +270,70 @@ class _KeywordSearch:
         sums, held = self._score(NAMES)
         best = strongest(SCORED, sums)
         for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
-            self._names[file_id] = max(NAME_WEIGHT * sums[row], self._names.get(file_id, 0.0))
+            self._found.names[file_id] = max(NAME_WEIGHT * sums[row], self._found.names.get(file_id, 0.0))
             mask = sum(1 << number for number, holders in enumerate(held) if row in holders)
-            self._in_names[file_id] = mask | self._in_names.get(file_id, 0)
+            self._found.in_names[file_id] = mask | self._found.in_names.get(file_id, 0)
             if any(holders.get(row) == 1.0 for holders in held):
-                self._named.add(file_id)
+                self._found.named.add(file_id)
 
     def _candidates(self) -> set[int]:
         """Choose the chunks that may be among the best."""
-        pool = set(strongest(self._limit, self._sums))
+        sums, names = self._found.sums, self._found.names
+        pool = set(strongest(self._limit, sums))
         # What a rule puts before others is not among the best by its sum alone.
-        for holders, lookup in zip(self._held, self._lookups, strict=True):
+        for holders, lookup in zip(self._found.held, self._found.lookups, strict=True):
             if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
-                pool.update(strongest(self._limit, self._sums, holders))
+                is_few = len(holders) <= self._limit
+                pool.update(holders if is_few else strongest(self._limit, sums, holders))
             elif lookup.ways[0].typed:
                 exact = [each for each, weight in holders.items() if weight == 1.0]
                 pool.update(exact if len(exact) <= ALONE_CHUNKS else ())
-        if self._names:
-            best = nlargest(NAMED, self._names, key=lambda file_id: (self._names[file_id], -file_id))
+        if names:
+            best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
             rows = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best)))
-            pool.update(row for row, ordinal in rows if row in self._sums or not ordinal)
+            pool.update(row for row, ordinal in rows if row in sums or not ordinal)
         return pool
 
     def _take(self, rows: set[int]) -> None:
-        """Add chunks that may be hits, and ask the common terms about those that they have not scored."""
+        """Add chunks that may be hits."""
+        self._ask_all(rows)
         self._pool |= rows
-        if rest := set() if self._scored is None else rows.difference(self._scored):
+
+    def _ask_all(self, rows: set[int]) -> None:
+        """Ask the common terms about chunks that they have not scored."""
+        if self._scored is not None and (rest := rows - self._scored):
             sums, held = self._score(CHUNKS, sorted(rest))
-            self._sums |= sums
-            for mine, added in zip(self._held, held, strict=True):
+            self._found.sums |= sums
+            for mine, added in zip(self._found.held, held, strict=True):
                 mine |= added
+            self._scored |= rest
         for row in rows:
-            self._sums.setdefault(row, 0.0)
+            self._found.sums.setdefault(row, 0.0)
 
-    def _ranked(self, mass: float, *, is_all: bool) -> list[KeywordHit]:
-        """Make hits of the chunks, best first; `is_all`: nothing but the terms searched was asked for."""
-        lookups, file_of = self._lookups, self._postings.files_of(self._connection, self._pool)
-        # What the terms say of the chunks and of the names of their files, in the order of ids.
-        sums = {each: self._sums[each] + self._names.get(file_of[each], 0.0) for each in sorted(self._pool)}
-        for each, (share, early) in near(self._connection, strongest(NEAR_CHUNKS, sums), lookups, mass):
-            sums[each] *= 1 + NEAR * share + EARLY * early
-        # Many chunks hold the same terms in the same ways.
-        ways = list(zip(*(map(holders.get, sums) for holders in self._held), strict=True))
-        covers = {way: cover_of(way, lookups, mass) for way in set(ways)}
-        cover = {each: covers[way] for each, way in zip(sums, ways, strict=True)}
-        if pairs := sum(1 << number for number, each in enumerate(lookups) if each.term.is_pair):
-            # The path of a chunk has its words, but no pairs of CJK characters: those the name has.
-            for each, (mask, parts, share) in cover.items():
-                if more := self._in_names.get(file_of[each], 0) & pairs & ~mask:
-                    also = _idf_of(lookups, more) / mass
-                    cover[each] = mask | more, parts | more, min(1.0, share + also)
-        _lift(sums, {each: (*cover[each][:2], self._in_names.get(file_of[each], 0)) for each in sums})
-        masks = {each: mask for each, (mask, _, _) in cover.items()}
-        words, ids = self._alone(file_of)
-        lacking = [each for each in sums if not masks[each] & (words | ids)]
-        few = [sums[each] for each in lacking if masks[each].bit_count() <= LOUD_WORDS]
-        _put_above(sums, [each for each in sums if masks[each] & words], few)
-        _put_above(sums, [each for each in sums if masks[each] & ids], map(sums.__getitem__, lacking))
-        # A day in words is a hint: a note that says it otherwise holds everything all the same.
-        asked = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
-        full = {each for each in sums if is_all and masks[each] & asked == asked}
-        # The page that is named nearly best may come before that; but not with a chunk that lacks a word
-        # where another chunk of it holds everything.
-        best_name = NEARLY_BEST * max((self._names[each] for each in self._named), default=0.0) or 1.0
-        pages = {file_id for file_id in self._named if self._names[file_id] >= best_name}
-        pages -= {file_of[each] for each in full}
-        if asked.bit_count() <= SHORT and full:
-            names = {file_id: _idf_of(lookups, self._in_names[file_id]) for file_id in pages}
-            pages = {file_id for file_id, idf in names.items() if idf >= MOST * mass}
-        lesser = [each for each in sums if each not in full and file_of[each] not in pages]
-        _put_above(sums, full, map(sums.__getitem__, lesser), FULL_ABOVE)
-        return [
-            KeywordHit(each, cover[each][2], each in full, sums[each], bool(masks[each] & ids))
-            for each in strongest(self._limit, sums)
-        ]
-
-    def _alone(self, file_of: Mapping[int, int]) -> tuple[int, int]:
-        """Return the sets of words and of ids that one file alone has."""
-        words = ids = 0
-        for number, (holders, lookup) in enumerate(zip(self._held, self._lookups, strict=True)):
-            is_id = lookup.term.is_exact
-            if (is_id or lookup.term.is_word) and (lookup.term.literal or lookup.df <= ALONE_CHUNKS):
-                exact = [each for each, weight in holders.items() if weight == 1.0 and each in self._pool]
-                if 0 < len(exact) <= ALONE_CHUNKS and len({file_of[each] for each in exact}) == 1:
-                    words |= (not is_id) << number
-                    ids |= is_id << number
-        return words, ids
+    def _ranked(self, mass: float, is_all: bool) -> list[KeywordHit]:
+        file_of = self._postings.files_of(self._connection, self._pool)
+        return ranked(
+            self._connection, self._found, self._pool, file_of, mass=mass, is_all=is_all, limit=self._limit
+        )
 
     def _with_more_words(self, chunk_ids: Sequence[int]) -> set[int]:
-        """Find chunks, beside those that are known, that hold the terms of one of these and another one."""
-        found: set[int] = set()
-        matches = [any_of(way.match for way in each.ways if way.weight == 1.0) for each in self._lookups]
-        #: Whether all chunks with a term are known.
-        known = [holders.keys() <= self._pool for holders in self._held[: self._whole]]
-        masks = {tuple(holders.get(each) == 1.0 for holders in self._held) for each in chunk_ids}
-        for mask in sorted((mask for mask in masks if 0 < sum(mask) <= FEW_WORDS), key=sum):
-            held = {f"({match})" for match in compress(matches, mask)}
-            others = [match for match, is_held in zip(matches, mask, strict=True) if match and not is_held]
-            if others and not any(compress(known, mask)) and not any(each <= held for each in self._complete):
-                match = " AND ".join([*sorted(held), f"({any_of(others)})"])
-                rows = self._postings.some(self._connection, match, self._files, MORE_WORDS)
-                found.update(rows)
-                if len(rows) < MORE_WORDS:
-                    self._complete.append(held)
-        return found - self._pool
-
-
-def _idf_of(lookups: Sequence[Lookup], mask: int) -> float:
-    """Return the idf of the terms of a mask together."""
-    return math.fsum(lookup.idf for number, lookup in enumerate(lookups) if mask >> number & 1)
-
-
-def _lift(sums: dict[int, float], held: Mapping[int, tuple[int, int, int]]) -> None:
-    """Put what holds more terms before what holds a part of them.
-
-    `held`: the terms with weight 1, all, and those that the name holds, of which the other's is a part too.
-    """
-    members: dict[tuple[int, int, int], list[int]] = {}
-    for chunk_id, each in held.items():
-        members.setdefault(each, []).append(chunk_id)
-    #: With the best sum of each.
-    tops: list[tuple[int, int, int, float]] = []
-    for each in sorted(members, key=lambda each: [bits.bit_count() for bits in each]):
-        whole, parts, name = each
-        less = [
-            top
-            for fewer, others, shorter, top in tops
-            if fewer & ~whole == 0 == shorter & ~name and (fewer != whole or others & ~parts == 0)
+        """Find chunks, beside those that may be hits, that hold the terms of one of these and another one."""
+        found: list[set[int]] = []
+        matches = [
+            any_of(way.match for way in each.ways if way.weight == 1.0) for each in self._found.lookups
         ]
-        _put_above(sums, members[each], less)
-        tops.append((*each, max(map(sums.__getitem__, members[each]))))
-
-
-def _put_above(
-    sums: dict[int, float], some: Iterable[int], others: Iterable[float], part: float = ABOVE
-) -> None:
-    """Lift `some` over the greatest of the sums `others`, and keep their order."""
-    best = max(others, default=0.0)
-    for each in some:
-        sums[each] = max(sums[each], best + part * sums[each])
+        #: Whether all chunks with a term are known.
+        known = [holders.keys() <= self._pool for holders in self._found.held[: self._whole]]
+        masks = {tuple(holders.get(each) == 1.0 for holders in self._found.held) for each in chunk_ids}
+        for mask in sorted((mask for mask in masks if 0 < sum(mask) <= FEW_WORDS), key=sum):
+            held = frozenset(f"({match})" for match in compress(matches, mask))
+            if held in self._asked or any(compress(known, mask)):
+                continue
+            others = [match for match, is_held in zip(matches, mask, strict=True) if match and not is_held]
+            if others and not any(is_whole and each <= held for each, is_whole in self._asked.items()):
+                match = " AND ".join([*sorted(held), f"({any_of(others)})"])
+                rows = self._postings.some(self._connection, match, self._files)
+                found.append(rows - self._pool)
+                self._asked[held] = len(rows) < SOME
+        self._ask_all(set().union(*found))
+        return {each for rows in found for each in strongest(MORE_WORDS, self._found.sums, rows)}

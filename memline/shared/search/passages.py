@@ -16,12 +16,10 @@ from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import weighted_length
 from memline.shared.values import field, value
 
-#: Candidates among which passages are made, one after another; fixed, so that the first hits are the same
-#: however many are asked for. More than 16 measured the same.
+#: Candidates among which passages are made, one after another, and the best that are looked at for lists of
+#: links and for what a note and a transcript both say; fixed, so that the first hits are the same however
+#: many are asked for. More than 16 measured the same.
 WINDOW = 20
-
-#: Best candidates that are looked at for lists of links and for what a note and a transcript both say.
-WEIGHED = 40
 
 #: Share of a neighbour's new lines that must fit into the passage; what does not fit is left out.
 MOST_OF = 0.5
@@ -51,9 +49,9 @@ class Passage:
 def weigh(ranked: Sequence[Candidate], texts: Mapping[int, str], *, notes_first: bool) -> list[Candidate]:
     """Reorder the best candidates: lists of links last, and with `notes_first` one of note and transcript.
 
-    `texts` holds the first WEIGHED. A note that holds the words of a transcript takes its place.
+    `texts` holds the first WINDOW. A note that holds the words of a transcript takes its place.
     """
-    head = list(ranked[:WEIGHED])
+    head = list(ranked[:WINDOW])
     for each in head:
         each.weight = _weight(texts[each.chunk_id])
     notes = [each for each in head if each.source != SESSIONS]
@@ -65,7 +63,7 @@ def weigh(ranked: Sequence[Candidate], texts: Mapping[int, str], *, notes_first:
             if twin is not None:
                 twin.stand_for(each)
                 head.remove(each)
-    return [*sorted(head, key=lambda each: each.order), *ranked[WEIGHED:]]
+    return [*sorted(head, key=lambda each: each.order), *ranked[WINDOW:]]
 
 
 def passages(

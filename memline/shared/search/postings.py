@@ -238,14 +238,11 @@ class Postings:
         exact = {row for (row,) in connection.execute(statement, (typed, *values))}
         return [(row, bm25 * scale if row in exact else -bm25 * scale) for row, bm25 in rows]
 
-    def some(self, connection: Connection, match: str, files: str | None, count: int) -> list[int]:
-        """Return the best of the first SOME chunks for an expression."""
+    def some(self, connection: Connection, match: str, files: str | None) -> set[int]:
+        """Return the first SOME chunks for an expression."""
         where, values = (_IN_FILES.format(CHUNKS.of_files), [files]) if files is not None else ("", [])
-        found = (
-            f"SELECT rowid, bm25(chunks_fts) AS fit FROM chunks_fts WHERE chunks_fts MATCH ?{where} LIMIT ?"
-        )
-        statement = f"SELECT rowid FROM ({found}) ORDER BY fit LIMIT ?"
-        return [row for (row,) in connection.execute(statement, (match, *values, SOME, count))]
+        statement = f"SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?{where} LIMIT {SOME}"
+        return {row for (row,) in connection.execute(statement, (match, *values))}
 
     def _forget(self) -> None:
         #: By table and phrase; the empty phrase for all rows.

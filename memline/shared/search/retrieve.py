@@ -20,7 +20,7 @@ from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
 from memline.shared.search.keyword import KeywordHits, by_keyword
-from memline.shared.search.passages import WEIGHED, WINDOW, Passage, passages, weigh
+from memline.shared.search.passages import WINDOW, Passage, passages, weigh
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
@@ -308,7 +308,8 @@ class _Search:
             # Age changes nothing, so the file of what is far behind need not be looked up.
             first = found.top_k(among, fused, wanted)
             if not mmr.enabled:
-                first = found.top_k(among, fused, max(2 * self.settings.max_results, WEIGHED))
+                least = WINDOW if self.reranker is None else RERANKED
+                first = found.top_k(among, fused, max(2 * self.settings.max_results, least))
         candidates = found.candidates(first, fused, fuse.scale)
         self._look_up(candidates)
         if decay.enabled:

@@ -51,6 +51,7 @@ QUESTIONS += [
 @pytest.fixture
 def index(notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch) -> SearchIndex:
     monkeypatch.setattr(array_postings, "MANY_CHUNKS", 0)
+    monkeypatch.setattr(array_postings, "FEW_ROWS", 0)
     chance = random.Random(3)
     common = [2.0**-number for number in range(len(WORDS))]
     for number in range(120):

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.fusion import HOLDS_ALL, Candidate, Found, Fusion, apply_decay, diversify
-from memline.shared.search.keyword import KeywordHit
+from memline.shared.search.ranking import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH, STEM
 
 BOTH = {"keyword": True, "vector": True, "is_name": False}
