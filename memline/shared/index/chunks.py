@@ -33,6 +33,10 @@ MAX_CLOCK_STEP_NS = 600 * 10**9
 #: After the last ordinal of any file.
 _ALL = 1 << 62
 
+#: Segments of full text above which they are merged: a word is looked for in each of them. With eight a warm
+#: keyword search among 9,000 chunks took 5.2 ms, with one 4.5.
+_MOST_SEGMENTS = 4
+
 #: Pages of full text that one transaction merges: some hundredths of a second.
 _MERGED_PAGES = 500
 
@@ -227,6 +231,13 @@ def merge_full_text(connection: Connection) -> None:
     """Merge all segments of full text: deleted words stay in them until then."""
     for table in (*FULL_TEXT, "names_fts"):
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+
+
+def has_many_segments(connection: Connection) -> bool:
+    """Tell whether a search reads full text in many places, as after a first index."""
+    # FTS5's structure: a cookie of four bytes, and as varints the levels, the segments and more.
+    structure = connection.execute("SELECT block FROM chunks_fts_data WHERE id = 10").fetchone()[0]
+    return bool(structure[5] > _MOST_SEGMENTS)
 
 
 def merge_full_text_in_slices(connection: Connection) -> None:

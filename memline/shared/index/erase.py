@@ -31,6 +31,8 @@ SHARE = 20
 #: Milliseconds for a reader that is about to end.
 _PATIENCE_MS = 200
 
+_ON_ITS_WAY = "SELECT 1 FROM vectors WHERE state IN ('wanted', 'leased') AND state <> 'ready' LIMIT 1"
+
 #: Stands where a provider's words were.
 FORGOTTEN_REASON = "its words were taken out by memline forget"
 
@@ -110,10 +112,13 @@ def purge(connection: Connection, now: float) -> None:
     """Erase what was deleted from full text and from the log, if anything was; from its pages it is gone.
 
     Merges full text (0.1 s of CPU for 5,000 chunks), and writes an index up to `REWRITTEN_BYTES` anew. While
-    a reader of an old state needs the log, that is written down, and the next time goes on.
+    a reader of an old state needs the log, that is written down, and the next time goes on. Where nothing was
+    deleted full text is merged once it is in many segments and no more of it is on its way.
     """
     mark = meta.get(connection, meta.TO_ERASE)
     if mark is None:
+        if chunks.has_many_segments(connection) and not scalar(connection, _ON_ITS_WAY):
+            chunks.merge_full_text_in_slices(connection)
         return
     if mark != meta.LOG:
         chunks.merge_full_text_in_slices(connection)

@@ -4,6 +4,7 @@ import pytest
 
 from memline.shared.index import chunks, driver, ledger
 from memline.shared.index.chunks import grams
+from memline.shared.index.erase import purge
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sources.chunking import split
 from tests.support.index_rows import MODEL_A, file_row
@@ -203,3 +204,17 @@ def test_the_lines_of_a_note_are_those_of_its_chunks(writer: IndexWriter, tokens
     writer.store_file(replace(file_row("a.md", at=1), outcome="indexed", chunks=parts))
 
     assert chunks.lines_of(writer.connection, "a.md") == text.split("\n")
+
+
+def test_full_text_in_many_segments_is_merged_once_no_vector_is_on_its_way(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+    for number in range(6):
+        writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 1))
+    purge(writer.connection, 0.0)
+    assert chunks.has_many_segments(writer.connection)
+
+    writer.connection.execute("DELETE FROM vectors")
+    purge(writer.connection, 0.0)
+
+    assert not chunks.has_many_segments(writer.connection)
+    assert found(writer, "kestrel5") == ["5.md"]
