@@ -91,6 +91,8 @@ class Answerer:
         self._lock = threading.Lock()
         #: State of the index and of the disk -> when it was read (monotonic seconds), and what was found.
         self._known: tuple[object, float, Answer] = (None, 0.0, Answer())
+        #: State of the index in which nothing was wrong with it.
+        self._quiet: object = None
         self._search = MemorySearch(
             settings,
             questions=None if self._choice.requested == NONE else self._questions,
@@ -146,9 +148,12 @@ class Answerer:
         codes: tuple[str, ...] = ()
         # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
         version = index.version()
+        is_behind = disk.files_behind or disk.kept or troubles
+        if version == self._quiet and not (is_behind or asks_beside) and self._settings.workspace.is_dir():
+            return Answer()
         with index.snapshot() as connection:
-            is_behind = disk.files_behind or disk.kept or troubles
             if not is_behind and is_quiet(connection, self._settings, self._choice):
+                self._quiet = version
                 # The walk is 0.1 ms, and the modules of findings are 19, where there is nothing to say.
                 if not asks_beside or not markdown_beside(MemoryPaths.of(self._settings)).paths:
                     return Answer()
