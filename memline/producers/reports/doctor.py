@@ -12,7 +12,6 @@ from memline.shared.errors import IndexFault, QueueError
 from memline.shared.finding import OK, Finding, Trouble
 from memline.shared.findings.diagnosis import of_common, queue_of
 from memline.shared.findings.facts import fleet_at
-from memline.shared.flush import flush_plan
 from memline.shared.index import driver
 from memline.shared.queue.heartbeat import serving_host
 from memline.shared.words import counted
@@ -79,7 +78,8 @@ def examine_agent(
         asked = "asked for one vector" if probe else "not asked (memline doctor --deep)"
         by = f" by {body['engine']['version']}" if body["engine"] else ""
         yield _ok(f"embeds with {body['provider']} {body['model']}{by}, {asked}", name)
-    if flush_plan.is_on(settings) and not codes & {"flush_unusable", "session_lost"}:
+    is_flushed = settings.memory.enabled and settings.sessions.compaction.memory_flush.is_on
+    if is_flushed and not codes & {"flush_unusable", "session_lost"}:
         yield _ok("sessions are written down before they are compacted", name)
     if body["reranker"] and not body["reranker"]["error"]:
         yield _ok(f"reranks with {body['reranker']['model']} by {body['reranker']['engine']}", name)

@@ -307,6 +307,10 @@ class MemoryFlush(Block):
     command: tuple[str, ...] = key((), doc="a program instead of the model: text in, text out")
     timeout_seconds: int = key(120, low=1, high=3600, doc="time limit of the request")
 
+    @property
+    def is_on(self) -> bool:
+        return self.enabled and bool(self.model or self.command)
+
 
 @value
 class Compaction(Block):

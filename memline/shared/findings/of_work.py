@@ -164,14 +164,13 @@ def session_lost(facts: Facts) -> Iterator[Seen]:
 
 def _lost_sessions(facts: Facts) -> list[SessionState]:
     """List the sessions that were given up. Raises MemlineError and OSError when a flush cannot work."""
-    from memline.shared.flush import flush_plan
-
-    if facts.plan is None or not flush_plan.is_on(facts.settings):
+    flush = facts.settings.sessions.compaction.memory_flush
+    if facts.plan is None or not (facts.settings.memory.enabled and flush.is_on):
         return []
-    # Few configurations have it, and it brings the HTTP client: 70 ms.
-    from memline.shared.flush import flush_request, state
+    # Few configurations have it, and it brings the reading of transcripts and the HTTP client: 70 ms.
+    from memline.shared.flush import flush_plan, flush_request, state
 
-    if not facts.settings.sessions.compaction.memory_flush.command:
+    if not flush.command:
         flush_request.endpoint_of(facts.settings)
     sessions = state.read(flush_plan.folder_of(facts.settings)).sessions
     return [session for session in sessions.values() if flush_plan.is_given_up(session, facts.now)]

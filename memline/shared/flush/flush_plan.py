@@ -45,8 +45,7 @@ _MAX_REGISTRY_BYTES = 256 << 20
 
 def is_on(settings: AgentSettings) -> bool:
     """Tell whether this agent's sessions are flushed: it is enabled, with a model or a command."""
-    flush = settings.sessions.compaction.memory_flush
-    return settings.memory.enabled and flush.enabled and bool(flush.model or flush.command)
+    return settings.memory.enabled and settings.sessions.compaction.memory_flush.is_on
 
 
 def folder_of(settings: AgentSettings) -> Path:
