@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from memline.shared.index.matrix import VectorMatrix
 
+#: Page cache of a search in KiB, at most: with 16,384 a server took 14 MB more and 2 % less of the time.
+CACHE_KIB = 6_144
+
 #: Bytes of vectors that a process keeps whole: 20,000 of 1,536. Of more it keeps the signs.
 FEW_FLOATS = 120_000_000
 
@@ -115,7 +118,7 @@ class SearchIndex:
             self.close()
         if self._connection is None:
             self._file_id = driver.file_id(self.path)
-            self._connection = driver.open_reader(self.path)
+            self._connection = driver.open_reader(self.path, cache_kib=CACHE_KIB)
             self._opens += 1
             if self.long_lived:
                 self.postings = self._array_postings(self._connection)
