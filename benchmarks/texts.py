@@ -33,7 +33,7 @@ import json, sys, time
 from pathlib import Path
 from memline.shared.config.schema import Query
 from memline.shared.search.keyword import by_keyword
-from memline.shared.search.query import analyse
+from memline.shared.search.query import analyse, any_of
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.retrieve import retrieve
@@ -59,11 +59,13 @@ def timed(call, questions):
 def is_wrong(question):
     with index.snapshot() as connection:
         hits = by_keyword(connection, analyse(question), None, 200, index.postings).hits[:10]
-        found = "SELECT rowid FROM forms_fts WHERE forms_fts MATCH ?"
+        found = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
         holders = {}
-        for word in question.split():
-            for (chunk_id,) in connection.execute(found, (word,)):
-                holders.setdefault(chunk_id, set()).add(word)
+        for term in analyse(question).terms:
+            # Written as two words it is held as well.
+            match = any_of((term.match, *term.spellings, *term.halves))
+            for (chunk_id,) in connection.execute(found, (match,)):
+                holders.setdefault(chunk_id, set()).add(term.label)
     held = [holders.pop(hit.chunk_id, set()) for hit in hits]
     others = {frozenset(words) for words in holders.values()}
     return any(some < more for at, some in enumerate(held) for more in (*held[at:], *others))
