@@ -163,12 +163,18 @@ class _KeywordSearch:
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
         is_all = len(self._found.lookups) == len(lookups) and not missing
-        self._take(self._candidates())
-        hits = self._ranked(mass, is_all)
-        # Behind those that were lifted there may be more.
-        while more := self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]]):
-            self._take(more)
-            hits = self._ranked(mass, is_all)
+        hits: list[KeywordHit] = []
+        more = self._candidates()
+        while more:
+            self._ask_all(more)
+            self._pool |= more
+            file_of = self._postings.files_of(self._connection, self._pool)
+            limit = self._limit
+            hits = ranked(
+                self._connection, self._found, self._pool, file_of, mass=mass, is_all=is_all, limit=limit
+            )
+            # Behind those that were lifted there may be more.
+            more = self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]])
         top, kept = (hits[0].strength if hits else 0.0), {id(lookup.term) for lookup in self._found.lookups}
         return KeywordHits(
             hits=hits,
@@ -294,11 +300,6 @@ class _KeywordSearch:
             pool.update(row for row, ordinal in rows if row in sums or not ordinal)
         return pool
 
-    def _take(self, rows: set[int]) -> None:
-        """Add chunks that may be hits."""
-        self._ask_all(rows)
-        self._pool |= rows
-
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""
         if self._scored is not None and (rest := rows - self._scored):
@@ -309,12 +310,6 @@ class _KeywordSearch:
             self._scored |= rest
         for row in rows:
             self._found.sums.setdefault(row, 0.0)
-
-    def _ranked(self, mass: float, is_all: bool) -> list[KeywordHit]:
-        file_of = self._postings.files_of(self._connection, self._pool)
-        return ranked(
-            self._connection, self._found, self._pool, file_of, mass=mass, is_all=is_all, limit=self._limit
-        )
 
     def _with_more_words(self, chunk_ids: Sequence[int]) -> set[int]:
         """Find chunks, beside those that may be hits, that hold the terms of one of these and another one."""
