@@ -20,7 +20,8 @@ Then four rules, each of which puts some chunks before others. What holds the te
 more comes before it, where its name holds those of the other's name. What holds an id that one file alone
 has comes before what lacks it; what holds such a word, before what lacks it and has two others at most; what
 holds everything, before what lacks a word and is not of a page that the question names nearly best, by more
-than a stem, and of which no chunk holds everything. docs/search.md has what each part is worth.
+than a stem, and of which no chunk holds everything; to a question of four terms at most such a page is named
+by most of it. docs/search.md has what each part is worth.
 """
 
 from __future__ import annotations
