@@ -183,13 +183,12 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
         if facts.fallback is not None and facts.fallback["from"] == provider:
             continue
         is_in_use = facts.is_sent_to(provider)
-        has_another = not is_in_use or bool(facts.fallback)
         yield seen(
             provider=provider,
             when=_asked_again(state, facts),
             reason=state.reason,
-            waiting=vectors_wait(0 if has_another else facts.model.missing),
-            level=NOTE if has_another else PROBLEM,
+            waiting=vectors_wait(facts.model.missing if is_in_use else 0),
+            level=PROBLEM if is_in_use else NOTE,
             action=health.action_of(replace(state, manual=False), provider, health.REQUESTS),
             subject=provider,
             since=state.since or None,

@@ -308,6 +308,16 @@ def test_what_is_wrong_with_another_provider_than_that_of_the_texts_halts_none(p
     assert one(found(place), "paused").halts == ""
 
 
+def test_a_fallback_that_stopped_as_well_is_a_problem_for_which_the_texts_wait(place: Place) -> None:
+    open_breaker(place, "requests")
+    put(place, meta.FALLBACK, {"from": "voyage", "reason": "no quota"})
+
+    finding = one(found(place), "breaker_open")
+
+    assert (finding.level, finding.halts) == (PROBLEM, "the provider stopped")
+    assert finding.what.endswith("bad key; 3 vectors wait")
+
+
 def test_workers_embed_whatever_a_process_without_a_key_could(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
