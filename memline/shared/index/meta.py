@@ -111,13 +111,13 @@ def count_of_jobs(
 def rates_of_jobs(connection: Connection, now: float) -> dict[int, tuple[float, float]]:
     """Return by job how many files and texts a second it had, over the time that `recent_rate` looks at."""
     bucket = int(now) // BUCKET_S
-    rows = [each for each in get(connection, JOBS_RECENTLY, []) if each[0] > bucket - BUCKETS]
-    rates: dict[int, tuple[float, float]] = {}
-    for job in {each[1] for each in rows}:
-        own = [each for each in rows if each[1] == job]
-        seconds = max(1.0, now - own[0][0] * BUCKET_S)
-        rates[job] = (sum(each[2] for each in own) / seconds, sum(each[3] for each in own) / seconds)
-    return rates
+    sums: dict[int, tuple[int, int, int]] = {}
+    for at, job, files, texts in get(connection, JOBS_RECENTLY, []):
+        if at > bucket - BUCKETS:
+            first, *before = sums.get(job, (at, 0, 0))
+            sums[job] = first, before[0] + files, before[1] + texts
+    seconds = {job: max(1.0, now - first * BUCKET_S) for job, (first, _, _) in sums.items()}
+    return {job: (files / seconds[job], texts / seconds[job]) for job, (_, files, texts) in sums.items()}
 
 
 def recent_rate(connection: Connection, now: float, key: str = EMBEDDED_RECENTLY) -> float:
