@@ -148,7 +148,8 @@ class Answerer:
         codes: tuple[str, ...] = ()
         # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
         version = index.version()
-        is_behind = disk.files_behind or disk.kept or troubles
+        is_kept = any(since > 0 for _, since in disk.kept.values())
+        is_behind = disk.files_behind or is_kept or troubles
         if version == self._quiet and not (is_behind or asks_beside) and self._settings.workspace.is_dir():
             return Answer()
         with index.snapshot() as connection:

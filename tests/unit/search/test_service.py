@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,10 +106,11 @@ def test_findings_hold_while_another_file_takes_the_place_of_the_index(
 
 @pytest.mark.parametrize(("since", "quiet"), [(vanished.CLEANED_UP, True), (1.0, False)])
 def test_a_session_that_its_program_cleaned_up_costs_a_search_nothing(
-    notes: Notes, tmp_path: Path, since: float, quiet: bool
+    notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: float, quiet: bool
 ) -> None:
     notes.add("memory/a.md", "redis")
-    vanished.keep(notes.writer.connection, {"memory/a.md": ("", since)})
+    kept = {"memory/a.md": ("", since)}
+    vanished.keep(notes.writer.connection, kept)
     settings = AgentSettings(
         agent="main",
         workspace=tmp_path,
@@ -117,7 +119,15 @@ def test_a_session_that_its_program_cleaned_up_costs_a_search_nothing(
         memory=MemorySearch(provider="none"),
     )
 
+    examined = Mock(return_value=())
+    monkeypatch.setattr(answerer, "find", examined)
+
+    with closing(Answerer(settings, long_lived=True)) as memory:
+        answer = memory.ask(SearchRequest(query="redis"), DiskState(kept=kept))
+
     assert answerer.is_quiet(notes.writer.connection, settings, choose(settings)) is quiet
+    assert [hit.gone for hit in answer.hits] == [True]
+    assert examined.called is not quiet
 
 
 class Choices:
