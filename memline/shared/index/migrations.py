@@ -121,8 +121,9 @@ def bring_tokens_over(connection: Connection) -> None:
     ).fetchall()
     if fitted and not has_numpy:
         # They were made, and are read, with numpy alone: until they are made anew, vectors decide.
-        connection.execute("DELETE FROM token_vectors")
-        connection.execute("UPDATE identities SET projection = NULL")
+        ids = [(identity_id,) for identity_id, _ in fitted]
+        connection.executemany("DELETE FROM token_vectors WHERE identity_id = ?", ids)
+        connection.executemany("UPDATE identities SET projection = NULL WHERE id = ?", ids)
         return
     for identity_id, axes in fitted:
         last = 0

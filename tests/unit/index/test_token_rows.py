@@ -10,7 +10,7 @@ from memline.shared.index import identities, migrations, token_rows, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
-from tests.support.index_rows import MODEL_A, file_row, lease_all, vector_of
+from tests.support.index_rows import MODEL_A, MODEL_B, file_row, lease_all, vector_of
 
 DIMS = 96
 
@@ -165,12 +165,15 @@ def test_what_0_2_0_reduced_goes_where_numpy_is_not_there_to_bring_it_over(
 ) -> None:
     connection = searched.connection
     connection.execute("UPDATE identities SET projection = ?", (AXES_OF_0_2,))
+    other = identities.ensure(connection, MODEL_B, "", 1.0)
+    kept, *_ = stored(searched)
+    connection.execute("UPDATE token_vectors SET identity_id = ? WHERE vector_id = ?", (other.id, kept[0]))
     monkeypatch.setattr(migrations, "has_numpy", False)
 
     migrations.bring_tokens_over(connection)
 
-    assert stored(searched) == []
-    assert connection.execute("SELECT projection FROM identities").fetchone() == (None,)
+    assert stored(searched) == [kept], "those of another model were not reduced"
+    assert connection.execute("SELECT DISTINCT projection FROM identities").fetchall() == [(None,)]
 
 
 def test_tokens_of_an_export_of_0_2_0_are_taken_in(searched: IndexWriter) -> None:
