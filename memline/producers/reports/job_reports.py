@@ -121,7 +121,9 @@ class JobReport:
         line += f"{self.texts_done} of {counted(texts, 'text')} embedded{more}"
         line += f", {self.texts_failed} failed" if self.texts_failed else ""
         if self.state == jobs.RUNNING and self.eta_s is not None:
-            line += f", rate {self.texts_per_second:.0f}/s, ETA {span(self.eta_s)}"
+            # A job behind an older one has no rate of its own.
+            rate = f", rate {self.texts_per_second:.0f}/s" if self.texts_per_second else ""
+            line += f"{rate}, ETA {span(self.eta_s)}"
         return line + (f", {self.reason}" if self.reason else "")
 
     def to_json(self) -> dict[str, Any]:

@@ -74,7 +74,10 @@ def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter)
         writer.store_file(file_row(f"{number}.md", *texts, at=9), job=job.token)
     rates(writer, files=0, texts=10)
 
-    assert [report.eta_s for report in shown(place)] == [10.0, 20.0]
+    _, later = found = shown(place)
+
+    assert [report.eta_s for report in found] == [10.0, 20.0]
+    assert later.words() == "1 of 1 file read, 0 of 10 texts embedded, ETA 20 s"
 
 
 def test_the_rate_of_a_job_is_its_own(place: Place, writer: IndexWriter) -> None:
