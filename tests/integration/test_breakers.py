@@ -10,6 +10,7 @@ import pytest
 
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.prepare import prepare
+from memline.shared.finding import PROBLEM
 from memline.shared.queue import broker as queue_broker
 from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer
@@ -183,6 +184,20 @@ def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_
     assert (by_fallback.provider, after_restart) == ("voyage", "voyage")
     assert sum(len(request.body["input"]) for request in server.requests) == TEXTS
     assert place.status()["fallback"] is None
+
+
+def test_a_run_ends_when_the_fallback_stops_as_well(
+    place: Place, server: EmbeddingServer, second: EmbeddingServer
+) -> None:
+    configure(place, server, second, fallback="voyage")
+    for each in (server, second):
+        each.control({"fault": "401"})
+
+    report = place.index()
+
+    (stopped,) = (each for each in report.findings if each.code == "breaker_open")
+    assert (report.provider, report.failed, stopped.level) == ("voyage", True, PROBLEM)
+    assert stopped.what.endswith(f"{TEXTS} vectors wait")
 
 
 def test_the_fallback_stays_until_an_operator_asks(
