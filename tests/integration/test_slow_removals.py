@@ -1,5 +1,6 @@
 """Files that go one by one are removed, unless their root turns out to vanish: then all of them are kept."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -141,6 +142,23 @@ def test_what_is_deleted_all_day_is_not_held_for_longer_than_a_vanished_root(
 
     assert store.kept == 0
     assert 55 < store.aside <= 3_600 / GAP_S + 1
+
+
+def test_where_notes_come_and_go_all_day_nothing_vanishes(place: Place, store: Store) -> None:
+    for number in range(60):
+        store.clock.advance(GAP_S)
+        store.writer.sweep()
+        file = place.write(f"memory/new-{number}.md", f"# New {number}\n\nquokka{number}\n")
+        os.utime(file, (store.clock.now(), store.clock.now()))
+        store.look_at(f"memory/new-{number}.md")
+        gone = f"memory/note-{number}.md" if number < 15 else f"memory/new-{number - 10}.md"
+        (place.workspace / gone).unlink()
+        store.look_at(gone)
+
+    assert store.kept == 0
+    there = {f"memory/{path.name}" for path in (place.workspace / "memory").iterdir()}
+    assert set(place.outcomes()) == there
+    assert place.search("quokka3").kept == ()
 
 
 def test_notes_that_are_moved_one_by_one_are_removals(place: Place, store: Store) -> None:

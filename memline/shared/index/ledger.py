@@ -356,8 +356,8 @@ def in_any_case(connection: Connection, source: str, path: str) -> str:
 
 # What is set aside.
 
-#: Its path -> root, and when it went (seconds since the epoch).
-SetAside = dict[str, tuple[str, float]]
+#: Its path -> root, when it went, and when it had been written (seconds since the epoch).
+SetAside = dict[str, tuple[str, float, float]]
 
 #: Path, when it is seen again (ns since the epoch), its row but for these, and the texts of its chunks.
 Content = tuple[str, int, dict[str, Any], str]
@@ -370,8 +370,11 @@ def set_aside(connection: Connection) -> SetAside:
 
     `shared.sync.vanished` decides. It is found by no search; its vectors stay in the cache.
     """
-    rows = connection.execute("SELECT path, root, at FROM set_aside")
-    return {path: (root, at) for path, root, at in rows}
+    rows = connection.execute(
+        "SELECT path, root, at, max(json_extract(row, '$.mtime_ns'), json_extract(row, '$.ctime_ns')) / 1e9"
+        " FROM set_aside"
+    )
+    return {path: (root, at, changed) for path, root, at, changed in rows}
 
 
 def put_aside(connection: Connection, path: str, root: str, now: float) -> None:

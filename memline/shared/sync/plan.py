@@ -11,7 +11,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index.ledger import RecordedFile
+from memline.shared.index.ledger import RecordedFile, SetAside
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import Discovery, discover
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
@@ -45,7 +45,7 @@ class IndexState:
     #: Files that are gone and kept, or may be removed.
     kept: Kept = field(default_factory=dict)
     #: Files that went and of which something is set aside.
-    aside: tuple[str, ...] = ()
+    aside: SetAside = field(default_factory=dict)
 
 
 @value
@@ -106,7 +106,7 @@ def read_index_state(connection: Connection) -> IndexState:
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
         is_changing_model=bool(active and target and active.id != target.id),
         kept=vanished.read(connection),
-        aside=tuple(ledger.set_aside(connection)),
+        aside=ledger.set_aside(connection),
     )
 
 

@@ -7,16 +7,18 @@ file; `since` 0 is one whose removal was accepted.
 
 A root may also vanish file by file, each of them a plain removal: what the index had of such a file is set
 aside for as long as its root goes on to lose one within `QUIET_S`, `sync.keepVanishedHours` at most, and is
-there again when so many are gone that the root is kept.
+there again when so many are gone that the root is kept. A file that was written meanwhile makes up for one
+that went: where notes come, go and get other names all day, nothing vanishes.
 
 A session that its own program deleted for its age stays until it is forgotten: no person asked for that.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import retention_days
 from memline.shared.digests import sha256
 from memline.shared.index import ledger
-from memline.shared.index.ledger import RecordedFile
+from memline.shared.index.ledger import RecordedFile, SetAside
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript, unprintable
 from memline.shared.values import value
@@ -168,14 +170,30 @@ class Roots:
         """Tell whether no file is kept any longer that went then."""
         return abs(now - since) >= self._keep_s
 
-    def doubtful(self, gone: Iterable[str], files: Iterable[str]) -> set[str]:
-        """Return the roots of which so much is gone that it is kept; `files`: those that the ledger has."""
+    def doubtful(self, gone: Iterable[str], files: Iterable[str], written: Iterable[str] = ()) -> set[str]:
+        """Return the roots of which so much is gone that it is kept.
+
+        `files`: those that the ledger has; `written`: those of them that make up for one that is gone.
+        """
         if not self._keep_s:
             return set()
-        missing, total = Counter(map(self.of, gone)), Counter(map(self.of, files))
+        missing, total, new = (Counter(map(self.of, paths)) for paths in (gone, files, written))
         return {
-            root for root, count in missing.items() if root and self._is_doubtful(root, count, total[root])
+            root
+            for root, count in missing.items()
+            if root and self._is_doubtful(root, count - new[root], total[root] - new[root])
         }
+
+    def written(self, aside: SetAside, files: Mapping[str, RecordedFile]) -> set[str]:
+        """Return the files, those set aside too, that were written since their root lost the first."""
+        first: dict[str, float] = {}
+        for root, at, _ in aside.values():
+            first[root] = min(at, first.get(root, at))
+        found = {path for path, (root, _, changed) in aside.items() if changed > first[root]}
+        for path, file in files.items() if first else ():
+            if max(file.mtime_ns, file.ctime_ns) > first.get(self.of(path), math.inf) * 1e9:
+                found.add(path)
+        return found
 
     def _is_doubtful(self, root: str, gone: int, total: int) -> bool:
         if gone >= total:
@@ -192,7 +210,7 @@ def hold(
     *,
     now: float,
     hashes: Callable[[], Mapping[str, str]],
-    aside: Collection[str] = (),
+    aside: SetAside | None = None,
     decides: bool = False,
     accepts: bool = False,
 ) -> dict[str, tuple[str, float]]:
@@ -215,14 +233,16 @@ def hold(
     found |= dict.fromkeys(old, ("", CLEANED_UP))
     if accepts:
         return found
-    fresh = [path for path in gone if path not in known]
+    fresh, aside = [path for path in gone if path not in known], aside or {}
     before = [path for path in aside if roots.is_gone(path)]
     settled = [*(path for path in files if path not in known), *aside]
-    if doubtful := roots.doubtful([*before, *fresh], settled):
+    written = roots.written(aside, files) - known.keys()
+    if doubtful := roots.doubtful([*before, *fresh], settled, written):
         in_doubt = [path for path in fresh if roots.of(path) in doubtful]
         moved = _moved(in_doubt, discovery, files, hashes)
         # With these back in their root it may be in order.
-        still = roots.doubtful([*before, *(path for path in fresh if path not in moved)], settled)
+        left = [path for path in fresh if path not in moved]
+        still = roots.doubtful([*before, *left], settled, written)
         found |= {
             path: (roots.of(path), now) for path in in_doubt if roots.of(path) in still and path not in moved
         }
@@ -283,15 +303,19 @@ def refuse(connection: Connection, roots: Roots | None, rows: Iterable[FileRow],
     fresh = [path for path in asked if path not in known]
     if fresh:
         aside = ledger.set_aside(connection)
-        files = {path for path in ledger.recorded_files(connection) if path not in known} | aside.keys()
+        recorded = {
+            path: file for path, file in ledger.recorded_files(connection).items() if path not in known
+        }
+        files = recorded.keys() | aside.keys()
         own = {roots.of(path) for path in fresh}
-        gone = [path for path in files if roots.of(path) in own and roots.is_gone(path)]
-        doubtful = roots.doubtful(gone, files) | _vanishing(known, since=now - QUIET_S)
+        gone = {path for path in files if roots.of(path) in own and roots.is_gone(path)}
+        written = roots.written(aside, recorded)
+        doubtful = roots.doubtful(gone, files, written) | _vanishing(known, since=now - QUIET_S)
         kept = {path: (roots.of(path), now) for path in fresh if roots.of(path) in doubtful}
         keep(connection, kept)
         asked = [path for path in asked if path in known or path in kept]
         totals = Counter(map(roots.of, files))
-        for path in set(fresh).intersection(gone) - kept.keys():
+        for path in gone.intersection(fresh) - kept.keys():
             if roots.of(path) and roots.may_vanish(totals[roots.of(path)]):
                 ledger.put_aside(connection, path, roots.of(path), now)
     return {*asked, *cleaned}
@@ -309,10 +333,10 @@ def settle(connection: Connection, roots: Roots, now: float, *, decides: bool = 
     """
     aside, known = ledger.set_aside(connection), read(connection)
     last: dict[str, float] = {}
-    for root, at in aside.values():
+    for root, at, _ in aside.values():
         last[root] = max(at, last.get(root, at))
     back, over = dict[str, tuple[str, float]](), list[str]()
-    for path, (root, at) in aside.items():
+    for path, (root, at, _) in aside.items():
         if root in _vanishing(known, since=last[root] - QUIET_S):
             back[path] = root, now
         elif decides or abs(now - last[root]) >= QUIET_S or roots.is_over(at, now):
