@@ -27,6 +27,16 @@ from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.search.conftest import Notes
 
 
+def without_provider(notes: Notes, folder: Path) -> AgentSettings:
+    return AgentSettings(
+        agent="main",
+        workspace=folder,
+        index_path=notes.path,
+        state_dir=folder,
+        memory=MemorySearch(provider="none"),
+    )
+
+
 def test_an_answer_is_reused_while_nothing_changed() -> None:
     cache, answer = AnswerCache(), Answer(notice="n")
     cache.put("q", (1, 1), answer)
@@ -63,13 +73,7 @@ def test_only_so_many_are_kept() -> None:
 
 
 def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -> None:
-    settings = AgentSettings(
-        agent="main",
-        workspace=tmp_path,
-        index_path=notes.path,
-        state_dir=tmp_path,
-        memory=MemorySearch(provider="none"),
-    )
+    settings = without_provider(notes, tmp_path)
     notes.add("memory/a.md", "redis")
     memory = Answerer(settings, long_lived=True, caches_answers=True)
     request = SearchRequest(query="redis")
@@ -111,13 +115,7 @@ def test_a_session_that_its_program_cleaned_up_costs_a_search_nothing(
     notes.add("memory/a.md", "redis")
     kept = {"memory/a.md": ("", since)}
     vanished.keep(notes.writer.connection, kept)
-    settings = AgentSettings(
-        agent="main",
-        workspace=tmp_path,
-        index_path=notes.path,
-        state_dir=tmp_path,
-        memory=MemorySearch(provider="none"),
-    )
+    settings = without_provider(notes, tmp_path)
 
     examined = Mock(return_value=())
     monkeypatch.setattr(answerer, "find", examined)
