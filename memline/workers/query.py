@@ -18,9 +18,9 @@ from memline.shared.queue.replies import Replies
 from memline.shared.scheduling import home_processes
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.sources.paths import MEMORY, MemoryPaths
+from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sync.freshness import is_fresh
-from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.plan import Plan, are_stored, make_plan, read_index_state
 from memline.shared.sync.saves import Saves
 from memline.shared.sync.staleness import DiskState, Staleness
 from memline.shared.values import replace
@@ -79,7 +79,8 @@ class _Memory:
             self._look,
             is_fresh=partial(is_fresh, self._settings, clock=context.clock),
             background=True,
-            news=Saves(MemoryPaths.of(notes)) if notes else None,
+            news=Saves(MemoryPaths.of(notes), partial(are_stored, notes)) if notes else None,
+            hears_all=SESSIONS not in self._settings.memory.sources,
         )
 
     def ask(self, request: SearchRequest) -> Answer:

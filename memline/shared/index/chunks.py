@@ -289,8 +289,8 @@ def former_texts(connection: Connection, path: str) -> set[bytes]:
     return {digest for (digest,) in connection.execute(query, (path, ledger.REMOVED))}
 
 
-def full_text_state(connection: Connection) -> object:
-    """Return a value that differs whenever the full-text index does.
+def full_text_state(connection: Connection) -> tuple[object, object]:
+    """Return the epoch of the index, and a value that differs whenever its full text does.
 
     Every transaction that writes to it adds the pages it wrote to a counter in the record of its structure;
     another index in the place of this one has another epoch.
@@ -298,6 +298,12 @@ def full_text_state(connection: Connection) -> object:
     return meta.get(connection, meta.EPOCH), connection.execute(
         "SELECT block FROM chunks_fts_data WHERE id IN (1, 10)"
     ).fetchall()
+
+
+def keeps_ids(connection: Connection) -> bool:
+    """Tell whether the id of a chunk is never given again; those of a file of 0.2 may be."""
+    made = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'chunks'").fetchone()[0]
+    return "AUTOINCREMENT" in made
 
 
 _NAME = "INSERT INTO names (file_id, key, title, text, grams) VALUES (?, ?, ?, ?, ?)"

@@ -159,12 +159,13 @@ def problems(connection: Connection) -> list[LedgerEntry]:
     return [_entry(row) for row in rows]
 
 
-def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
-    """Return the files that are not removed, by path."""
+def recorded_files(connection: Connection, paths: Sequence[str] | None = None) -> dict[str, RecordedFile]:
+    """Return the files that are not removed, by path; of `paths` alone, if given."""
+    which = "" if paths is None else " AND path IN (SELECT value FROM json_each(?2))"
     rows = connection.execute(
-        "SELECT path, size, mtime_ns, ctime_ns, outcome, chunking FROM files WHERE outcome <> ?"
-        " ORDER BY path",
-        (REMOVED,),
+        "SELECT path, size, mtime_ns, ctime_ns, outcome, chunking FROM files WHERE outcome <> ?1"
+        f"{which} ORDER BY path",
+        (REMOVED,) if paths is None else (REMOVED, json.dumps(paths)),
     )
     return {
         path: RecordedFile(size=size, mtime_ns=mtime, ctime_ns=ctime, outcome=outcome, chunking=chunking)

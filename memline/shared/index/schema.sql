@@ -74,9 +74,10 @@ CREATE TABLE IF NOT EXISTS transcripts (
     secrets INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- Runs of whole lines of a file.
+-- Runs of whole lines of a file. AUTOINCREMENT: an id is never given again, so that what a search keeps of a
+-- chunk holds as long as the index (`chunks.keeps_ids`).
 CREATE TABLE IF NOT EXISTS chunks (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     file_id INTEGER NOT NULL REFERENCES files(id),
     ordinal INTEGER NOT NULL,
     start_line INTEGER NOT NULL,

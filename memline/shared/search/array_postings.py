@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +55,8 @@ _SETUP = (
 _PLACES = "SELECT group_concat(iif(col IN ('heading', 'path'), -doc, doc)) FROM temp.places WHERE term = ?"
 _TYPED = "SELECT group_concat(rowid) FROM forms_fts WHERE forms_fts MATCH ?"
 _LENGTHS = "SELECT id, sz FROM chunks_fts_docsize"
+# The plus sign: by the index of files and ordinals, and not by the rows with their texts.
+_FILES = "SELECT group_concat(id), group_concat(file_id) FROM chunks WHERE {} > ?"
 
 
 def prepare(connection: Connection) -> None:
@@ -70,6 +72,9 @@ class ArrayPostings(Postings):
     _words: WordReader | None = None
     #: Whether that has been decided.
     _is_read: bool = False
+    #: By chunk: its tokens, and its file. 0 is not known yet.
+    _lengths: Rows
+    _files: Rows
 
     def _reader(self, connection: Connection) -> WordReader | None:
         if not self._is_read:
@@ -77,8 +82,21 @@ class ArrayPostings(Postings):
             count = self.rows(connection, CHUNKS)
             size = 1 + (driver.scalar(connection, "SELECT max(id) FROM chunks_fts_docsize") or 0)
             if count >= MANY_CHUNKS and size < MOST_EMPTY * count:
-                self._words = WordReader(connection, CHUNKS.weights[1], size)
+                self._lengths, self._files = _grown(self._lengths, size), _grown(self._files, size)
+                self._words = WordReader(connection, CHUNKS.weights[1], self._lengths)
         return self._words
+
+    def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> Mapping[int, int]:
+        if self._reader(connection) is None:
+            return super().files_of(connection, chunk_ids)
+        ids = np.fromiter(chunk_ids, np.int64, len(chunk_ids))
+        if not self._files[ids].all():
+            known = np.flatnonzero(self._files)
+            last = int(known[-1]) if len(known) else 0
+            read = connection.execute(_FILES.format("id" if last else "+id"), (last,)).fetchone()
+            rows, files = (np.fromstring(text or "", np.int64, sep=",") for text in read)
+            self._files[rows] = files
+        return dict(zip(chunk_ids, self._files[ids].tolist(), strict=True))
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
         few = self.count(connection, table.name, match) <= FEW_ROWS
@@ -102,20 +120,22 @@ class ArrayPostings(Postings):
         super()._forget()
         self._words, self._is_read = None, False
 
+    def _forget_chunks(self) -> None:
+        super()._forget_chunks()
+        self._lengths = self._files = np.zeros(0, np.int64)
+
 
 class WordReader:
     """Reads how well rows fit a word, until the index changes."""
 
-    def __init__(self, connection: Connection, weight: float, size: int) -> None:
-        """`weight`: what a word counts in a heading or path; 1 in a text. `size`: above every row."""
+    def __init__(self, connection: Connection, weight: float, lengths: Rows) -> None:
+        """`weight`: what a word counts in a heading or path; 1 in a text. `lengths` are filled in."""
         self._weight = weight
         # The number of rows, and the tokens of each column.
         count, *tokens = _varints(driver.scalar(connection, "SELECT block FROM chunks_fts_data WHERE id = 1"))
         self._mean = sum(tokens) / count
         self._count = count
-        self.size = size
-        #: By row; 0 is not known yet.
-        self._lengths: Rows = np.zeros(self.size, np.int64)
+        self._lengths = lengths
 
     def read(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
         """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""
@@ -144,6 +164,10 @@ class WordReader:
             while some := found.fetchmany(_READ_ROWS):
                 self._lengths[[row for row, _ in some]] = _sums_of_varints([size for _, size in some])
         return self._lengths[rows]
+
+
+def _grown(known: Rows, size: int) -> Rows:
+    return np.append(known, np.zeros(max(0, size - len(known)), np.int64))
 
 
 def _stem(connection: Connection, word: str) -> str | None:

@@ -111,11 +111,12 @@ class Postings:
     def __init__(self) -> None:
         #: `data_version` of the connection, and what of the index it was.
         self._version: int | None = None
-        self._state: object = None
+        self._state: tuple[object, object] = None, None
         self._forget()
+        self._forget_chunks()
 
     def follow(self, connection: Connection) -> None:
-        """Forget everything if the full-text index has changed; first in each read transaction.
+        """Forget what was said of words if the full-text index has changed; first in each read transaction.
 
         Always of the same connection: another one counts versions of its own.
         """
@@ -126,6 +127,8 @@ class Postings:
         state = chunks.full_text_state(connection)
         if state != self._state:
             self._forget()
+            if state[0] != self._state[0] or not chunks.keeps_ids(connection):
+                self._forget_chunks()
             self._state = state
 
     def rows(self, connection: Connection, table: Table) -> int:
@@ -192,8 +195,8 @@ class Postings:
         rows, fits = zip(*pairs, strict=True) if pairs else ((), ())
         return Packed(array("q", rows), array("d", fits))
 
-    def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> dict[int, int]:
-        """Return chunk id -> file id."""
+    def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> Mapping[int, int]:
+        """Return chunk id -> file id, of these chunks at least."""
         new = [each for each in chunk_ids if each not in self._file_of]
         if len(self._file_of) + len(new) > MAX_FILES:
             self._file_of.clear()
@@ -251,6 +254,9 @@ class Postings:
         self._fits: dict[tuple[str, str, str, int], Packed] = {}
         self._asked: Counter[tuple[str, str, str, int]] = Counter()
         self._kept = 0
+
+    def _forget_chunks(self) -> None:
+        """Forget what holds as long as an id means the same chunk."""
         self._file_of: dict[int, int] = {}
 
 

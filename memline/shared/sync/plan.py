@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,8 @@ from memline.shared.index import batches, identities, ledger, meta, ownership, v
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import RecordedFile, SetAside
 from memline.shared.index.vectors import Backlog
-from memline.shared.sources.discover import Discovery, discover
-from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
+from memline.shared.sources.discover import Discovery, discover, discovered
+from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, printable
 from memline.shared.sync import vanished
 from memline.shared.sync.changes import Changes, compare
 from memline.shared.sync.vanished import Kept
@@ -169,6 +171,26 @@ def make_plan(
         left = tuple(path for path in changes.removed if path not in held)
         changes = replace(changes, removed=left, kept=tuple(sorted(held)))
     return Plan(discovery=discovery, changes=changes, choice=choice, index=index, kept=kept)
+
+
+def are_stored(settings: AgentSettings, paths: Collection[str]) -> bool:
+    """Tell whether the index has notes (absolute paths) just as they are; no other file is looked at.
+
+    Raises IndexFaults but for IndexMissing.
+    """
+    notes, chunking = MemoryPaths.of(settings), settings.memory.chunking
+    names = {printable(notes.ledger_path(absolute)): absolute for absolute in paths}
+    found = []
+    try:
+        for path, absolute in names.items():
+            with suppress(FileNotFoundError):
+                found.append(discovered(path, absolute, os.lstat(absolute)))
+    except OSError:
+        return False
+    with reading_if_any(settings.index_path) as reader:
+        recorded = ledger.recorded_files(reader, [*names]) if reader else {}
+    seen = Discovery(files=tuple(found), issues=())
+    return not compare(seen, recorded, chunking_digest(chunking.tokens, chunking.overlap)).count
 
 
 def _hashes(settings: AgentSettings) -> dict[str, str]:

@@ -6,7 +6,8 @@ has been paid for `SHARE` times over: with 100 notes at every search of a person
 seconds. A query worker, which stores nothing, looks in the background instead while searches come often: the
 search that found the last look too old, one in twenty, waited 40 ms for it at 2,000 files. While `watch` or
 `up` says that nothing is behind (`shared.sync.freshness`) no search looks. A process that goes on takes the
-kernel's queue of changes first, and looks when there is one: it misses no save that ended before.
+kernel's queue of changes first, and looks when there is one that is not stored yet: it misses no save that
+ended before.
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ class News(Protocol):
     def watch(self) -> None:
         """Begin to watch, before a look."""
 
-    def has_news(self) -> bool | None:
-        """Take what is known; True when a file may have changed, None when that cannot be told."""
+    def has_news(self, *, is_settled: bool) -> bool | None:
+        """Take what is known; True when a file may have changed, None when that cannot be told.
+
+        `is_settled`: nothing was behind at the last look.
+        """
 
 
 class Staleness:
@@ -68,13 +72,18 @@ class Staleness:
         is_fresh: Callable[[], bool] = lambda: False,
         background: bool = False,
         news: News | None = None,
+        hears_all: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`is_fresh`: whether a process that follows the files says that a look would find nothing to do."""
+        """`is_fresh`: whether a process that follows the files says that a look would find nothing to do.
+
+        `hears_all`: `news` tells of all files, so that other looks are only for what a system may lose.
+        """
         self._look = look
         self._is_fresh = is_fresh
         self._background = background
         self._news = news
+        self._hears_all = hears_all
         #: Held from the news until the look at them ends: another search waits for it.
         self._hearing = threading.Lock()
         self._monotonic = monotonic
@@ -89,27 +98,30 @@ class Staleness:
         """
         if self._news is not None:
             with self._hearing:
-                has_news = self._news.has_news()
                 state = self._state
+                is_settled = state is not None and not state.files_behind and not state.kept
+                has_news = self._news.has_news(is_settled=is_settled)
                 is_cheap = state is not None and state.look_s < CHEAP_S
                 if has_news or state is None or (has_news is None and is_cheap):
                     return self.look_now()
             if has_news is None:
                 return replace(self._aged(self._paced()), is_unsure=True)
-            return self._paced()
+            return self._paced(is_heard=self._hears_all)
         return self._aged(self._paced())
 
     def _aged(self, state: DiskState) -> DiskState:
         return replace(state, age_s=self._monotonic() - self._looked_at)
 
-    def _paced(self) -> DiskState:
-        """Look when the last look has been paid for."""
+    def _paced(self, *, is_heard: bool = False) -> DiskState:
+        """Look when the last look has been paid for; `is_heard`: nothing was saved since."""
         state = self._state
         if state is None:
             with self._looking:
                 # Another thread may have looked while this one waited.
                 return self._state or self._refresh()
         age_s = self._monotonic() - self._looked_at
+        if is_heard and age_s < LONGEST_S:
+            return state
         longest_s = BACKGROUND_LONGEST_S if self._background else min(LONGEST_S, SHARE * state.look_s)
         if age_s >= (BACKGROUND_AFTER_S if self._background else longest_s):
             if not self._looking.acquire(blocking=False):

@@ -7,6 +7,7 @@ from sqlite3 import Connection
 
 import pytest
 
+from memline.shared.index import chunks
 from memline.shared.search import array_postings, keyword
 from memline.shared.search.array_postings import ArrayPostings, WordReader
 from memline.shared.search.keyword import KeywordHits, by_keyword
@@ -113,6 +114,31 @@ def test_words_are_scored_without_bm25(index: SearchIndex) -> None:
 
     assert seen
     assert not [each for each in seen if "bm25(chunks_fts" in each]
+
+
+@pytest.mark.parametrize("keeps_ids", [True, False])
+def test_what_is_kept_of_chunks_is_that_of_the_chunks_there_are(
+    notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch, keeps_ids: bool
+) -> None:
+    """With ids that are never given again, and with those of a file of 0.2."""
+    if not keeps_ids:
+        monkeypatch.setattr(chunks, "keeps_ids", lambda connection: False)
+
+    def hits(postings: Postings) -> list[KeywordHits]:
+        with index.snapshot() as connection:
+            postings.follow(connection)
+            return [by_keyword(connection, analyse(each), None, 300, postings) for each in ("redis", "last")]
+
+    with index.snapshot():
+        kept = index.postings
+    hits(kept)
+    # The highest id goes, and the next chunk is of another length in a file of another name.
+    notes.remove("memory/119-again.md")
+    if not keeps_ids:
+        notes.writer.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'chunks'")
+    notes.add("memory/last.md", "redis severance timeout " * 9)
+
+    assert_same(hits(kept), hits(Postings()))
 
 
 def test_few_chunks_need_no_arrays(index: SearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,13 @@
 """A save is known to whoever reads the kernel's queue, from the moment it ended."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sync.plan import are_stored
 from memline.shared.sync.saves import Saves
 from tests.support.workspace import Place
 
@@ -59,3 +61,31 @@ def test_a_disk_that_does_not_tell_is_known_as_one(place: Place, monkeypatch: py
     saves.watch()
 
     assert saves.has_news() is None
+
+
+def test_a_note_that_is_stored_by_now_is_no_news_where_nothing_was_behind(place: Place) -> None:
+    note = place.workspace / "memory" / "a.md"
+    saves = Saves(MemoryPaths.of(place.agent), partial(are_stored, place.agent))
+    saves.watch()
+    place.index()
+
+    def news() -> bool | None:
+        return saves.has_news(is_settled=True)
+
+    note.write_text("two words\n")
+    assert news()
+    note.write_text("three more words\n")
+    place.index()
+    assert not news()
+    note.write_text("three more words.\n")
+    place.index()
+    assert saves.has_news()
+    place.write("memory/new.md", "four\n")
+    assert news()
+    (place.workspace / "memory" / "new.md").unlink()
+    assert not news()
+    note.unlink()
+    assert news()
+    place.index()
+    note.mkdir()
+    assert news()

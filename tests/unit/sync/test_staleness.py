@@ -69,7 +69,7 @@ def test_a_look_is_of_now_while_the_system_tells_of_no_save() -> None:
     class Quiet:
         def watch(self) -> None: ...
 
-        def has_news(self) -> bool:
+        def has_news(self, *, is_settled: bool) -> bool:
             return False
 
     looks = Looks(0.1)
@@ -218,11 +218,13 @@ class Told:
     def __init__(self, *news: bool | None) -> None:
         self.news = list(news)
         self.watched = 0
+        self.settled: list[bool] = []
 
     def watch(self) -> None:
         self.watched += 1
 
-    def has_news(self) -> bool | None:
+    def has_news(self, *, is_settled: bool) -> bool | None:
+        self.settled.append(is_settled)
         return self.news.pop(0)
 
 
@@ -245,3 +247,26 @@ def test_where_nothing_tells_of_saves_a_search_looks_or_says_that_it_is_unsure()
     assert cheap.count == 3 and dear.count == 1
     dear.staleness = Staleness(dear.look, news=Told(None, None), monotonic=dear.clock.now)
     assert [dear.staleness.state().is_unsure for _ in range(2)] == [False, True]
+
+
+def test_news_are_told_whether_anything_was_behind_at_the_last_look() -> None:
+    states = [DiskState(), DiskState(files_behind=1), DiskState(kept={"memory/a.md": ("memory", 1.0)})]
+    told = Told(True, True, True, True)
+    staleness = Staleness(lambda: states.pop(0) if states else DiskState(), news=told)
+
+    for _ in range(4):
+        staleness.state()
+
+    assert told.settled == [False, True, False, False]
+
+
+def test_where_all_files_are_heard_of_a_quiet_one_is_looked_at_once_in_a_few_seconds() -> None:
+    for hears_all, later, count in ((False, 1.5, 2), (True, 1.5, 1), (True, LONGEST_S + 0.1, 2)):
+        looks = Looks(0.01)
+        told = Told(False, False)
+        looks.staleness = Staleness(looks.look, news=told, hears_all=hears_all, monotonic=looks.clock.now)
+        looks.staleness.state()
+        looks.clock.advance(later)
+        looks.staleness.state()
+
+        assert looks.count == count
