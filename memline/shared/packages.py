@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +29,9 @@ def install_command(*requirements: str, options: tuple[str, ...] = ()) -> str:
         arguments.insert(0, "--break-system-packages")
     return shlex.join([sys.executable, "-m", "pip", "install", *arguments])
 
+
+#: A compiled part of a package without which it does not work.
+_COMPILED = {"numpy": "_core/_multiarray_umath"}
 
 #: Why a package that is installed cannot be imported, by its name: trying again takes as long as an import.
 _broken: dict[str, str] = {}
@@ -56,6 +60,18 @@ def lack(name: str) -> str:
     return _broken[name]
 
 
+def lack_at_a_glance(name: str) -> str:
+    """Say the same without an import where a compiled part of the package is of this Python and processor.
+
+    What such a part does not find on this machine is known after an import alone: `doctor` takes one.
+    """
+    part = _COMPILED.get(name)
+    if part is None or name in sys.modules or name in _broken or (spec := _spec(name)) is None:
+        return lack(name)
+    folder = Path(spec.origin or "").parent
+    return "" if (folder / f"{part}{EXTENSION_SUFFIXES[0]}").is_file() else lack(name)
+
+
 def remedy(name: str) -> str:
     """Return the command line that makes a package work here."""
     return install_command(name, options=("--force-reinstall",) if name in _broken else ())
@@ -67,8 +83,12 @@ def missing(modules: tuple[str, ...]) -> list[str]:
 
 
 def _is_there(name: str) -> bool:
+    # A module that was imported in an odd way, or that a test took away, has no spec.
+    return _spec(name) is not None or sys.modules.get(name) is not None
+
+
+def _spec(name: str) -> ModuleSpec | None:
     try:
-        return find_spec(name) is not None
+        return find_spec(name)
     except ValueError:
-        # A module that was imported in an odd way, or that a test took away, has no spec.
-        return sys.modules.get(name) is not None
+        return None

@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -87,3 +87,26 @@ def test_no_page_installs_memline_by_its_name() -> None:
     ]
 
     assert found == []
+
+
+@pytest.mark.parametrize("python", ["this", "another"])
+def test_a_compiled_package_of_this_python_is_taken_to_work_without_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
+) -> None:
+    suffix = EXTENSION_SUFFIXES[0] if python == "this" else ".cpython-39-riscv64-linux-gnu.so"
+    part = tmp_path / "numpy" / f"_core/_multiarray_umath{suffix}"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"")
+    (tmp_path / "numpy" / "__init__.py").write_text("raise ImportError('no _core here')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "numpy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(packages, "_broken", {})
+
+    said = packages.lack_at_a_glance("numpy")
+
+    assert said == ("" if python == "this" else "cannot be imported (no _core here)")
+    # `doctor` imports it, and then both say so.
+    assert (
+        packages.lack("numpy") == packages.lack_at_a_glance("numpy") == "cannot be imported (no _core here)"
+    )

@@ -13,6 +13,7 @@ from memline.shared.finding import OK, Finding, Trouble
 from memline.shared.findings.diagnosis import of_common, queue_of
 from memline.shared.findings.facts import fleet_at
 from memline.shared.index import driver
+from memline.shared.packages import lack
 from memline.shared.queue.heartbeat import serving_host
 from memline.shared.words import counted
 
@@ -28,6 +29,8 @@ def examine_common(
 
     `warnings`: those of loading the configuration.
     """
+    # The findings take a numpy that fits by its files for one that works.
+    lack("numpy")
     library = driver.library()
     with closing(library.connect(":memory:")) as connection:
         yield _ok(f"SQLite {library.sqlite_version} through {library.__name__}, with full-text search (FTS5)")

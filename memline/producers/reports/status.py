@@ -29,7 +29,7 @@ from memline.shared.index import (
     vectors,
 )
 from memline.shared.index.accounts import Accounts
-from memline.shared.packages import lack
+from memline.shared.packages import lack_at_a_glance
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
@@ -214,7 +214,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "extensionPath": driver.vec_path(vector.extension_path),
             "loadError": vector_error,
             "sqlite": f"{library.__name__} {library.sqlite_version}",
-            "numpy": not lack("numpy"),
+            "numpy": not lack_at_a_glance("numpy"),
             "wanted": backlog.pending,
             "ready": backlog.ready,
             # With how many a question is compared exactly, at least: chosen by their signs; null: with all.

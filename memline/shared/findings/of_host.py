@@ -10,7 +10,7 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import FleetFacts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import driver
-from memline.shared.packages import install_command, lack, remedy
+from memline.shared.packages import install_command, lack_at_a_glance, remedy
 from memline.shared.scheduling import home_processes
 
 #: Watches that inotify must allow a user for a workspace of usual size.
@@ -105,7 +105,7 @@ def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
 )
 def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     # Without both, the row below says what that means.
-    if (why := lack("numpy")) and not _vec_error():
+    if (why := lack_at_a_glance("numpy")) and not _vec_error():
         yield seen(lack=why, action=remedy("numpy"))
 
 
@@ -120,7 +120,7 @@ def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
 def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:
     if error := _vec_error():
         install = install_command("sqlean.py", "sqlite-vec==0.1.9")
-        if why := lack("numpy"):
+        if why := lack_at_a_glance("numpy"):
             then = f"numpy {why}: no vector is searched"
             yield seen(reason=error, then=then, level=WARNING, action=f"{remedy('numpy')}   (or: {install})")
         else:

@@ -138,11 +138,11 @@ def newer_index(place: Place, _: pytest.MonkeyPatch) -> None:
     place.execute("PRAGMA user_version = 9999")
 
 
-def run_without(name: str = "") -> State:
+def run_without(what: str = "") -> State:
     def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        without = {name} if name else {"numpy", "sqlite-vec"}
-        for module in (of_asking, of_host):
-            monkeypatch.setattr(module, "lack", lambda asked: "is missing" if asked in without else "")
+        without = {what} if what else {"numpy", "sqlite-vec"}
+        for module, name in ((of_asking, "lack"), (of_host, "lack_at_a_glance")):
+            monkeypatch.setattr(module, name, lambda asked: "is missing" if asked in without else "")
             if "sqlite-vec" in without:
                 monkeypatch.setattr(module.driver, "load_vec", lambda *_: "no such module")
 
