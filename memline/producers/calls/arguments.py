@@ -40,17 +40,16 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 @cache
 def answers() -> dict[str, Schema]:
     """Return the JSON Schema of the answer to each call, of the overview of all agents and of errors."""
-    schemas: dict[str, Schema] = json.loads((Path(__file__).parent / "answers.json").read_text("utf-8"))
-    schemas["overview"]["properties"]["agents"]["items"] = schemas["status"]
-    schemas["jobs"] = {
-        "type": "object",
-        "properties": {"jobs": {"type": "array", "items": schemas["job"]}},
-        "required": ["jobs"],
-    }
-    schemas["batches"] = {"type": "array", "items": schemas["batch"]}
-    schemas["messages"]["properties"]["messages"]["items"] = schemas["message"]
-    schemas["dead"]["properties"]["groups"]["items"]["properties"]["messages"]["items"] = schemas["message"]
-    return schemas
+    named: dict[str, Schema] = json.loads((Path(__file__).parent / "answers.json").read_text("utf-8"))
+    return {name: _whole(schema, named) for name, schema in named.items()}
+
+
+def _whole(part: Any, named: Mapping[str, Schema]) -> Any:
+    """Put the schema of a name in the place of its `$ref`, at any depth."""
+    if isinstance(part, dict):
+        name = part.get("$ref")
+        return _whole(named[name], named) if name else {key: _whole(part[key], named) for key in part}
+    return [_whole(each, named) for each in part] if isinstance(part, list) else part
 
 
 def allowed(schema: Schema) -> str:
