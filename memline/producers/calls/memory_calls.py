@@ -5,7 +5,7 @@ MCP has its tools from these rows, HTTP its routes, `Memory` the options of a se
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import CLI, COMMAND, PYTHON, REMOTE, TEXTS, Call, Parameter, flag
+from memline.producers.calls.rows import CLI, COMMAND, PYTHON, REMOTE, TEXTS, Call, flag, option
 
 #: What a client may put before the model at the start of a conversation.
 INSTRUCTIONS = (
@@ -18,12 +18,10 @@ INSTRUCTIONS = (
 )
 
 #: What every call over HTTP takes as well; on the command line, `agent` is an option of all commands.
-AGENT_ID = Parameter(
-    name="agent", words="The agent whose memory is meant.", default="the one of the token", faces=REMOTE
-)
+AGENT_ID = option("agent", "The agent whose memory is meant.", default="the one of the token", faces=REMOTE)
 _SESSION_WORDS = "Key of the session that asks, agent:<id>:<rest>; it decides about citations and access."
-CALLER = (AGENT_ID, Parameter(name="sessionKey", words=_SESSION_WORDS, faces=REMOTE))
-_SESSION = Parameter(name="sessionKey", words=_SESSION_WORDS, faces=COMMAND, metavar="KEY")
+CALLER = (AGENT_ID, option("sessionKey", _SESSION_WORDS, faces=REMOTE))
+_SESSION = option("sessionKey", _SESSION_WORDS, faces=COMMAND, metavar="KEY")
 
 SEARCH = Call(
     name="search",
@@ -41,89 +39,87 @@ a warning that says why: try other words, fewer filters, or report the warning."
     http="GET POST /search",
     answer="search",
     parameters=(
-        Parameter(
-            name="query",
-            words="What to find: a question in natural language, or exact words, ids, file names, dates.",
+        option(
+            "query",
+            "What to find: a question in natural language, or exact words, ids, file names, dates.",
             is_required=True,
             argument="optional",
             as_option="The question; wins over the argument.",
         ),
-        Parameter(
-            name="maxResults",
-            words="Hits at most.",
+        option(
+            "maxResults",
+            "Hits at most.",
             kind="integer",
             default="6, as configured",
             minimum=1,
             limits=(("maximum", 200),),
             short="-n",
         ),
-        Parameter(
-            name="minScore",
-            words="Similarity below which a hit without any word of the query is left out.",
+        option(
+            "minScore",
+            "Similarity below which a hit without any word of the query is left out.",
             kind="number",
             default="0.35",
             minimum=0,
             maximum=1,
         ),
-        Parameter(
-            name="source",
-            words="Where to look: memory (notes), sessions (past conversations), or all.",
+        option(
+            "source",
+            "Where to look: memory (notes), sessions (past conversations), or all.",
             default="all",
             choices=("memory", "sessions", "all"),
             aliases=("corpus",),
         ),
-        Parameter(
-            name="path",
-            words="Only files that match this glob, such as memory/2026-02-*.md.",
+        option(
+            "path",
+            "Only files that match this glob, such as memory/2026-02-*.md.",
             metavar="GLOB",
             limits=(("maxLength", 500),),
         ),
-        Parameter(
-            name="exclude",
-            words="Leave out files that match this glob, such as archive/**.",
+        option(
+            "exclude",
+            "Leave out files that match this glob, such as archive/**.",
             metavar="GLOB",
             limits=(("maxLength", 500),),
         ),
-        Parameter(
-            name="tag",
-            words="Only notes with this tag, or one below it (boat/dinghy for boat); of several, with all.",
+        option(
+            "tag",
+            "Only notes with this tag, or one below it (boat/dinghy for boat); of several, with all.",
             kind="array",
             metavar="TAG",
             limits=TEXTS,
         ),
-        Parameter(
-            name="excludeTag",
-            words="Leave out notes with this tag, or one below it; of several, with any.",
+        option(
+            "excludeTag",
+            "Leave out notes with this tag, or one below it; of several, with any.",
             kind="array",
             metavar="TAG",
             limits=TEXTS,
         ),
-        Parameter(
-            name="linkedFrom",
-            words="Only the notes to which the note of this path or name links.",
+        option(
+            "linkedFrom",
+            "Only the notes to which the note of this path or name links.",
             metavar="PATH",
             limits=(("maxLength", 500),),
         ),
-        Parameter(
-            name="since",
-            words="Only notes from this day on: 2026-02-10, 30d, yesterday, last week, March 2026.",
+        option(
+            "since",
+            "Only notes from this day on: 2026-02-10, 30d, yesterday, last week, March 2026.",
             metavar="DAY",
             limits=(("maxLength", 60),),
         ),
-        Parameter(
-            name="until",
-            words="Only notes up to this day, or the last of these days: 2026-02-10, 30d, last week.",
+        option(
+            "until",
+            "Only notes up to this day, or the last of these days: 2026-02-10, 30d, last week.",
             metavar="DAY",
             limits=(("maxLength", 60),),
         ),
         flag("explain", "Show how each score came about.", faces=frozenset((CLI, PYTHON))),
         _SESSION,
         flag("full", "Show whole snippets, not their best lines.", faces=COMMAND),
-        Parameter(
-            name="format",
-            words=(
-                "Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text."
-            ),
+        option(
+            "format",
+            ("Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text."),
             default="text",
             choices=("text", "json", "jsonl", "files", "vimgrep"),
             faces=COMMAND,
@@ -158,41 +154,27 @@ Only what this memory holds can be read. status not_found means that there is no
     http="GET POST /get",
     answer="get",
     parameters=(
-        Parameter(
-            name="path",
-            words=(
-                "Path of a hit of memory_search, such as memory/2026-02-10.md; path#L5-L7 names lines"
-                " as well."
-            ),
+        option(
+            "path",
+            ("Path of a hit of memory_search, such as memory/2026-02-10.md; path#L5-L7 names lines as well."),
             aliases=("relPath",),
             argument="required",
         ),
-        Parameter(
-            name="paths",
-            words="Several paths or citations instead of path. The answer has one of excerpts for each,"
+        option(
+            "paths",
+            "Several paths or citations instead of path. The answer has one of excerpts for each,"
             " short ones whole.",
             kind="array",
             limits=TEXTS,
             faces=REMOTE,
         ),
-        Parameter(
-            name="from",
-            words="First line, 1-based.",
-            kind="integer",
-            default="1",
-            minimum=0,
-            python="first",
+        option("from", "First line, 1-based.", kind="integer", default="1", minimum=0, python="first"),
+        option(
+            "lines", "How many lines.", kind="integer", default="120, or those of the citation", minimum=1
         ),
-        Parameter(
-            name="lines",
-            words="How many lines.",
-            kind="integer",
-            default="120, or those of the citation",
-            minimum=1,
-        ),
-        Parameter(
-            name="around",
-            words="Lines of a note, or turns of a past conversation, to add before and after.",
+        option(
+            "around",
+            "Lines of a note, or turns of a past conversation, to add before and after.",
             kind="integer",
             default="0",
             minimum=0,
@@ -218,9 +200,7 @@ to do when something is wrong. Use it when memory_search reports a warning or fi
     answer="status",
     parameters=(
         flag(
-            "deep",
-            "Ask the provider for one vector, to see that it works.",
-            faces=frozenset((CLI, PYTHON)),
+            "deep", "Ask the provider for one vector, to see that it works.", faces=frozenset((CLI, PYTHON))
         ),
         flag("index", "Bring the index up to date first (implies --deep).", faces=COMMAND),
         flag("verbose", "Name every file that is left out, and why.", faces=COMMAND),
@@ -236,10 +216,7 @@ Print the daily logs of today and yesterday, and in a private session MEMORY.md.
 Cut to context.maxChars characters in all; where something was cut, the text says so.""",
     http="GET /context",
     answer="context",
-    parameters=(
-        flag("private", "The session is the owner's own: MEMORY.md is part of it."),
-        _SESSION,
-    ),
+    parameters=(flag("private", "The session is the owner's own: MEMORY.md is part of it."), _SESSION),
     examples=(
         "memline context",
         "memline context --private",
@@ -258,21 +235,18 @@ never changes what is there. One entry a call, understandable on its own, with n
     answer="append",
     audit="append",
     parameters=(
-        Parameter(
-            name="text",
-            words=(
-                "What to remember, in a sentence or a few lines that are understood without this"
-                " conversation."
-            ),
+        option(
+            "text",
+            ("What to remember, in a sentence or a few lines that are understood without this conversation."),
             is_required=True,
         ),
-        Parameter(
-            name="target",
-            words="daily: today's log, memory/YYYY-MM-DD.md. longTerm: MEMORY.md, for lasting facts.",
+        option(
+            "target",
+            "daily: today's log, memory/YYYY-MM-DD.md. longTerm: MEMORY.md, for lasting facts.",
             default="daily",
             choices=("daily", "longTerm"),
         ),
-        Parameter(name="heading", words="Heading to put the entry under; made when it is not the last."),
+        option("heading", "Heading to put the entry under; made when it is not the last."),
     ),
 )
 LINT = Call(

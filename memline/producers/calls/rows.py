@@ -21,6 +21,9 @@ FACES = frozenset((CLI, PYTHON, JSON))
 
 COMMAND, REMOTE = frozenset((CLI,)), frozenset((JSON,))
 
+#: What has to be at a path: one of both, a file, a folder; or no folder, no file.
+ANY, FILE, FOLDER, NEW_FILE, NEW_FOLDER = "any", "file", "folder", "new file", "new folder"
+
 #: Whose token may ask: one of an agent about that agent, or only the one for all.
 AGENT, OWNER = "agent", "owner"
 
@@ -54,6 +57,10 @@ class Parameter:
     as_option: str = ""
     metavar: str = ""
     short: str = ""
+    #: Of one that is true or false: the option that says no.
+    opposite: str = ""
+    #: Of a path: what has to be there, or is to be made.
+    path: str = ""
     #: `module:function` that lists the values that are known, for the completion of a word.
     known: str = ""
     #: In Python, where that differs.
@@ -102,7 +109,10 @@ class Parameter:
 
 @value
 class Call:
-    """One thing that can be asked of Memline; one with an `audit` line is an action: it changes something."""
+    """One thing that can be asked of Memline; one with an `audit` line is an action: it changes something.
+
+    A group of commands has a row too, and so has a process, whose only face is the command line.
+    """
 
     #: As on the command line: `search`, `jobs pause`.
     name: str
@@ -119,20 +129,25 @@ class Call:
     run: str = ""
     #: Methods and path over HTTP, such as `POST /jobs/{job}/pause`; empty: not over HTTP.
     http: str = ""
-    #: Name of the schema of its answer in answers.json.
+    #: Name of the schema of its answer in answers.json; empty: it has none as JSON.
     answer: str = ""
     rights: str = AGENT
     #: Over HTTP and on pages: whether it is about one agent, the default one when none is named.
     is_of_one_agent: bool = False
-    #: What is asked on the command line before it is done; empty: it does not ask.
+    #: What is asked on the command line before it is done, and with `{}` what; empty: it does not ask.
     asks: str = ""
-    #: The verb of its line in the audit log, `audit.<verb>`; empty: it only reads.
+    #: The verb of its line in the audit log, `audit.<verb>`; empty: it only reads, or writes settings, which
+    #: a user may edit as well, or is a process.
     audit: str = ""
     #: Words of its button on the dashboard.
     button: str = ""
     is_danger: bool = False
     needs_queue: bool = False
-    has_json: bool = True
+
+    @property
+    def has_json(self) -> bool:
+        """Tell whether its answer can be had as JSON."""
+        return bool(self.answer)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -148,6 +163,11 @@ class Call:
     def takes_json(self) -> tuple[Parameter, ...]:
         """The parameters in JSON."""
         return tuple(each for each in self.parameters if JSON in each.faces)
+
+
+def option(name: str, words: str, **more: Any) -> Parameter:
+    """Make a parameter that is given by its name."""
+    return Parameter(name=name, words=words, **more)
 
 
 def flag(name: str, words: str, **more: Any) -> Parameter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import COMMAND, KNOWN_JOBS, YES, Call, Parameter, argument, flag
+from memline.producers.calls.rows import COMMAND, KNOWN_JOBS, YES, Call, argument, flag, option
 
 _FORCE = flag("force", "All files, not only those that changed.")
 _FOLDER = argument("folder", "Folder of the backup.", metavar="PATH")
@@ -27,9 +27,9 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
                 faces=COMMAND,
             ),
             flag("newAgent", "Make an index for an agent that has none, beside others.", faces=COMMAND),
-            Parameter(
-                name="adopt",
-                words="Take over the settings and the index of this folder: it was moved to the workspace.",
+            option(
+                "adopt",
+                "Take over the settings and the index of this folder: it was moved to the workspace.",
                 metavar="DIR",
                 faces=COMMAND,
             ),
@@ -85,6 +85,12 @@ index` does the work and waits for it. `memline jobs` pauses, resumes and shows 
         ),
     ),
     Call(
+        name="agent",
+        title="Show which host serves an agent, and move one.",
+        text="Show which index host of the fleet serves which agent, and move agents between them.",
+        examples=("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb"),
+    ),
+    Call(
         name="agent ls",
         title="List the agents, with the index host that serves each.",
         text="List the agents of this configuration and of the fleet, with the index host that serves each.",
@@ -105,12 +111,8 @@ run. On HOST it puts the index in place. Nothing is embedded again. Interrupted,
         audit="move",
         parameters=(
             argument("name", "Id of the agent.", metavar="ID"),
-            Parameter(
-                name="to", words="The index host that is to serve it.", is_required=True, metavar="HOST"
-            ),
-            Parameter(
-                name="backup", words="Folder for the index, or with it on the new host.", metavar="PATH"
-            ),
+            option("to", "The index host that is to serve it.", is_required=True, metavar="HOST"),
+            option("backup", "Folder for the index, or with it on the new host.", metavar="PATH"),
         ),
         examples=(
             "memline agent move work --to index-2 --backup /mnt/usb   # on the host that serves it",
@@ -132,12 +134,7 @@ today's daily note. `memline up` and `memline watch` start it; see docs/flush.md
         audit="flush",
         button="Flush now",
         parameters=(
-            Parameter(
-                name="now",
-                words="Flush this session now, whatever its size.",
-                metavar="SESSION",
-                python="session",
-            ),
+            option("now", "Flush this session now, whatever its size.", metavar="SESSION", python="session"),
         ),
         examples=("memline flush", "memline flush --json", "memline flush --now 4f9c2e1a-….jsonl"),
     ),
@@ -153,9 +150,9 @@ output.""",
         audit="export",
         parameters=(
             argument("path", "The file, or - for standard output.", metavar="FILE"),
-            Parameter(
-                name="what",
-                words="Notes, vectors that chunks need, cached vectors, or all of these.",
+            option(
+                "what",
+                "Notes, vectors that chunks need, cached vectors, or all of these.",
                 default="all",
                 choices=("all", "notes", "vectors", "cache"),
             ),
@@ -219,23 +216,15 @@ home; what stays in a kept note or a transcript is not read again.""",
         is_danger=True,
         parameters=(
             argument("path", "A path or a citation.", is_required=False),
-            Parameter(name="query", words="Each line that holds all these words, in any form."),
-            Parameter(
-                name="session", words="A session, by its key or the name of its transcript.", metavar="KEY"
-            ),
-            Parameter(
-                name="before",
-                words="Dated notes and sessions before this day (2025-01-01, 90d).",
-                metavar="DATE",
-            ),
+            option("query", "Each line that holds all these words, in any form."),
+            option("session", "A session, by its key or the name of its transcript.", metavar="KEY"),
+            option("before", "Dated notes and sessions before this day (2025-01-01, 90d).", metavar="DATE"),
             flag("dryRun", "Only list what would be forgotten."),
             YES,
             flag("keepNote", "Leave the notes as they are; only Memline forgets."),
             flag("list", "List what was forgotten: number, day and path, never the text.", python="as_list"),
-            Parameter(
-                name="undo", words="Take this number off that list.", kind="integer", minimum=1, metavar="N"
-            ),
-            Parameter(name="backup", words="Copy the notes there first.", metavar="DIR"),
+            option("undo", "Take this number off that list.", kind="integer", minimum=1, metavar="N"),
+            option("backup", "Copy the notes there first.", metavar="DIR"),
         ),
         examples=(
             "memline forget 'memory/2026-02-10.md#L5-L7'",

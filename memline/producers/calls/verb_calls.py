@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import KNOWN_JOBS, OWNER, TEXTS, Call, Parameter, argument, flag
+from memline.producers.calls.rows import KNOWN_JOBS, OWNER, TEXTS, Call, argument, flag, option
 
 #: Where the functions of the verbs are.
 _VERBS = "memline.producers.actions.verbs"
@@ -14,37 +14,39 @@ _BATCH = argument(
     metavar="BATCH",
     known="memline.producers.reports.batch_jobs:known",
 )
-_LIMIT = Parameter(
-    name="limit",
-    words="Ended ones of each agent, at most.",
-    kind="integer",
-    minimum=1,
-    maximum=1000,
-    default="10",
+_LIMIT = option(
+    "limit", "Ended ones of each agent, at most.", kind="integer", minimum=1, maximum=1000, default="10"
 )
 _FORCE = flag("force", "All files, not only those that changed.")
-_PROVIDER = Parameter(
-    name="provider",
-    words="Only this one.",
-    default="all",
-    choices_of="memline.shared.providers:PROVIDERS",
+_PROVIDER = option(
+    "provider", "Only this one.", default="all", choices_of="memline.shared.providers:PROVIDERS"
 )
-_MODE = Parameter(name="mode", words="Only this mode.", default="both", choices=("requests", "batch"))
+_MODE = option("mode", "Only this mode.", default="both", choices=("requests", "batch"))
 
-_STATE = Parameter(
-    name="state",
-    words="Dead, to be retried, or waiting for a worker.",
+_STATE = option(
+    "state",
+    "Dead, to be retried, or waiting for a worker.",
     default="dead",
     choices=("dead", "delayed", "waiting"),
 )
-_QUEUE = Parameter(name="queue", words="Messages of this queue.")
-_GROUP = Parameter(name="group", words="Dead messages with this error: a group of `queue dead`.")
-_MATCH = Parameter(name="match", words="Glob over queue, index host, actor, agent, error and id.")
-_IDS = Parameter(name="id", words="Only messages of these ids.", kind="array", python="ids", limits=TEXTS)
-_ERROR = Parameter(name="group", words="Texts with this error: a group of the page of failed texts.")
-_TEXT = Parameter(name="text", words="The one whose hash begins so; `memline index --json` has hashes.")
+_QUEUE = option("queue", "Messages of this queue.")
+_GROUP = option("group", "Dead messages with this error: a group of `queue dead`.")
+_MATCH = option("match", "Glob over queue, index host, actor, agent, error and id.")
+_IDS = option("id", "Only messages of these ids.", kind="array", python="ids", limits=TEXTS)
+_ERROR = option("group", "Texts with this error: a group of the page of failed texts.")
+_TEXT = option("text", "The one whose hash begins so; `memline index --json` has hashes.")
 
 VERB_CALLS = (
+    Call(
+        name="jobs",
+        title="List, show, pause, resume and cancel jobs.",
+        text="""\
+List, show, pause, resume and cancel jobs: reindexes, first imports, model changes and backfills.
+
+A job is a row of the index, with a queue and without: it outlives every process. The older job goes
+first, and live edits before all of them.""",
+        examples=("memline jobs ls", "memline jobs show 5f3a", "memline jobs pause 5f3a"),
+    ),
     Call(
         name="jobs ls",
         title="List the open jobs and the last ones that ended.",
@@ -110,6 +112,22 @@ nothing else are cancelled at the provider. Exit status 1 when the job had ended
         examples=("memline jobs cancel 5f3a", "memline jobs cancel 5f3a --json"),
     ),
     Call(
+        name="batch",
+        title="List, show and cancel jobs of a provider's Batch API.",
+        text="""\
+List, show, collect and cancel jobs of a provider's Batch API, and list their errors.
+
+They are made when remote.batch.enabled is true and the backlog is worth one.""",
+        examples=(
+            "memline batch ls",
+            "memline batch ls --open --json",
+            "memline batch show 5f3a",
+            "memline batch cancel 5f3a",
+            "memline batch collect 5f3a",
+            "memline batch errors 5f3a",
+        ),
+    ),
+    Call(
         name="batch ls",
         title="List the open batches and the last closed ones.",
         answer="batches",
@@ -167,6 +185,35 @@ has ended.""",
         examples=("memline batch errors 5f3a", "memline batch errors 5f3a --json"),
     ),
     Call(
+        name="queue",
+        title="Show depth, backlog, workers and dead messages.",
+        text="""\
+Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers.""",
+        answer="fleet",
+        parameters=(
+            flag("watch", "Show a live table until Ctrl-C."),
+            option(
+                "failIf",
+                (
+                    "Exit 1 when it holds, e.g. 'oldest>300'; one of oldest, waiting, dead, backlog, failed,"
+                    " workers, paused, open with < or >."
+                ),
+                kind="array",
+                metavar="CONDITION",
+                python="conditions",
+            ),
+        ),
+        examples=(
+            "memline queue",
+            "memline queue --watch",
+            "memline queue --json",
+            "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
+            "memline queue dead",
+            "memline queue requeue --group 3fa2c1d8",
+            "memline queue pause",
+        ),
+    ),
+    Call(
         name="queue dead",
         title="List messages that failed, by their last error.",
         text="""\
@@ -180,9 +227,7 @@ List messages that failed, by their last error: the largest group first, in a gr
             _QUEUE,
             _GROUP,
             _MATCH,
-            Parameter(
-                name="limit", words="Of each group.", kind="integer", minimum=1, default="5; as JSON all"
-            ),
+            option("limit", "Of each group.", kind="integer", minimum=1, default="5; as JSON all"),
         ),
         examples=(
             "memline queue dead",
@@ -203,10 +248,8 @@ Count and list messages, a page at a time: dead ones, delayed ones (to be retrie
         parameters=(
             _STATE,
             _QUEUE,
-            Parameter(name="limit", words="Of a page.", kind="integer", minimum=1, maximum=500, default="50"),
-            Parameter(
-                name="after", words="Where the page before said that the next one begins.", python="cursor"
-            ),
+            option("limit", "Of a page.", kind="integer", minimum=1, maximum=500, default="50"),
+            option("after", "Where the page before said that the next one begins.", python="cursor"),
         ),
         examples=(
             "memline queue messages",
@@ -225,9 +268,7 @@ Count and list messages, a page at a time: dead ones, delayed ones (to be retrie
         audit="requeue",
         needs_queue=True,
         parameters=(
-            Parameter(
-                name="state", words="Dead, or to be retried.", default="dead", choices=("dead", "delayed")
-            ),
+            option("state", "Dead, or to be retried.", default="dead", choices=("dead", "delayed")),
             _QUEUE,
             _GROUP,
             _MATCH,

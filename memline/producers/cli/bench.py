@@ -13,13 +13,13 @@ from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from memline.producers.bridges.public_benchmarks import FORMATS, QUESTIONS, import_benchmark
+from memline.producers.bridges.public_benchmarks import QUESTIONS, import_benchmark
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_json, print_result
-from memline.producers.cli.options import OneOf, advise, command, examples, once_a_minute
+from memline.producers.cli.options import advise, once_a_minute
+from memline.producers.cli.table_commands import asks, group
 from memline.producers.memory import Memory
-from memline.shared.config.schema import PROVIDER_CHOICES, Experimental, ExtraPath, Settings
+from memline.shared.config.schema import Experimental, ExtraPath, Settings
 from memline.shared.errors import MemlineError
 from memline.shared.note_names import is_markdown
 from memline.shared.search.request import SearchRequest
@@ -42,68 +42,20 @@ UNMERGED = "all, unmerged"
 RUN_KEYS = ("path", "startLine", "endLine", "score")
 
 
-@click.group(
-    epilog=examples(
-        "memline bench retrieval questions.jsonl ./workspaces",
-        "memline bench import locomo locomo10.json ./locomo",
-    )
-)
-def bench() -> None:
-    """Measure the quality of search."""
+bench = group(CALLS["bench"])
 
 
-@command(
-    "memline bench retrieval questions.jsonl ./workspaces",
-    "memline bench retrieval questions.jsonl ./workspaces --provider openai --json",
-    "memline bench retrieval ./locomo      # what memline bench import has written",
-    parent=bench,
-    json=True,
-)
-@click.argument("queries", type=click.Path(exists=True, path_type=Path))
-@click.argument("root", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--view", type=OneOf([MEMORY, SESSIONS]), default=MEMORY, help="What is searched.")
-@click.option(
-    "--provider",
-    type=OneOf(PROVIDER_CHOICES),
-    default="none",
-    help="Embed with it; none: keywords only.",
-)
-@click.option(
-    "--run", "run_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the hits to this file."
-)
+@asks(CALLS["bench retrieval"], parent=bench)
 def retrieval(
     invocation: Invocation,
     queries: Path,
     root: Path | None,
-    view: str,
-    provider: str,
+    view: str | None,
+    provider: str | None,
     run_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Ask the labelled questions of QUERIES and say how much of their evidence is found.
-
-    QUERIES has a JSON object a line: query_id, query, workspace, category, evidence. Every Markdown file
-    below ROOT/<workspace>, or with --view sessions every transcript in ROOT/<workspace>/sessions, goes into a
-    throw-away index, and every question is answered as `memline search` would, with the configured chunking
-    and query settings.
-
-    \b
-    R@k        share of the evidence in the first k hits
-    hit@6      share of the questions with any of it in the first six
-    MRR@10     1 / rank of the first hit with evidence
-    nDCG@10    rank-weighted evidence, each piece counted once
-    snippet@6  of the evidence found in the first six, the share the snippets show
-
-    Without a provider the second row is for the same questions with every chunk cited alone.
-
-    QUERIES may be a folder that `memline bench import` has written, without a ROOT. Its questions have the
-    published metrics too, each file counted once, and one without evidence counts as not found:
-
-    \b
-    recall@k      share of the files with evidence among the first k files
-    recall_any@k  share of the questions with any of them among the first k
-    MRR           1 / rank of the first of them, of ten
-    """
+    view, provider = view or MEMORY, provider or "none"
     is_published = queries.is_dir()
     if is_published == (root is not None):
         raise Misuse("a file of QUERIES needs a ROOT, and a folder that was imported takes none")
@@ -145,23 +97,8 @@ def retrieval(
         _print_table(report, (*PUBLISHED, "R@6", "nDCG@10") if is_published else METRICS)
 
 
-@command(
-    "memline bench import locomo locomo10.json ./locomo",
-    "memline bench import longmemeval longmemeval_s_cleaned.json ./longmemeval",
-    parent=bench,
-    name="import",
-    json=True,
-)
-@click.argument("benchmark", type=OneOf(list(FORMATS)))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@asks(CALLS["bench import"], parent=bench)
 def import_command(invocation: Invocation, benchmark: str, file: Path, out: Path, as_json: bool) -> None:
-    """Turn the file of a public benchmark into notes and questions in the new folder OUT.
-
-    LoCoMo's conversations become one workspace, a note a session; in LongMemEval each question has a
-    workspace of its own, its haystack. Nothing in the notes tells which of them hold an answer. `memline
-    bench retrieval OUT` asks the questions.
-    """
     made = import_benchmark(benchmark, file, out)
     words = f"{counted(made.notes, 'note')} in {counted(made.workspaces, 'workspace')}"
     print_result(to_json(made), as_json, [f"{words}, {counted(made.questions, 'question')}: {out}"])

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.at_once import COMPLETE
 from memline.producers.cli.command_list import PROGRAM
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
-from memline.producers.cli.options import OneOf, command, examples
 from memline.producers.cli.root import cli
+from memline.producers.cli.table_commands import asks, group
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.keys import Setting
@@ -34,21 +35,11 @@ if TYPE_CHECKING:
     from memline.shared.config.load import Loaded
 
 
-@click.group(epilog=examples("memline config show", "memline config check"))
-def config() -> None:
-    """Show and check the configuration."""
+config = group(CALLS["config"])
 
 
-@command(
-    "memline config show",
-    "memline config show --agent work --json",
-    "memline --workspace ~/notes config show --changed",
-    parent=config,
-    json=True,
-)
-@click.option("--changed", is_flag=True, help="Only what is set, and not left to its default.")
+@asks(CALLS["config show"], parent=config)
 def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
-    """Print every value with its origin, secrets hidden."""
     loaded = invocation.loaded
     invocation.tell_of_a_move()
     path, default = loaded.settings.path, loaded.settings.default_agent
@@ -84,9 +75,8 @@ def _set(settings: dict[str, Setting]) -> dict[str, Setting]:
     }
 
 
-@command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
+@asks(CALLS["config path"], parent=config)
 def show_path(invocation: Invocation) -> int:
-    """Print the file that is used, else that of the workspace; exit status 1 when there is none."""
     invocation.tell_of_a_move()
     file = find(invocation.options.config, os.environ)
     if file is not None:
@@ -103,9 +93,8 @@ def show_path(invocation: Invocation) -> int:
     return 1
 
 
-@command("memline config check", "memline --config new.json5 config check --json", parent=config, json=True)
+@asks(CALLS["config check"], parent=config)
 def check(invocation: Invocation, as_json: bool) -> int:
-    """Name everything that is wrong; exit status 1 when anything is."""
     invocation.tell_of_a_move()
     loaded = examine(invocation.options)
     file, keys = loaded.settings.path, len(keys_of_file(loaded))
@@ -164,16 +153,8 @@ def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
         echo(f"  {key:<{key_width}}  {text:<{value_width}}  {origin}")
 
 
-@click.command(
-    epilog=examples(
-        'eval "$(memline completion bash)"        # in ~/.bashrc',
-        'eval "$(memline completion zsh)"         # in ~/.zshrc',
-        "memline completion fish > ~/.config/fish/completions/memline.fish",
-    )
-)
-@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion script for a shell."""
+@asks(CALLS["completion"])
+def completion(_: Invocation, shell: str) -> None:
     script = get_completion_class(shell)
     assert script is not None
     click.echo(script(cli, {}, PROGRAM, COMPLETE).source())

@@ -11,9 +11,10 @@ from typing import Any
 
 import click
 
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.long_running import liveness, stop_event, watch_of, write_log
-from memline.producers.cli.options import command
+from memline.producers.cli.table_commands import asks
 from memline.producers.runs import supervisor
 from memline.producers.runs.supervisor import memline
 from memline.shared.config import environment
@@ -23,23 +24,9 @@ from memline.shared.tables import read_table
 from memline.shared.values import replace
 
 
-@command(
-    "memline --workspace ~/notes fleet",
-    "memline fleet --no-api",
-    "memline fleet procfile > Procfile",
-    "memline fleet compose > compose.yaml",
-    cls=click.Group,
-    invoke_without_command=True,
-)
-@click.option("--api/--no-api", default=True, help="Serve memory over HTTP as well.  [default: --api]")
-@click.pass_context
-def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | None:
-    """Run every process of a fleet that the configuration needs, until it is told to stop.
-
-    Without queue.url it starts a redis-server of its own, on a socket below its home. When one process ends,
-    all do, and the exit status is 1; a worker that was drained is started again. SIGINT and SIGTERM end them
-    in order.
-    """
+@asks(CALLS["fleet"], cls=click.Group, invoke_without_command=True)
+def fleet(invocation: Invocation, api: bool) -> int | None:
+    context = click.get_current_context()
     context.obj = api
     if context.invoked_subcommand is not None:
         return None
@@ -79,38 +66,26 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     return 0 if is_good else 1
 
 
-@command("memline fleet procfile > Procfile && honcho start", parent=fleet)
+@asks(CALLS["fleet procfile"], parent=fleet)
 def procfile(invocation: Invocation) -> None:
-    """Print a Procfile of the processes that the configuration needs."""
     _print("procfile", invocation)
 
 
-@command("memline fleet systemd", "memline fleet systemd /etc/systemd/system", parent=fleet)
-@click.argument("folder", type=click.Path(exists=True, file_okay=False), required=False)
-def systemd(invocation: Invocation, folder: str | None) -> None:
-    """Print or write the units of a fleet, and the command that starts the processes it needs.
-
-    One unit is for every process, memline@NAME.service, and a target for all of them. They run this program
-    as the user memline.
-    """
+@asks(CALLS["fleet systemd"], parent=fleet)
+def systemd(invocation: Invocation, folder: Path | None) -> None:
     program = Path(sys.executable).with_name("memline")
     for name, template in _templates()["systemd"].items():
         text = template.replace("{program}", str(program))
         if folder is None:
             click.echo(f"# {name}\n{text}")
         else:
-            (Path(folder) / name).write_text(text, "utf-8")
+            (folder / name).write_text(text, "utf-8")
     units = " ".join(f"memline@{name}" for name in _processes(invocation))
     echo(f"# systemctl daemon-reload && systemctl enable --now memline.target {units}")
 
 
-@command("memline fleet run store", "memline fleet run embed-2", "memline fleet run up", parent=fleet)
-@click.argument("process")
+@asks(CALLS["fleet run"], parent=fleet)
 def run(invocation: Invocation, process: str) -> None:
-    """Run one process by its name, also metrics or up; what follows a dash tells several of a kind apart.
-
-    For a supervisor, such as systemd, that has one entry for all of them.
-    """
     known = {**PROCESSES, "metrics": ["metrics"], "up": ["up"]}
     words = known.get(process.partition("-")[0])
     if words is None:
@@ -121,9 +96,8 @@ def run(invocation: Invocation, process: str) -> None:
     os.execve(sys.executable, memline(words), {**os.environ, **_chosen(invocation)})
 
 
-@command("memline fleet compose > compose.yaml", parent=fleet)
+@asks(CALLS["fleet compose"], parent=fleet)
 def compose(invocation: Invocation) -> None:
-    """Print a compose file with a container for each process, and one for Redis."""
     _print("compose", invocation)
 
 

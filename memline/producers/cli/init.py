@@ -13,11 +13,13 @@ import click
 
 from memline.producers.bridges import import_openclaw
 from memline.producers.bridges.clients import CLIENTS
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agents
 from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.moving import openclaw_lines
-from memline.producers.cli.options import OneOf, advise, command
+from memline.producers.cli.options import advise
+from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file, workspaces
 from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
@@ -47,23 +49,10 @@ if TYPE_CHECKING:
 MANY_FILES = 2_000
 
 
-@command("memline init", "memline init ~/notes --yes", "memline init ~/vault --model local")
-@click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--yes", is_flag=True, help="Ask nothing.")
-@click.option(
-    "--model",
-    type=OneOf(["local"]),
-    help="Search by meaning with a small model on this machine, downloaded once.",
-)
-@click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")
+@asks(CALLS["init"])
 def init(
     invocation: Invocation, folder: str | None, yes: bool, model: str | None, anyway: bool
 ) -> int | None:
-    """Make a folder of Markdown searchable: settings, index, a first answer, and how to connect an agent.
-
-    DIR is the current folder unless it is given. Its settings are kept in your configuration folder; nothing
-    is written into DIR itself.
-    """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
 
     count = markdown_below(str(workspace))
@@ -95,7 +84,7 @@ def init(
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
-        if not click.confirm("Write its settings and index it?", default=True):
+        if not click.confirm(CALLS["init"].asks, default=True):
             return 1
         if not engine and plan.choice.identity is None and plan.choice.requested == "auto":
             engine = _offered_engine(workspace)
@@ -121,15 +110,8 @@ def init(
     return 1 if report.failed else None
 
 
-@command("memline add ~/wiki", "memline --workspace ~/notes add ~/projects/handbook/docs")
-@click.argument("folder", metavar="DIR")
-@click.option("--yes", is_flag=True, help="Ask nothing.")
-@click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")
+@asks(CALLS["add"])
 def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | None:
-    """Search another folder, or a Markdown file, beside the notes: adds it to `extraPaths`.
-
-    The settings of the workspace are changed, their comments stay.
-    """
     target = _folder(folder, file_too=True)
     settings = invocation.agent()
     if (named := workspace_file.file_naming(invocation.loaded, settings.agent, target)) is not None:
@@ -147,10 +129,8 @@ def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | N
     return None
 
 
-@command("memline remove ~/wiki", "memline --workspace ~/notes remove ~/wiki")
-@click.argument("folder", metavar="DIR")
+@asks(CALLS["remove"])
 def remove(invocation: Invocation, folder: str) -> None:
-    """Search a folder or file no longer: takes it out of `extraPaths`. The folder itself is not touched."""
     target = Path(os.path.normpath(Path(folder).expanduser().absolute()))
     settings = invocation.agent()
     file = workspace_file.remove_path(invocation.loaded, settings.agent, target)
@@ -182,7 +162,7 @@ def _is_meant(what: str, hint: str, is_answered: bool) -> bool:
     """Ask whether all of a folder is meant. Raises ConfigError where that cannot be asked."""
     if is_answered or not sys.stdin.isatty():
         raise ConfigError(f"{what}; nothing was written", hint=hint)
-    return click.confirm(f"{what}. Index all of it?", default=False)
+    return click.confirm(CALLS["add"].asks.format(what=what), default=False)
 
 
 def _plan(settings: AgentSettings) -> Plan:

@@ -11,8 +11,8 @@ import click
 from memline.producers.actions.perform import perform
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, print_result
-from memline.producers.cli.options import examples, print_table
-from memline.producers.cli.table_commands import act_on, add_actions, asker, asks
+from memline.producers.cli.options import print_table
+from memline.producers.cli.table_commands import act_on, add_actions, asker, asks, group
 from memline.producers.reports import batch_jobs
 from memline.producers.reports.batch_jobs import SHORT, listed, named
 from memline.producers.reports.estimate import estimate
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from memline.producers.reports.estimate import Estimate
 
 
-@click.group(epilog=examples("memline jobs ls", "memline jobs show 5f3a", "memline jobs pause 5f3a"))
-def jobs() -> None:
-    """List, show, pause, resume and cancel jobs: reindexes, first imports, model changes and backfills.
-
-    A job is a row of the index, with a queue and without: it outlives every process. The older job goes
-    first, and live edits before all of them.
-    """
+jobs = group(CALLS["jobs"])
 
 
 @asks(CALLS["jobs ls"], parent=jobs)
@@ -99,26 +93,11 @@ def _cost(job: dict[str, Any]) -> str:
 add_actions(jobs, CALLS.values())
 
 
-@click.group(
-    epilog=examples(
-        "memline batch ls",
-        "memline batch ls --open --json",
-        "memline batch show 5f3a",
-        "memline batch cancel 5f3a",
-        "memline batch collect 5f3a",
-        "memline batch errors 5f3a",
-    )
-)
-def batch() -> None:
-    """List, show, collect and cancel jobs of a provider's Batch API, and list their errors.
-
-    They are made when remote.batch.enabled is true and the backlog is worth one.
-    """
+batch = group(CALLS["batch"])
 
 
 @asks(CALLS["batch ls"], parent=batch)
 def list_(invocation: Invocation, open: bool, limit: int | None, as_json: bool) -> None:
-    """List the open batches and the last closed ones."""
     now = time.time()
     found = listed(invocation.agents(), limit=10 if limit is None else limit, only_open=open)
     jobs = [job.to_json(now) for job in found]
@@ -142,7 +121,6 @@ def _price(job: dict[str, Any]) -> str:
 
 @asks(CALLS["batch show"], parent=batch)
 def show(invocation: Invocation, batch: str, as_json: bool) -> None:
-    """Print what is known of a batch."""
     job = named(invocation.agents(), batch).to_json(time.time())
     texts = f"{job['rows']}: {job['stored']} stored, {job['failed']} failed, {job['textsLeft']} to come"
     done, failed = job["providerRowsDone"], job["providerRowsFailed"]
@@ -175,7 +153,6 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
 
 @asks(CALLS["batch errors"], parent=batch)
 def errors(invocation: Invocation, batch: str, as_json: bool) -> None:
-    """Print the texts of a batch that got an error."""
     found = batch_jobs.error_rows(batch_jobs.named(invocation.agents(), batch))
     rows = [{"textHash": each.text_hash, "path": each.path or None, "error": each.error} for each in found]
     lines = [f"{each.text_hash[:8]}  {each.path or '(no file has it now)'}  {each.error}" for each in found]

@@ -30,8 +30,8 @@ from memline.producers.bridges.export import export, export_into, take_in
 from memline.producers.bridges.import_openclaw import take_over_all
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
-from memline.producers.cli.options import advise, command, confirm, once_a_minute
-from memline.producers.cli.table_commands import asks, note
+from memline.producers.cli.options import advise, confirm, once_a_minute
+from memline.producers.cli.table_commands import asks, group, note
 from memline.shared.clock import SystemClock
 from memline.shared.config.check import nearest
 from memline.shared.config.installation import HOST_NAME
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 @asks(CALLS["backup"])
 def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
-    """Copy the index of every agent into a folder."""
     saved = back_up(invocation.agents(), Path(folder))
     lines = (
         f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
@@ -69,7 +68,6 @@ def _conversations(saved: backups.Saved) -> str:
 
 @asks(CALLS["restore"])
 def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int | None:
-    """Put a backup in the place of the index."""
     found = backups.backups_at(Path(path), invocation.agents(), invocation.agent())
     for each in found:
         counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
@@ -94,7 +92,6 @@ MAX_NAMED = 10
 
 @asks(CALLS["export"])
 def export_command(invocation: Invocation, path: str, what: str | None, as_json: bool) -> None:
-    """Write an agent's notes and vectors into one file."""
     say = once_a_minute()
 
     def on_progress(done: int) -> None:
@@ -126,7 +123,6 @@ def _is_standard_output(path: str) -> bool:
 
 @asks(CALLS["import"])
 def import_command(invocation: Invocation, source: str, path: str | None, as_json: bool) -> None:
-    """Take over the notes and vectors of a file, the index of OpenClaw, or an export of conversations."""
     say = once_a_minute()
     given = Path(path).expanduser().absolute() if path else None
     if source in IMPORTED:
@@ -272,7 +268,6 @@ def forget(
     backup: str | None,
     as_json: bool,
 ) -> int | None:
-    """Forget what a path, words, a session or a day names, once it is confirmed."""
     agent = invocation.agent()
     if as_list or undo is not None:
         return _forgotten_list(agent, undo, as_json)
@@ -363,14 +358,11 @@ def _tell_unnamed(batches: Sequence[LeftBehind]) -> None:
         advise(f"memline batch cancel {batches[0].batch[:8]}, then: memline index")
 
 
-@command("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb", cls=click.Group)
-def agent(invocation: Invocation) -> None:
-    """Show which index host of the fleet serves which agent, and move agents between them."""
+agent = group(CALLS["agent"])
 
 
 @asks(CALLS["agent ls"], parent=agent)
 def list_agents(invocation: Invocation, as_json: bool) -> None:
-    """List the agents of this configuration and of the fleet, with the index host that serves each."""
     found = listed(invocation.settings)
     lines = (
         f"{each['agentId']}  {each['indexHost'] or '(none yet)'}"
@@ -383,7 +375,6 @@ def list_agents(invocation: Invocation, as_json: bool) -> None:
 
 @asks(CALLS["agent move"], parent=agent)
 def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json: bool) -> None:
-    """Move an agent away from this index host, to it, or undo that."""
     settings, host, folder = invocation.settings, to, Path(backup) if backup else None
     if not settings.queue.url or not settings.queue.host:
         raise ConfigError(

@@ -1,71 +1,22 @@
-"""What commands share: global options, `--json`, examples in help, and the end by a signal.
-
-A command looks like this:
-
-    @command("memline search 'redis timeout'", json=True)
-    @click.argument("query")
-    def search(invocation: Invocation, query: str, as_json: bool) -> None:
-        '''Answer a question from the notes.'''
-        settings = invocation.agent()
-
-One that succeeds returns None; another exit status is returned, and an error raised as `MemlineError`.
-"""
+"""What commands share: global options, examples in help, questions, and what is printed beside a result."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterable
-from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
 from memline.producers.cli.command_list import GLOBALS
-from memline.producers.cli.invocation import Invocation, Misuse, echo
+from memline.producers.cli.invocation import Invocation, echo
 from memline.shared.config.check import nearest
 from memline.shared.errors import ConfigError
 from memline.shared.visible_text import visible
 
-if TYPE_CHECKING:
-    pass
-
 #: Where a click context keeps the global options of the command line.
 _META_KEY = "memline.options"
-
-C = TypeVar("C", bound=click.Command)
-
-
-def command(
-    *example_lines: str,
-    parent: click.Group | None = None,
-    name: str | None = None,
-    json: bool = False,
-    cls: type[C] = click.Command,  # type: ignore[assignment]
-    **settings: Any,
-) -> Callable[[Callable[..., int | None]], C]:
-    """Make a function a command, or with `cls` a group, with examples in its help and the global options.
-
-    The function gets its `Invocation` first, and with `json` the option `--json` as `as_json`. A global
-    option after the command's name wins over the same option before it.
-    """
-
-    def make(function: Callable[..., int | None]) -> C:
-        def with_invocation(*args: Any, **kwargs: Any) -> int | None:
-            context = click.get_current_context()
-            try:
-                return function(invocation_of(context), *args, **kwargs)
-            except Misuse as error:
-                raise click.UsageError(str(error), ctx=context) from None
-
-        callback = update_wrapper(with_invocation, function)
-        made = click.command(name, cls, epilog=examples(*example_lines), **settings)(callback)
-        made.params += [*[_JSON] * json, *GLOBAL_OPTIONS]
-        if parent is not None:
-            parent.add_command(made)
-        return made
-
-    return make
 
 
 def invocation_of(context: click.Context) -> Invocation:
@@ -87,8 +38,6 @@ GLOBAL_OPTIONS: list[click.Parameter] = [
     click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, callback=_keep)
     for name, metavar, text in GLOBALS
 ]
-
-_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on standard output.")
 
 
 class OneOf(click.Choice[str]):

@@ -15,7 +15,6 @@ from rich.table import Table
 
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
-from memline.producers.cli.options import command
 from memline.producers.cli.status import told
 from memline.producers.cli.table_commands import add_actions, asks
 from memline.producers.reports import breakers as reports
@@ -50,32 +49,9 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
 }
 
 
-@command(
-    "memline queue",
-    "memline queue --watch",
-    "memline queue --json",
-    "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
-    "memline queue dead",
-    "memline queue requeue --group 3fa2c1d8",
-    "memline queue pause",
-    cls=click.Group,
-    invoke_without_command=True,
-    json=True,
-)
-@click.option("--watch", is_flag=True, help="Show a live table until Ctrl-C.")
-@click.option(
-    "--fail-if",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    help=f"Exit 1 when it holds, e.g. 'oldest>300'; one of {', '.join(MEASURES)} with < or >.",
-)
-@click.pass_context
-def queue(
-    context: click.Context, invocation: Invocation, watch: bool, conditions: tuple[str, ...], as_json: bool
-) -> int | None:
-    """Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers."""
-    if context.invoked_subcommand is not None:
+@asks(CALLS["queue"], cls=click.Group, invoke_without_command=True)
+def queue(invocation: Invocation, watch: bool, conditions: tuple[str, ...], as_json: bool) -> int | None:
+    if click.get_current_context().invoked_subcommand is not None:
         return None
     if watch and (conditions or as_json):
         raise click.UsageError("--watch shows a live table: use it without --json and --fail-if")
@@ -109,7 +85,6 @@ def queue(
 
 @asks(CALLS["queue dead"], parent=queue)
 def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str | None) -> None:
-    """List messages that failed, by their last error: the largest group first, in a group the oldest."""
     groups = message_list.groups(*_meant(invocation, **where))
     if as_json:
         # Since it failed, and the whole error: a list of messages says since it was sent.
@@ -138,7 +113,6 @@ def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str 
 def messages(
     invocation: Invocation, limit: int | None, cursor: str | None, as_json: bool, **where: str | None
 ) -> None:
-    """Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones."""
     url, meant = _meant(invocation, **where)
     page = message_list.page(url, meant, cursor=cursor or "", limit=limit or PAGE)
     counts = {queue: count for queue, count in page.counts.items() if count}
@@ -172,7 +146,6 @@ def _line(each: StoredMessage) -> str:
 
 @asks(CALLS["queue providers"], parent=queue)
 def providers(invocation: Invocation, as_json: bool) -> None:
-    """Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."""
     found = [each for agent in invocation.agents() for each in reports.of_agent(agent, invocation.settings)]
     lines = []
     for each in found:

@@ -11,6 +11,7 @@ from contextlib import closing
 import click
 
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_server import answering
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import (
@@ -21,26 +22,14 @@ from memline.producers.cli.long_running import (
     watch_of,
     write_log,
 )
-from memline.producers.cli.options import command
+from memline.producers.cli.table_commands import asks
 from memline.shared import logs
 from memline.shared.config.installation import Serve
 from memline.shared.values import replace
 
 
-@command(
-    "memline mcp", "memline --workspace ~/notes mcp", "memline mcp --agent work --session-key agent:work:main"
-)
-@click.option(
-    "--session-key",
-    metavar="KEY",
-    default="",
-    help="Session that the client serves, agent:<id>:<rest>: it decides about citations and access.",
-)
-def mcp(invocation: Invocation, session_key: str) -> None:
-    """Serve an agent's memory as MCP tools on standard input and output.
-
-    For the configuration of an MCP client, which starts it. Nothing but the protocol goes to standard output.
-    """
+@asks(CALLS["mcp"])
+def mcp(invocation: Invocation, session_key: str | None) -> None:
     from memline.producers.agents.mcp import run_stdio
 
     # What was imported stays, and is never looked through again.
@@ -49,7 +38,8 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     write_log()
     agent = invocation.agent()
     # A wrong one would be refused at every call.
-    chat_for(agent, session_key)
+    caller = Caller(agent=agent.agent, session_key=session_key or "")
+    chat_for(agent, caller.session_key)
     # The thread that waits for a line cannot be ended otherwise; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
@@ -62,25 +52,11 @@ def mcp(invocation: Invocation, session_key: str) -> None:
             tools.take(changed.settings)
 
     with closing(tools), listed(invocation, "mcp", [agent], seen), looking(look):
-        run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))
+        run_stdio(tools, caller)
 
 
-@command(
-    "memline serve",
-    "memline serve --port 8080 --agent main",
-    "MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24) memline serve --host 0.0.0.0",
-)
-@click.option(
-    "--host", metavar="ADDRESS", help="Address; others than loopback need a token.  [default: 127.0.0.1]"
-)
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0: any that is free.  [default: 7843]")
-@click.option("--read-only", is_flag=True, help="Show the dashboard without its actions.")
+@asks(CALLS["serve"])
 def serve(invocation: Invocation, host: str | None, port: int | None, read_only: bool) -> None:
-    """Serve memory over HTTP: search, get, status and context, MCP at /mcp and a dashboard at /ui.
-
-    One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
-    that fresh.
-    """
     from memline.producers.web.serving import serving
 
     write_log()
@@ -120,17 +96,8 @@ def _served(serve: Serve, host: str | None, port: int | None, read_only: bool) -
 DEFAULT_PORT = 9464
 
 
-@command("memline metrics", "memline metrics --port 9500", "memline metrics --once")
-@click.option("--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, help="Port.")
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address; every client that reaches it may read."
-)
-@click.option("--once", is_flag=True, help="Print the metrics and end.")
-def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
-    """Serve metrics of queues, backlog, workers and providers for Prometheus, until it is stopped.
-
-    One process a host is enough; run it beside the index. The metrics are read anew at each scrape.
-    """
+@asks(CALLS["metrics"])
+def metrics(invocation: Invocation, port: int | None, host: str | None, once: bool) -> None:
     from memline.producers.reports.metrics import FleetCollector, page, serve
 
     write_log()
@@ -138,6 +105,7 @@ def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
     if once:
         click.echo(page(collector), nl=False)
         return
+    host, port = host or "127.0.0.1", DEFAULT_PORT if port is None else port
     with stop_event() as stop, serve(collector, host=host, port=port) as url:
         click.echo(f"memline: metrics at {url}", err=True)
         liveness().run_until(stop)

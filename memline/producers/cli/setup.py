@@ -15,7 +15,7 @@ from memline.producers.agents.claude_hook import answer
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
-from memline.producers.cli.options import OneOf, command, confirm
+from memline.producers.cli.options import confirm
 from memline.producers.cli.table_commands import act_on, asks
 from memline.producers.reports.session_list import SET_UP, flushes
 from memline.shared.config import config_file, environment
@@ -24,19 +24,7 @@ from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
 from memline.shared.words import counted
 
 
-@command(
-    "memline setup claude",
-    "memline --workspace ~/notes setup cursor --write",
-    "memline setup codex --write --yes",
-    "memline setup claude --write --file ~/projects/shop/.mcp.json",
-    "memline setup zed --remove",
-)
-@click.argument("client", type=OneOf(list(CLIENTS)))
-@click.option("--write/--print", "is_written", help="Change the client's file.  [default: --print]")
-@click.option("--remove", is_flag=True, help="Take the memory out of the client's file.")
-@click.option("--yes", is_flag=True, help="Write without asking.")
-@click.option("--file", metavar="FILE", help="The client's file, where it is not the usual one.")
-@click.option("--name", default="memline", show_default=True, help="What the client calls the memory.")
+@asks(CALLS["setup"])
 def setup(
     invocation: Invocation,
     client: str,
@@ -44,15 +32,9 @@ def setup(
     remove: bool,
     yes: bool,
     file: str | None,
-    name: str,
+    name: str | None,
 ) -> int | None:
-    """Connect an MCP client to this memory: print what goes into its file, or write it.
-
-    The usual file is the client's own one for this user; for claude it is .mcp.json in the current folder.
-    --write and --remove show the difference and ask. All else in the file stays, comments too, and a copy of
-    it is kept beside it. No key is ever written.
-    """
-    known = CLIENTS[client]
+    known, name = CLIENTS[client], name or "memline"
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
     before = _read(path)
     if remove:
@@ -99,7 +81,7 @@ def _write(
     )
     for line in lines:
         echo(line)
-    if not confirm(f"Write {path}?", is_answered=yes):
+    if not confirm(CALLS["setup"].asks.format(path=path), is_answered=yes):
         return 1
 
     if _read(path) != before:
@@ -129,14 +111,8 @@ def _read(path: Path) -> str:
         ) from error
 
 
-@command("""echo '{"hook_event_name": "SessionStart", "cwd": "'"$PWD"'"}' | memline hook""")
+@asks(CALLS["hook"])
 def hook(invocation: Invocation) -> None:
-    """Answer a hook of Claude Code: an event as JSON on standard input, the answer on standard output.
-
-    SessionStart gives the session its context, as memline context --private does. PreCompact writes the
-    session down before it is compacted, where a flush is configured (docs/flush.md). The plugin of the
-    repository calls it. A problem is a message for the user, and never stops the session.
-    """
     try:
         event = json.loads(sys.stdin.buffer.read())
     except (ValueError, RecursionError):
@@ -162,7 +138,6 @@ def hook(invocation: Invocation) -> None:
 
 @asks(CALLS["flush"])
 def flush(invocation: Invocation, session: str | None, as_json: bool) -> int | None:
-    """Print how close sessions are to a flush, or flush one now."""
     if session is not None:
         return act_on(
             invocation, CALLS["flush"], as_json, agents=[invocation.agent()], session=session, here=True

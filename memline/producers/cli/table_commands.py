@@ -3,22 +3,25 @@
     @asks(CALLS["get"])
     def get(invocation: Invocation, path: str, first: int | None, …, as_json: bool) -> int:
 
-The function has the parameters by their names in Python; one that was not given is None, a flag False.
+The function has the parameters by their names in Python; one that was not given is None, a flag False, and
+`as_json` where the row has an answer. What it does is said in its row. One that succeeds returns None;
+another exit status is returned, and an error raised as `MemlineError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from memline.producers.actions.perform import Asker, audited, perform
-from memline.producers.calls.rows import CLI, Call, Parameter
-from memline.producers.cli.invocation import Invocation, echo, print_result
-from memline.producers.cli.options import OneOf, command, invocation_of
+from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, NEW_FOLDER, Call, Parameter
+from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
+from memline.producers.cli.options import GLOBAL_OPTIONS, OneOf, examples, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
 from memline.shared.values import replace
@@ -33,51 +36,77 @@ _AS_OPTION = "_option"
 #: Where a click context keeps the fields of the audit line.
 _LINE = "memline.audit"
 
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on standard output.")
+
+#: What click checks of a path, by what has to be there.
+_PATHS = {
+    ANY: click.Path(exists=True, path_type=Path),
+    FILE: click.Path(exists=True, dir_okay=False, path_type=Path),
+    FOLDER: click.Path(exists=True, file_okay=False, path_type=Path),
+    NEW_FILE: click.Path(dir_okay=False, path_type=Path),
+    NEW_FOLDER: click.Path(file_okay=False, path_type=Path),
+}
+
+C = TypeVar("C", bound=click.Command)
+
 
 def asks(
     call: Call,
     *,
     parent: click.Group | None = None,
-    cls: type[click.Command] = click.Command,
+    cls: type[C] = click.Command,  # type: ignore[assignment]
     **settings: Any,
-) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Make a function the command of a call, in the group `parent` where its name has two words."""
+) -> Callable[[Callable[..., int | None]], C]:
+    """Make a function the command of a call, or with `cls` a group; in `parent` if its name has two words.
 
-    def audits(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        def act(invocation: Invocation, **arguments: Any) -> int | None:
-            if arguments.get("new_agent"):
-                # The agent that the command makes may be unknown.
-                invocation = Invocation(options=replace(invocation.options, new_agent=True))
-            with audited(call, this_user(), invocation.settings.account_path) as line:
-                click.get_current_context().meta[_LINE] = line
-                return function(invocation, **arguments)
+    The function gets its `Invocation` first. A global option after the command's name wins over the same
+    option before it.
+    """
+    twice = [each.key for each in call.parameters if each.as_option]
 
-        # What `perform` does, it writes down itself.
-        return act if call.audit and not call.run else function
-
-    def merges(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        twice = [each.key for each in call.parameters if each.as_option]
-
-        def act(invocation: Invocation, **arguments: Any) -> int | None:
+    def make(function: Callable[..., int | None]) -> C:
+        def act(**arguments: Any) -> int | None:
+            context = click.get_current_context()
             for key in twice:
                 if (option := arguments.pop(f"{key}{_AS_OPTION}")) is not None:
                     arguments[key] = option
-            return function(invocation, **arguments)
+            invocation = invocation_of(context)
+            if arguments.get("new_agent"):
+                # The agent that the command makes may be unknown.
+                invocation = Invocation(options=replace(invocation.options, new_agent=True))
+            try:
+                if not call.audit or call.run:
+                    # What `perform` does, it writes down itself.
+                    return function(invocation, **arguments)
+                with audited(call, this_user(), invocation.settings.account_path) as line:
+                    context.meta[_LINE] = line
+                    return function(invocation, **arguments)
+            except Misuse as error:
+                raise click.UsageError(str(error), ctx=context) from None
 
-        return act if twice else function
+        made = cls(
+            call.name.split()[-1],
+            callback=act,
+            params=[
+                *(made for each in call.parameters if CLI in each.faces for made in _parameters(each)),
+                *[_JSON] * call.has_json,
+                *GLOBAL_OPTIONS,
+            ],
+            help=call.text or call.title,
+            short_help=call.title,
+            epilog=examples(*call.examples),
+            **settings,
+        )
+        if parent is not None:
+            parent.add_command(made)
+        return made
 
-    make = command(
-        *call.examples,
-        parent=parent,
-        name=call.name.split()[-1],
-        json=call.has_json,
-        cls=cls,
-        help=call.text or call.title,
-        short_help=call.title,
-        params=[made for each in call.parameters if CLI in each.faces for made in _parameters(each)],
-        **settings,
-    )
-    return lambda function: make(audits(merges(function)))
+    return make
+
+
+def group(call: Call) -> click.Group:
+    """Make a group of commands that does nothing itself."""
+    return asks(call, cls=click.Group)(lambda _: None)
 
 
 def note(**fields: object) -> None:
@@ -143,12 +172,17 @@ def _parameter(each: Parameter) -> click.Parameter:
         metavar = each.metavar or None
         is_required = each.argument == "required"
         return click.Argument(
-            [each.key], type=kind, required=is_required, metavar=metavar, shell_complete=complete
+            [each.key],
+            type=kind,
+            nargs=-1 if each.kind == "array" else 1,
+            required=is_required,
+            metavar=metavar,
+            shell_complete=complete,
         )
-    names = [each.option, *filter(None, [each.short]), each.key]
+    names = [f"{each.option}/{each.opposite}".rstrip("/"), *filter(None, [each.short]), each.key]
     words = f"{each.words}  [default: {each.default}]" if each.default else each.words
     if each.kind == "boolean":
-        return click.Option(names, is_flag=True, help=words)
+        return click.Option(names, is_flag=True, default=each.default == each.option, help=words)
     return click.Option(
         names,
         type=kind,
@@ -163,6 +197,8 @@ def _parameter(each: Parameter) -> click.Parameter:
 def _type(each: Parameter) -> click.ParamType[Any] | None:
     if choices := each.allowed:
         return OneOf(choices)
+    if each.path:
+        return _PATHS[each.path]
     if each.kind == "integer":
         low, high = (None if limit is None else int(limit) for limit in (each.minimum, each.maximum))
         return click.IntRange(low, high)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
-import click
-
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_server import answering
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.long_running import listed, liveness, start_again, stop_event, watch_of, write_log
-from memline.producers.cli.options import OneOf, command
+from memline.producers.cli.table_commands import asks
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
@@ -19,14 +18,8 @@ from memline.shared.sampling import sampling
 from memline.workers import lifecycle
 
 
-@command("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
+@asks(CALLS["up"])
 def up(invocation: Invocation) -> None:
-    """Run everything in one process, no server needed: follow the files, chunk, embed, store.
-
-    Searches of other processes see changes at once, and this one answers `memline search`, `get`, `status`
-    and `context` for them, five times as fast. SIGINT and SIGTERM end it after the running work. A
-    second one for the same folder follows nothing until the first has ended, and then takes its place.
-    """
     write_log()
     agents = invocation.enabled_agents()
     for agent in agents:
@@ -44,12 +37,8 @@ def up(invocation: Invocation) -> None:
         start_again(changed, stop)
 
 
-@command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
+@asks(CALLS["watch"])
 def watch(invocation: Invocation) -> None:
-    """Follow the files and put their changes on the queue; the workers are other processes.
-
-    Needs queue.url. Without a queue, `memline up` does this and the work in one process.
-    """
     # A process of a fleet: it logs what workers log, and at their level.
     write_log(default_level="INFO")
     if not invocation.settings.queue.url:
@@ -62,25 +51,8 @@ def watch(invocation: Invocation) -> None:
         start_again(changed, stop)
 
 
-@command(
-    "memline worker embed --threads 16",
-    "memline worker chunk store query",
-    "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline worker embed",
-)
-@click.argument("roles", metavar="ROLE...", nargs=-1, required=True, type=OneOf(list(QUEUES)))
-@click.option(
-    "--threads",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help=f"Messages a role works on at a time; store keeps one.  [default: "
-    f"{', '.join(f'{name} {queue.threads}' for name, queue in QUEUES.items())}]",
-)
+@asks(CALLS["worker"])
 def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) -> None:
-    """Work on messages of the queue, in one role or several: chunk, embed, batch, store, query, flush.
-
-    Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
-    others go back on the queue. A second signal changes nothing, a third ends it at once.
-    """
     write_log(default_level="INFO")
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles

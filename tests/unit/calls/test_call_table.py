@@ -3,8 +3,10 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,10 +16,15 @@ from memline.producers.actions.perform import function_of
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.calls.arguments import answers, input_schema, parse_texts, read
 from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
-from memline.producers.calls.rows import PYTHON, Call
+from memline.producers.calls.rows import CLI, PYTHON, Call
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_list import COMMANDS
+from memline.producers.cli.options import GLOBAL_OPTIONS
+from memline.producers.cli.queue import MEASURES
+from memline.producers.cli.root import cli
+from memline.producers.cli.serve import DEFAULT_PORT
 from memline.shared.errors import BadRequest
+from memline.shared.queue.routes import QUEUES
 from memline.shared.search.request import SearchOptions
 
 SEARCH, GET, APPEND, CONTEXT = (CALLS[name].takes_json for name in ("search", "get", "append", "context"))
@@ -59,8 +66,7 @@ def test_the_table_is_read_without_what_a_search_does_not_need() -> None:
 
     own = {name for name in loaded if name.startswith("memline")}
     rows = {
-        f"memline.producers.calls.{name}"
-        for name in ("memory_calls", "rows", "table", "upkeep_calls", "verb_calls")
+        f"memline.producers.calls.{name}_calls" for name in ("memory", "process", "setup", "upkeep", "verb")
     }
     assert (
         own
@@ -68,6 +74,8 @@ def test_the_table_is_read_without_what_a_search_does_not_need() -> None:
             "memline",
             "memline.producers",
             "memline.producers.calls",
+            "memline.producers.calls.rows",
+            "memline.producers.calls.table",
             "memline.shared",
             "memline.shared.values",
         }
@@ -78,10 +86,43 @@ def test_the_table_is_read_without_what_a_search_does_not_need() -> None:
 
 def test_the_list_of_commands_says_what_the_table_says() -> None:
     """It is printed before anything else is read."""
-    listed = {name: line for name, (_, line) in COMMANDS.items() if name in CALLS}
+    assert {name: line for name, (_, line) in COMMANDS.items()} == {
+        name: CALLS[name].title for name in COMMANDS
+    }
 
-    assert listed == {name: CALLS[name].title for name in listed}
-    assert len(listed) > 10
+
+def commands_below(group: click.Group, *before: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its whole name."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield " ".join((*before, name)), command
+        if isinstance(command, click.Group):
+            yield from commands_below(command, *before, name)
+
+
+def test_every_command_and_every_option_is_a_row_of_the_table() -> None:
+    commands = dict(commands_below(cli))
+
+    # An agent writes through MCP, HTTP and Python; a person has an editor.
+    assert commands.keys() == CALLS.keys() - {"append"}
+    for name, command in commands.items():
+        call = CALLS[name]
+        rows = {each.key for each in call.parameters if CLI in each.faces}
+        rows |= {f"{each.key}_option" for each in call.parameters if each.as_option}
+        shared = {parameter.name for parameter in GLOBAL_OPTIONS} | ({"as_json"} if call.has_json else set())
+        assert {parameter.name for parameter in command.params} == rows | shared, name
+        assert call.examples and command.help == (call.text or call.title), name
+
+
+def test_the_words_of_a_row_name_what_the_code_has() -> None:
+    """The table imports nothing that it could read them from."""
+    words = {each.name: each for name in ("queue", "worker", "metrics") for each in CALLS[name].parameters}
+
+    assert f"; one of {', '.join(MEASURES)} with" in words["failIf"].words
+    assert words["threads"].default == ", ".join(f"{name} {each.threads}" for name, each in QUEUES.items())
+    assert words["port"].default == str(DEFAULT_PORT)
+    assert all(name in CALLS["worker"].text for name in QUEUES)
 
 
 def test_only_append_of_the_tools_writes() -> None:

@@ -2,12 +2,12 @@ import signal
 import sys
 from collections.abc import Iterator
 
-import click
 import pytest
 
 from memline.producers import cli
+from memline.producers.calls.rows import Call, Parameter
 from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import command
+from memline.producers.cli.table_commands import asks
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError, MemlineError
 
@@ -25,8 +25,9 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """A command `probe` that only notes the global options it was given."""
     seen: list[Options] = []
 
-    @command(name="probe")
-    @click.option("--fail", type=click.Choice(["hint", "usage", "disk", "interrupt", "status"]))
+    fails = ("hint", "usage", "disk", "interrupt", "status")
+
+    @asks(Call(name="probe", title="Probe.", parameters=(Parameter(name="fail", words="", choices=fails),)))
     def probe_command(invocation: Invocation, fail: str | None) -> int | None:
         seen.append(invocation.options)
         match fail:

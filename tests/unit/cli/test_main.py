@@ -4,11 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli import root
 from memline.shared.config.load import Options
 from tests.support.process import python
 
@@ -117,24 +115,6 @@ def test_a_command_that_asks_no_provider_loads_no_http_client_and_no_numpy(
     done = run_process(*place, command, code=code)
 
     assert done.stdout.splitlines()[-1].strip() == "imported:", done.stderr
-
-
-def test_the_line_in_the_list_is_the_first_line_of_the_commands_own_help() -> None:
-    for name in ("config", "completion"):
-        command = root.cli.get_command(click.Context(root.cli), name)
-        assert command is not None
-        assert command.get_short_help_str(200) == cli.COMMANDS[name][1]
-
-
-@pytest.mark.parametrize(
-    "args", [["config", "show"], ["config", "path"], ["config", "check"], ["completion"]]
-)
-def test_every_commands_help_ends_with_examples(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([*args, "--help"]) == 0
-
-    text = capsys.readouterr().out
-    assert "Examples:\n" in text
-    assert f"    memline {' '.join(args)}" in text or f"memline {args[0]}" in text.split("Examples:")[1]
 
 
 @pytest.mark.parametrize(
