@@ -84,14 +84,14 @@ a warning that says why: try other words, fewer filters, or report the warning."
         ),
         option(
             "tag",
-            "Only notes with this tag, or one below it (boat/dinghy for boat); of several, with all.",
+            "Only notes with this tag, or one below it (boat/dinghy for boat); of several, or a,b, with all.",
             kind="array",
             metavar="TAG",
             limits=TEXTS,
         ),
         option(
             "excludeTag",
-            "Leave out notes with this tag, or one below it; of several, with any.",
+            "Leave out notes with this tag, or one below it; of several, or a,b, with any.",
             kind="array",
             metavar="TAG",
             limits=TEXTS,

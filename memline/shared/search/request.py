@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,7 @@ def files_within(
     is_meant = path_filter(request)
     files = [row for row in files if is_meant(row[1])]
     for tags, is_wanted in ((request.tag, True), (request.exclude_tag, False)):
-        for tag in filter(None, (tags,) if isinstance(tags, str) else tags):
+        for tag in _each_tag(connection, (tags,) if isinstance(tags, str) else tags):
             tagged = files_of_tag(connection, tag_key(tag))
             files = [row for row in files if (row[0] in tagged) is is_wanted]
     if bounds == (date.min, date.max):
@@ -140,6 +140,13 @@ def files_within(
         if last >= bounds[0] and first <= bounds[1]:
             within.append(file_id)
     return within
+
+
+def _each_tag(connection: Connection, given: Iterable[str]) -> Iterator[str]:
+    """Yield the tags that are given, `a,b` as two, unless a note has that as one."""
+    for text in filter(None, given):
+        is_list = "," in text and not files_of_tag(connection, tag_key(text))
+        yield from filter(str.strip, text.split(",")) if is_list else (text,)
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:

@@ -79,13 +79,18 @@ def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, ind
         ("boat/dinghy", {"a.md"}),
         (("boat", "sail"), {"b.md"}),
         (("boat", "none"), set()),
+        ("boat,sail", {"b.md"}),
+        (("boat, #sail,",), {"b.md"}),
+        # A name that Logseq or YAML gave in brackets or quotes may have a comma.
+        ("red, white", {"d.md"}),
         ("12", set()),
     ],
 )
 def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
     notes: Notes, index: SearchIndex, tag: str | tuple[str, ...], paths: set[str]
 ) -> None:
-    for path, tags in (("a.md", "boat/dinghy"), ("b.md", "boat\nsail"), ("c.md", "boathouse"), ("d.md", "")):
+    tagged = (("a.md", "boat/dinghy"), ("b.md", "boat\nsail"), ("c.md", "boathouse"), ("d.md", "red,-white"))
+    for path, tags in tagged:
         notes.add(path, "x", tags=tags)
 
     assert passing(notes, index, tag=tag) == paths
@@ -97,6 +102,7 @@ def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
         ("boat", {"c.md", "d.md"}),
         ("#Boat/Dinghy", {"b.md", "c.md", "d.md"}),
         (("dinghy", "sail"), {"a.md", "c.md", "d.md"}),
+        ("boat/dinghy,sail", {"c.md", "d.md"}),
         ((), {"a.md", "b.md", "c.md", "d.md"}),
     ],
 )
