@@ -77,4 +77,5 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
         from memline.producers.store_changes import store_changes
 
         behind -= store_changes(settings, plan, clock)
-    return DiskState(files_behind=behind, look_s=look_s, kept=plan.kept)
+    removed = min(len(plan.changes.removed), behind)
+    return DiskState(files_behind=behind, removed=removed, look_s=look_s, kept=plan.kept)

@@ -106,7 +106,8 @@ class _Memory:
             while plan.changes.count and clock.monotonic() < until:
                 clock.sleep(CATCH_UP_EVERY_S)
                 plan = self._plan()
-        return DiskState(files_behind=plan.changes.count, kept=plan.kept)
+        removed = len(plan.changes.removed)
+        return DiskState(files_behind=plan.changes.count, removed=removed, kept=plan.kept)
 
     def _is_followed(self) -> bool:
         with closing(AccountFile(self._settings.account_path)) as file:

@@ -160,7 +160,7 @@ class Answerer:
                     return Answer()
                 codes = (BESIDE.code,)
             troubles += (BESIDE,) * asks_beside
-            state = (version, disk.files_behind, troubles, codes)
+            state = (version, disk.files_behind, disk.removed, troubles, codes)
             with self._lock:
                 known, read_at, about = self._known
             if known == state and time.monotonic() - read_at < GOOD_FOR_S:
@@ -175,6 +175,7 @@ class Answerer:
                 now=self._clock.now(),
                 files_behind=disk.files_behind,
                 troubles=troubles,
+                removed=disk.removed,
                 queue=self._queue,
                 kept=disk.kept,
             )

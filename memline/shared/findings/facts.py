@@ -88,6 +88,7 @@ class Facts:
         fault: IndexFault | None = None,
         plan: Plan | None = None,
         files_behind: int | None = None,
+        removed: int = 0,
         troubles: tuple[Trouble, ...] = (),
         queue: str = "",
         kept: Kept | None = None,
@@ -101,6 +102,8 @@ class Facts:
         if files_behind is None:
             files_behind = plan.changes.count if plan is not None else 0
         self.files_behind = files_behind
+        #: Of these, those that the index still has and that are gone.
+        self.removed = len(plan.changes.removed) if plan is not None else removed
         self.troubles = troubles
         self.queue = queue
         self._kept = plan.kept if plan is not None else kept or {}

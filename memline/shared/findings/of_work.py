@@ -69,18 +69,23 @@ def batch_blocked(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "{files} not in the index yet",
+    "{files} in the index{yet}",
     action="memline index",
     page="files",
     metric="memline_files_behind",
-    means="Files on the disk are newer than the index. A search takes in what it can in a second and a half;"
-    " `memline index`, `memline up` and `memline watch` take in all.",
+    means="Files on the disk are newer than the index, or gone. A search takes in what it can in a second and"
+    " a half; `memline index`, `memline up` and `memline watch` take in all.",
     from_disk=True,
 )
 def files_behind(facts: Facts) -> Iterator[Seen]:
     has_index = facts.index is not None or facts.plan is None
     if facts.files_behind and has_index and facts.settings.workspace.is_dir():
-        found = seen(files=counted(facts.files_behind, "file", "are"))
+        removed = min(facts.removed, facts.files_behind)
+        files, yet = f"{counted(removed, 'removed file', 'are')} still", ""
+        if others := facts.files_behind - removed:
+            files, yet = f"{counted(others, 'file', 'are')} not", " yet"
+            yet += f", and {counted(removed, 'removed one', 'are')} still" if removed else ""
+        found = seen(files=files, yet=yet)
         yield found.under_way() if facts.has_follower else found
 
 

@@ -39,6 +39,8 @@ class DiskState:
     """How the index compares to the files, as an answer reports it."""
 
     files_behind: int = 0
+    #: Of these, files that are gone and that the index still has.
+    removed: int = 0
     #: Seconds the look took, without the time for storing what it found.
     look_s: float = 0.0
     #: Files that are gone and kept in the index: path -> root, and since when.
