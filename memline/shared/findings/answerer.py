@@ -38,6 +38,8 @@ _KEYS = (
 #: Asks for the notes that are not read.
 BESIDE = Trouble(code="notes_beside")
 
+#: Not sessions that their programs cleaned up: nothing is wrong with them.
+_KEPT = "SELECT 1 FROM kept WHERE since > 0 LIMIT 1"
 _PAUSED_JOB = "SELECT 1 FROM jobs WHERE state = 'paused' LIMIT 1"
 
 
@@ -50,8 +52,7 @@ def is_quiet(index: Connection, settings: AgentSettings, choice: Choice) -> bool
     marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) LIMIT 1"
     if scalar(index, marks, *_KEYS) or scalar(index, _PAUSED_JOB) or scalar(index, ledger.ANY_PROBLEM):
         return False
-    # Not for sessions that their programs cleaned up: nothing is wrong with them.
-    if index.execute("SELECT 1 FROM kept WHERE since > 0 LIMIT 1").fetchone() is not None:
+    if scalar(index, _KEPT):
         return False
     target = identities.target(index)
     if target is None:

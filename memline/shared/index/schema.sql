@@ -39,6 +39,8 @@ CREATE TABLE IF NOT EXISTS kept (
     root TEXT NOT NULL,
     since REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
+-- Each search asks whether there is one; sessions that were cleaned up may be thousands.
+CREATE INDEX IF NOT EXISTS kept_since ON kept (since) WHERE since > 0;
 
 -- What the index had of files that went one by one, until their root has lost no other for a while
 -- (`sync/vanished.py`).

@@ -18,7 +18,7 @@ from memline.producers.web.live import LiveFigures
 from memline.shared.errors import IndexFault
 from memline.shared.finding import COMMAND, NONE, NOTE, OK, PROBLEM, SENTENCE, WARNING, Finding, worst
 from memline.shared.findings import table
-from memline.shared.findings.answerer import Answerer
+from memline.shared.findings.answerer import _KEPT, Answerer
 from memline.shared.findings.diagnosis import of_error
 from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.index import jobs, ledger, meta
@@ -238,12 +238,15 @@ def test_a_paused_job_that_wants_only_files_is_told_with_an_answer(place: Place)
     assert [each.code for each in answered.findings] == ["job_paused"]
 
 
-def test_whether_a_file_failed_is_asked_of_few_pages(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("query", "used"), [(ledger.ANY_PROBLEM, "files_with_problems"), (_KEPT, "kept_since")]
+)
+def test_whether_a_file_failed_or_is_kept_is_asked_of_few_pages(place: Place, query: str, used: str) -> None:
     place.index_path.parent.mkdir(parents=True)
     with writing(place) as writer:
-        plan = writer.connection.execute(f"EXPLAIN QUERY PLAN {ledger.ANY_PROBLEM}").fetchall()
+        plan = writer.connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
-    assert "files_with_problems" in plan[0][3]
+    assert used in plan[0][3]
 
 
 @pytest.mark.parametrize(("code", "state"), [(row[0], row[2]) for row in OF_AGENT], ids=row_ids(OF_AGENT))
