@@ -20,6 +20,7 @@ from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, model_change
+from memline.shared.scheduling.model_change import StandIn
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -45,17 +46,12 @@ def switch_if_needed(accounts: Accounts, primary: Choice, fallback: Choice | Non
     """Change over to the fallback when the primary's breaker is open."""
     if primary.identity is None or fallback is None or fallback.identity is None:
         return
-    connection = accounts.index
     state = health.read(accounts, primary.identity.provider)
-    target = identities.target(connection)
+    target = identities.target(accounts.index)
     if not state.paused or target is None or target.identity.key != primary.identity.key:
         return
-    model_change.use(accounts, fallback, now)
-    with transaction(connection):
-        new_target = identities.target(connection)
-        assert new_target is not None
-        meta.put(connection, meta.FALLBACK, {"from": primary.provider, "reason": state.reason})
-        meta.put(connection, meta.FALLBACK_PAIR, [target.id, new_target.id])
+    stopped = StandIn(provider=primary.provider, identity=target.id, reason=state.reason)
+    model_change.use(accounts, fallback, now, stand_in=stopped)
 
 
 def is_fallback_active(connection: Connection, primary: Choice, fallback: Choice | None) -> bool:

@@ -17,7 +17,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.values import replace
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -26,16 +26,34 @@ if TYPE_CHECKING:
 MAX_FAILED_SHARE = 0.05
 
 
-def use(accounts: Accounts, choice: Choice, now: float) -> None:
-    """Embed with the provider that was chosen.
+@value
+class StandIn:
+    """Says for which provider, that stopped, another one embeds."""
+
+    provider: str
+    #: Id of its identity in the index.
+    identity: int
+    reason: str
+
+
+def use(accounts: Accounts, choice: Choice, now: float, *, stand_in: StandIn | None = None) -> None:
+    """Embed with the provider that was chosen, as a `stand_in` for another one.
 
     A process that merely lacks a key changes nothing for those that have it: its texts wait.
     """
     if choice.identity is not None or choice.requested == NONE:
-        retarget(accounts, choice.identity, choice.base_url, now, choice.mark)
+        retarget(accounts, choice.identity, choice.base_url, now, choice.mark, stand_in=stand_in)
 
 
-def retarget(accounts: Accounts, wanted: Identity | None, base_url: str, now: float, mark: str) -> None:
+def retarget(
+    accounts: Accounts,
+    wanted: Identity | None,
+    base_url: str,
+    now: float,
+    mark: str,
+    *,
+    stand_in: StandIn | None = None,
+) -> None:
     """Embed texts with `wanted` from now on (None: with nothing); a call that changes nothing is cheap.
 
     `mark` tells one set of secrets from another: with a new one it is another account of the provider.
@@ -54,7 +72,10 @@ def retarget(accounts: Accounts, wanted: Identity | None, base_url: str, now: fl
         if before != owner and before.partition(" ")[2] == mark:
             # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
             health.forget(accounts, wanted.provider)
-        meta.put(connection, meta.FALLBACK, None)
+        reason = stand_in and {"from": stand_in.provider, "reason": stand_in.reason}
+        meta.put(connection, meta.FALLBACK, reason)
+        if stand_in:
+            meta.put(connection, meta.FALLBACK_PAIR, [stand_in.identity, row.id])
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.

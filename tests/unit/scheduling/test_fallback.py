@@ -9,7 +9,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, meta, vectors
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, fallback, health
+from memline.shared.scheduling import breaker, fallback, health, model_change
 from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all, use
 
 GEMINI = Identity(provider="gemini", model="g")
@@ -65,6 +65,26 @@ def work_as(writer: IndexWriter, of: Choice) -> None:
 def test_the_fallback_takes_over_when_the_breaker_opens_and_says_why(stopped: IndexWriter) -> None:
     assert target(stopped) == GEMINI
     assert meta.get(stopped.connection, meta.FALLBACK) == {"from": "openai", "reason": "it was stop"}
+
+
+def test_the_fallback_and_why_it_is_in_use_are_written_at_once(
+    stopped: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends before all texts are wanted of the fallback leaves no model that nobody chose."""
+    switch_back(stopped)
+    stopped.store_file(file_row("c.md", "cherries"))
+    fail(stopped, lease_all(stopped)[0], "stop")
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model_change, "_want_all", end)
+    with pytest.raises(KeyboardInterrupt):
+        switch_if_needed(stopped, SECOND)
+
+    with closing(IndexWriter(path)) as again:
+        assert target(again) == GEMINI
+        assert fallback.is_fallback_active(again.connection, FIRST, SECOND)
 
 
 def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(
