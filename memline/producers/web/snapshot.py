@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memline.producers.reports.fleet_state import amount, eta_s, is_stopped
+from memline.producers.reports.fleet_state import eta_s, is_stopped
 from memline.producers.web.rendering import age, number
 from memline.shared.figures.points import EVERY_S
 from memline.shared.finding import OK, Finding
 from memline.shared.findings.diagnosis import merged
 from memline.shared.values import value
-from memline.shared.words import counted
+from memline.shared.words import counted, money
 
 if TYPE_CHECKING:
     from memline.shared.queue.depth import Fleet
@@ -96,10 +96,19 @@ class Snapshot:
         }
         if only:
             return figures
-        figures["spent"] = amount(self.spending["today"])
+        figures |= self._spent()
         if self.has_queue:
             figures |= self._fleet_figures()
         return figures
+
+    def _spent(self) -> dict[str, str]:
+        """Say what was spent today as a figure, and the words below it."""
+        today = self.spending["today"]
+        cost, tokens = today["cost"], today["unpricedTokens"]
+        if tokens and not cost:
+            return {"spent": number(tokens), "spent_more": "tokens without a price"}
+        more = f"and {counted(tokens, 'token')} without a price" if tokens else ""
+        return {"spent": money(cost), "spent_more": more}
 
     def _pace(self, only: str, counts: Mapping[str, int], rate: float, eta: float | None) -> str:
         """Say how fast vectors come and when all that are wanted are there, or what they wait for."""

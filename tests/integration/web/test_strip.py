@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from memline.producers.reports.fleet_state import amount
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.producers.web.dashboard import PAGES
 from memline.producers.web.rendering import Renderer, Static
@@ -171,22 +170,35 @@ def test_a_role_that_is_missing_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "words"),
+    ("spent", "words", "tile"),
     [
-        ({}, "$0.00"),
-        ({"cost": 1.4, "maxCostPerDay": 2.5}, "$1.4000 of $2.5000"),
-        ({"unpriced": 4183, "tokens": 4183}, "4,183 tokens without a price"),
-        ({"unpriced": 5, "maxTokensPerDay": 5}, "5 of 5 tokens without a price"),
-        ({"cost": 0.2, "unpriced": 1}, "$0.2000 and 1 token without a price"),
+        ({}, "$0.00", ("$0.00", "")),
+        ({"cost": 1.4, "maxCostPerDay": 2.5}, "$1.4000 of $2.5000", ("$1.4000", "")),
+        (
+            {"unpriced": 4183, "tokens": 4183},
+            "4,183 tokens without a price",
+            ("4,183", "tokens without a price"),
+        ),
+        (
+            {"unpriced": 5, "maxTokensPerDay": 5},
+            "5 of 5 tokens without a price",
+            ("5", "tokens without a price"),
+        ),
+        (
+            {"cost": 0.2, "unpriced": 1},
+            "$0.2000 and 1 token without a price",
+            ("$0.2000", "and 1 token without a price"),
+        ),
     ],
 )
 def test_what_was_spent_is_said_with_its_ceiling_and_without_a_price_in_tokens(
-    spent: dict[str, Any], words: str
+    spent: dict[str, Any], words: str, tile: tuple[str, str]
 ) -> None:
+    """The figure of the tile, which is large, is a figure; words stand below it."""
     snapshot = snapshot_of(**spent)
 
     assert f"{words} spent today" in strip_of(snapshot, "", has_page=lambda _: True).facts
-    assert snapshot.figures("")["spent"] == amount(snapshot.spending["today"])
+    assert tuple(snapshot.figures("")[name] for name in ("spent", "spent_more")) == tile
 
 
 def test_each_finding_of_the_home_page_says_whose_it_is_leads_to_its_page_and_has_its_button(
