@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.figures import counters, first_seen, points
-from memline.shared.figures.points import EVERY_S, LABEL, TURN_S
+from memline.shared.figures.points import EVERY_S, LABEL, TURN_S, Point
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import codes_from, of_agent, of_common, queue_of
 from memline.shared.index import identities, meta, vectors
@@ -257,6 +257,15 @@ def _bounded(figures: dict[str, float], kept: set[str]) -> dict[str, float]:
         return name not in (*_OF_AGENTS, JOB_TEXTS) or not agent or bool(count and agent in kept)
 
     return {key: count for key, count in figures.items() if is_kept(key, count)}
+
+
+def leaves_out(point: Point, agent: str) -> bool:
+    """Tell whether a point has the busiest agents alone, and this one is not among them; all together are."""
+    if not agent:
+        return False
+    labels = (key.split(LABEL) for key in (*point.last, *point.sums))
+    agents = {parts[1] for parts in labels if parts[0] in (*_OF_AGENTS, JOB_TEXTS) and len(parts) > 1} - {""}
+    return len(agents) >= MOST_AGENTS and agent not in agents
 
 
 def _busiest(*figures: dict[str, float]) -> set[str]:

@@ -60,10 +60,15 @@ def gauge(name: str, *, of_agent: bool = False) -> Callable[[Points, str], Mappi
 
     def series(points: Points, agent: str) -> Mapping[str, Values]:
         key = name + LABEL + agent if of_agent else name
-        values = [point.largest(key) if point and (key in point.last or agent) else None for point in points]
-        return {"": values}
+        return {"": [_largest(point, key, agent) for point in points]}
 
     return series
+
+
+def _largest(point: Point | None, key: str, agent: str) -> float | None:
+    if point and (key in point.last or (agent and not sampling.leaves_out(point, agent))):
+        return point.largest(key)
+    return None
 
 
 def rate(name: str, per_s: float) -> Callable[[Points, str], Mapping[str, Values]]:
@@ -77,7 +82,11 @@ def rate(name: str, per_s: float) -> Callable[[Points, str], Mapping[str, Values
 
 
 def _per_second(point: Point | None, key: str, per_s: float) -> float | None:
-    return point.sums.get(key, 0.0) / point.seconds * per_s if point and point.seconds else None
+    if not point or not point.seconds:
+        return None
+    if key not in point.sums and sampling.leaves_out(point, key.split(LABEL)[1]):
+        return None
+    return point.sums.get(key, 0.0) / point.seconds * per_s
 
 
 def percentiles(name: str) -> Callable[[Points, str], Mapping[str, Values]]:

@@ -5,7 +5,10 @@ import json
 import pytest
 
 from memline.producers.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, draw, spark
+from memline.producers.web.charts_page import gauge, rate
 from memline.producers.web.rendering import number
+from memline.shared import sampling
+from memline.shared.figures.points import Point
 
 
 def drawn(*values: float | None, least: float = 0.0) -> Chart:
@@ -87,3 +90,20 @@ def test_nothing_at_all_is_an_empty_picture() -> None:
 def test_a_small_line_is_as_high_as_its_largest_value() -> None:
     assert spark([0.0, 3.0]) == ("0.0,47.0 240.0,1.0",)
     assert spark([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("agent", "values"), [("busy-1", [0.0, 0.0]), ("idle", [None, 0.0]), ("", [0.0, 0.0])]
+)
+def test_an_agent_that_a_point_leaves_out_has_a_gap_there_and_no_zero(
+    agent: str, values: list[float | None]
+) -> None:
+    names = [f"busy-{number}" for number in range(sampling.MOST_AGENTS)]
+    last = {f"{sampling.BACKLOG}\t{name}": 2.0 for name in names}
+    points = [Point(seconds=15, last=last), Point(seconds=15, last=dict(list(last.items())[1:2]))]
+
+    assert rate(sampling.JOB_TEXTS, 1)(points, f"{agent}\tjob" if agent else "")[""] == values
+    assert rate(sampling.SEARCHES, 60)(points, agent)[""] == values
+    if agent != "busy-1":
+        backlog = gauge(sampling.BACKLOG, of_agent=True)(points, agent)[""]
+        assert backlog == (values if agent else [None, None])
