@@ -64,6 +64,7 @@ def examine(
     asked: dict[str, Any] = {}
     if deep:
         problem, action = check_provider(choice)
+        # OpenClaw's name of it, in the same report.
         asked["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
         if problem and choice.identity is not None:
             details = {"provider": choice.provider, "reason": problem}
