@@ -25,7 +25,7 @@ OK = "ok"
 #: Kinds of an action: what can be typed as it is, what a person has to understand first, nothing.
 COMMAND, SENTENCE, NONE = "command", "sentence", "none"
 
-_COMMAND = r"(?:memline|pip|uv|sudo|chmod|redis-cli|rm) [^…;(]+"
+_COMMAND = r"(?:memline|pip|uv|sudo|chmod|redis-cli|rm|mv) [^…;(]+"
 
 
 @value

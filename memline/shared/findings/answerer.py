@@ -175,8 +175,8 @@ class Answerer:
                 connection,
                 now=self._clock.now(),
                 files_behind=disk.files_behind,
-                troubles=troubles,
                 removed=disk.removed,
+                troubles=troubles,
                 queue=self._queue,
                 kept=disk.kept,
             )

@@ -13,8 +13,8 @@ from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import meta
 from memline.shared.sources import outcomes
-from memline.shared.sources.discover import markdown_below, markdown_beside
-from memline.shared.sources.paths import MEMORY, MemoryPaths, is_transcript
+from memline.shared.sources.discover import markdown_below, markdown_beside, misnamed_long_term
+from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
 from memline.shared.words import counted
 
 #: Free bytes below the index under which a backfill may fill the disk.
@@ -300,6 +300,23 @@ def notes_beside(facts: Facts) -> Iterator[Seen]:
             names=beside.names,
             action=shlex.join(["memline", "--workspace", workspace, "add", beside.folder(workspace)]),
         )
+
+
+@finding(
+    NOTE,
+    "{name} is not taken for the long-term note, which is called MEMORY.md",
+    action="mv Memory.md MEMORY.md",
+    page="files",
+    means="`MEMORY.md`, or `memory.md`, is read when a private session starts, and others do not find it. A"
+    " file with another spelling of its name is a note like any other; beside `memory/` it is not read.",
+    from_disk=True,
+)
+def long_term_misnamed(facts: Facts) -> Iterator[Seen]:
+    if facts.plan is None or MEMORY not in facts.settings.memory.sources:
+        return
+    if name := misnamed_long_term(MemoryPaths.of(facts.settings)):
+        old, new = (str(facts.settings.workspace / each) for each in (name, LONG_TERM[0]))
+        yield seen(name=name, action=shlex.join(["mv", old, new]))
 
 
 @finding(

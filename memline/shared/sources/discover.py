@@ -12,6 +12,7 @@ from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import why
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
 from memline.shared.sources.paths import (
+    LONG_TERM,
     OPENCLAW_FILES,
     MemoryPaths,
     MemoryRoot,
@@ -147,6 +148,21 @@ def markdown_beside(paths: MemoryPaths) -> Beside:
     theirs = set(OPENCLAW_FILES).intersection(found)
     beside = sorted(set(found) - theirs) if len(theirs) > 1 else sorted(found)
     return Beside(paths=tuple(beside), is_cut=left <= 0)
+
+
+def misnamed_long_term(paths: MemoryPaths) -> str:
+    """Return the file that has the name of the long-term note in a spelling that is not read; empty without.
+
+    Where all Markdown is memory, `Memory.md` is a page like any other.
+    """
+    if any(os.path.lexists(os.path.join(paths.workspace, name)) for name in LONG_TERM):
+        return ""
+    names: list[str] = []
+    with suppress(OSError), os.scandir(paths.workspace) as entries:
+        names += sorted(each.name for each in entries if is_markdown(each.name) and each.is_file())
+    stems = {name: name.rpartition(".")[0] for name in names}
+    is_meant = {"MEMORY"} if paths.is_whole else {"MEMORY", "Memory", "memory"}
+    return next((name for name, stem in stems.items() if stem in is_meant), "")
 
 
 def markdown_below(folder: str) -> int:

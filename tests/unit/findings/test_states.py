@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -236,6 +238,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
     ("notes_beside", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
+    ("long_term_misnamed", NOTE, lambda p, _: p.write("Memory.md", "A."), "Memory.md is not taken for the long-term note, which is called MEMORY.md", "/MEMORY.md"),
     ("links_skipped", NOTE, lambda p, _: (p.workspace / "memory/l.md").symlink_to("notes.md"), "1 symbolic link is not followed: memory/l.md", "put the files"),
     ("provider_without_key", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
@@ -467,6 +470,33 @@ def test_a_lease_of_a_live_process_is_work_and_one_of_a_dead_one_is_not(place: P
 
     assert "embedding_under_way" in at_work
     assert "vectors_behind" in {each.code for each in found(place)}
+
+
+@pytest.mark.parametrize(
+    ("files", "is_told"),
+    [
+        (("Memory.md", "memory/a.md"), True),
+        (("MEMORY.markdown", "memory/a.md"), True),
+        (("MEMORY.markdown", "page.md"), True),
+        (("Memory.md", "MEMORY.md"), False),
+        # A page of a wiki.
+        (("Memory.md", "page.md"), False),
+        (("memories.md", "memory/a.md"), False),
+    ],
+)
+def test_a_long_term_note_in_another_spelling_is_told_until_it_is_moved(
+    place: Place, files: tuple[str, str], is_told: bool
+) -> None:
+    shutil.rmtree(place.workspace / "memory")
+    for name in files:
+        place.write(name, "A.")
+
+    told = [each for each in found(place) if each.code == "long_term_misnamed"]
+
+    assert bool(told) == is_told
+    for each in told:
+        subprocess.run(shlex.split(each.action), check=True)
+        assert "long_term_misnamed" not in {each.code for each in found(place)}
 
 
 def test_a_fleet_that_embeds_is_at_work(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
