@@ -292,7 +292,10 @@ def notes_beside(facts: Facts) -> Iterator[Seen]:
     is_asked = any(each.code == "notes_beside" for each in facts.troubles)
     if MEMORY not in facts.settings.memory.sources or not (is_asked or (facts.plan and _has_notes(facts))):
         return
-    beside = markdown_beside(MemoryPaths.of(facts.settings))
+    paths = MemoryPaths.of(facts.settings)
+    # What is meant to be the long-term note has a finding of its own, with another action.
+    misnamed = misnamed_long_term(paths) if facts.plan else ""
+    beside = markdown_beside(paths).without(misnamed)
     if beside.paths:
         workspace = str(facts.settings.workspace)
         yield seen(

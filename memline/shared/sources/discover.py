@@ -22,7 +22,7 @@ from memline.shared.sources.paths import (
     printable,
     unprintable,
 )
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 #: Names that are looked at for notes beside the memory: 20 ms.
 MOST_BESIDE = 5_000
@@ -106,6 +106,10 @@ class Beside:
     paths: tuple[str, ...] = ()
     #: Whether there may be more: the walk ended after MOST_BESIDE names.
     is_cut: bool = False
+
+    def without(self, path: str) -> Beside:
+        """Return the others."""
+        return replace(self, paths=tuple(each for each in self.paths if each != path))
 
     @property
     def names(self) -> str:

@@ -494,6 +494,8 @@ def test_a_long_term_note_in_another_spelling_is_told_until_it_is_moved(
     told = [each for each in found(place) if each.code == "long_term_misnamed"]
 
     assert bool(told) == is_told
+    # One file, one advice.
+    assert not (is_told and any(each.code == "notes_beside" for each in found(place)))
     for each in told:
         subprocess.run(shlex.split(each.action), check=True)
         assert "long_term_misnamed" not in {each.code for each in found(place)}
