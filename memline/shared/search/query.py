@@ -30,7 +30,7 @@ MAX_CHARS = 4_000
 #: Distinct terms that are kept for the choice of the rarest.
 MAX_CANDIDATES = 64
 
-#: Letters of a word from which on it is not looked for as two.
+#: Letters of a word from which on it is not looked for as two, nor as one that was typed wrong.
 MOST_LETTERS = 24
 
 #: Stop words that end a compound.

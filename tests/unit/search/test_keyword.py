@@ -158,6 +158,42 @@ def test_the_beginning_of_a_word_finds_it_when_nothing_else_does(notes: Notes, i
     assert paths(index, "kubern") == ["memory/a.md"]
 
 
+@pytest.mark.parametrize(
+    "typed", ["environent", "environnment", "enviromnent", "environmant", "environments"]
+)
+def test_a_word_that_is_typed_wrong_finds_the_one_that_is_meant(
+    notes: Notes, index: SearchIndex, typed: str
+) -> None:
+    notes.add("memory/a.md", "Variables of the environment")
+    notes.add("memory/b.md", "Variables of the configuration")
+
+    with index.snapshot() as connection:
+        found = keyword.by_keyword(connection, analyse(typed), None, 10)
+
+    assert paths(index, f"variables {typed}")[0] == "memory/a.md"
+    assert paths(index, typed) == ["memory/a.md"]
+    # It stands nowhere all the same.
+    assert found.missing == (() if typed == "environments" else (typed,))
+    assert [hit.is_full for hit in found.hits] == [typed == "environments"]
+
+
+def test_of_words_that_may_be_meant_the_commonest_is(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/rare.md", "The marker is red")
+    notes.add("memory/a.md", "The market opens at eight")
+    notes.add("memory/b.md", "The market is closed")
+
+    assert sorted(paths(index, "markeh")) == ["memory/a.md", "memory/b.md"]
+
+
+def test_words_that_are_there_short_or_long_are_not_typed_wrong(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "A table in test room 40212")
+    notes.add("memory/b.md", "A cable on the roof, " + 30 * "x")
+
+    assert paths(index, "cable") == ["memory/b.md"]
+    for typed in ("tset", "40211", 29 * "x" + "y"):
+        assert not paths(index, typed), typed
+
+
 def test_of_many_terms_the_rarest_are_kept(notes: Notes, index: SearchIndex) -> None:
     common = " ".join(f"common{n}" for n in range(40))
     for n in range(5):
