@@ -81,6 +81,8 @@ class Ways:
         self._connection = connection
         self._files = files
         self._postings = postings
+        #: What words that were typed wrong were taken for.
+        self.meant: list[str] = []
 
     def of(self, term: Term, words: Sequence[str], *, with_forms: bool) -> tuple[list[Way], bool]:
         """Return what finds a term, itself first, and whether a form of it is there at all."""
@@ -116,8 +118,10 @@ class Ways:
         if not ways and with_forms:
             # As they are: one that no note has may share the stem of a word of the notes.
             slips = f"[{','.join(map(quoted, slips_of(term.label)))}]"
-            rows = self._connection.execute(_COMMONEST, (slips,))
-            ways = [way for word, _ in rows if (way := self._way(quoted(word), FORM_WEIGHT))]
+            for word, _ in self._connection.execute(_COMMONEST, (slips,)).fetchall():
+                if way := self._way(quoted(word), FORM_WEIGHT):
+                    ways.append(way)
+                    self.meant.append(word)
         return ways, is_there
 
     def _way(self, match: str, weight: float) -> Way | None:

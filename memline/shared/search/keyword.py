@@ -97,6 +97,8 @@ class KeywordHits:
     terms: tuple[Term, ...] = ()
     #: The words, as typed, of which no form stands in what was searched.
     missing: tuple[str, ...] = ()
+    #: What some of them were taken for: words that were typed wrong.
+    meant: tuple[str, ...] = ()
     #: idf of the plain words of the question, by label.
     rarity: Mapping[str, float] = field(default_factory=dict)
 
@@ -183,6 +185,7 @@ class _KeywordSearch:
             match=any_of(dict.fromkeys(way.match for lookup in self._found.lookups for way in lookup.ways)),
             terms=tuple(term for term in terms if id(term) in kept),
             missing=as_typed(missing, terms),
+            meant=tuple(self._ways.meant),
             rarity=rarity,
         )
 

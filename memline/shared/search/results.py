@@ -117,10 +117,14 @@ class Answer:
 MOST_NAMED = 12
 
 
-def lacking(missing: Sequence[str]) -> str:
-    """Name the words of a question that stand nowhere; empty when there are none."""
+def lacking(missing: Sequence[str], meant: Sequence[str] = ()) -> str:
+    """Name the words of a question that stand nowhere, and what was searched for some of them instead.
+
+    Empty when there are none.
+    """
     named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
-    return f"nothing that was searched holds: {named}" if missing else ""
+    instead = f"; searched instead: {', '.join(meant[:MOST_NAMED])}" if meant else ""
+    return f"nothing that was searched holds: {named}{instead}" if missing else ""
 
 
 def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:

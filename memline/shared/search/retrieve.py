@@ -150,12 +150,13 @@ def retrieve(
                 hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
                 if len(hits) >= settings.max_results or len(search.keyword.hits) < search.pool:
                     break
-            reason = lacking(search.keyword.missing) if hits else search.explain_empty()
+            missing, meant = search.keyword.missing, search.keyword.meant
+            reason = lacking(missing, meant) if hits else search.explain_empty()
             unseen = "" if hits or request.private else "MEMORY.md is private and was not searched"
             notice = "; ".join(filter(None, (reason, search.explain_days(), unseen)))
             troubles += search.troubles
             steps.end("snippets")
-        base = replace(base, hits=hits, mode=search.mode, notice=notice, missing=search.keyword.missing)
+        base = replace(base, hits=hits, mode=search.mode, notice=notice, missing=missing)
     return replace(
         base,
         timings=steps.took_ms if request.explain else {},

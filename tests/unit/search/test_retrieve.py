@@ -426,6 +426,8 @@ def test_missing_words_are_named_and_said(notes: Notes, index: SearchIndex) -> N
     assert (none["missing"], none["results"]) == (["Xylophone"], [])
     assert filtered["missing"] == ["redis"]
     assert ask(index, "redis timeout").to_json()["missing"] == []
+    meant = ask(index, "redsi timeouts").to_json()
+    assert meant["notice"] == "nothing that was searched holds: redsi; searched instead: redis"
 
 
 def test_in_hybrid_an_id_comes_first_and_one_means_the_same(notes: Notes, index: SearchIndex) -> None:
