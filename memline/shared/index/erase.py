@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import accounts, batches, chunks, driver, forgotten, meta, vectors
+from memline.shared.index import accounts, batches, chunks, driver, forgotten, jobs, meta, vectors
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.sources.forgetting import line_hash
 
@@ -30,8 +30,6 @@ SHARE = 20
 
 #: Milliseconds for a reader that is about to end.
 _PATIENCE_MS = 200
-
-_ON_ITS_WAY = "SELECT 1 FROM vectors WHERE state IN ('wanted', 'leased') AND state <> 'ready' LIMIT 1"
 
 #: Stands where a provider's words were.
 FORGOTTEN_REASON = "its words were taken out by memline forget"
@@ -113,11 +111,11 @@ def purge(connection: Connection, now: float) -> None:
 
     Merges full text (0.1 s of CPU for 5,000 chunks), and writes an index up to `REWRITTEN_BYTES` anew. While
     a reader of an old state needs the log, that is written down, and the next time goes on. Where nothing was
-    deleted full text is merged once it is in many segments and no more of it is on its way.
+    deleted full text is merged once it is in many segments and no job has files to read.
     """
     mark = meta.get(connection, meta.TO_ERASE)
     if mark is None:
-        if chunks.has_many_segments(connection) and not scalar(connection, _ON_ITS_WAY):
+        if chunks.has_many_segments(connection) and jobs.next_to_read(connection) is None:
             chunks.merge_full_text_in_slices(connection)
         return
     if mark != meta.LOG:

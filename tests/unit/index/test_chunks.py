@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.index import chunks, driver, ledger
+from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.chunks import grams
 from memline.shared.index.erase import purge
 from memline.shared.index_writer import IndexWriter
@@ -206,15 +206,24 @@ def test_the_lines_of_a_note_are_those_of_its_chunks(writer: IndexWriter, tokens
     assert chunks.lines_of(writer.connection, "a.md") == text.split("\n")
 
 
-def test_full_text_in_many_segments_is_merged_once_no_vector_is_on_its_way(writer: IndexWriter) -> None:
+def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer: IndexWriter) -> None:
+    """Its vectors may come for hours."""
     writer.retarget(MODEL_A)
-    for number in range(6):
-        writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 1))
+    with writer.transaction() as (connection, _):
+        paths = [(f"{number}.md", 1) for number in range(80)]
+        job = jobs.create(connection, jobs.IMPORT, by="me", now_ns=1, files=paths)
+    for number in range(20):
+        writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
     purge(writer.connection, 0.0)
-    assert chunks.has_many_segments(writer.connection)
+    segments = "SELECT count(DISTINCT segid) FROM {}_idx"
+    for table in ("chunks_fts", "forms_fts", "names_fts"):
+        assert driver.scalar(writer.connection, segments.format(table)) == 20
 
-    writer.connection.execute("DELETE FROM vectors")
+    for number in range(20, 80):
+        writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
     purge(writer.connection, 0.0)
 
-    assert not chunks.has_many_segments(writer.connection)
+    assert vectors.backlog(writer.connection, identities.target(writer.connection).id).wanted == 80
+    for table in ("chunks_fts", "forms_fts", "names_fts"):
+        assert driver.scalar(writer.connection, segments.format(table)) == 1
     assert found(writer, "kestrel5") == ["5.md"]
