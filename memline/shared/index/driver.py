@@ -22,6 +22,7 @@ from memline.shared.errors import (
 )
 from memline.shared.packages import lack
 from memline.shared.sqlite import library as library
+from memline.shared.sqlite import statements
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,6 +33,9 @@ APPLICATION_ID = 0x4D656D4C
 #: The schema this release reads and writes (`user_version`), and the oldest that `migrations.py` brings over:
 #: that of 0.2.0.
 SCHEMA_VERSION, OLDEST_VERSION = 20, 19
+
+#: Makes a new file; its last statement says of which schema.
+_SCHEMA = Path(__file__).with_name("schema.sql")
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
@@ -363,15 +367,21 @@ def _set_up(connection: Connection) -> None:
 
 
 def _migrate(connection: Connection) -> None:
-    # sqlite-utils uses it, too, and goes on without it only where it is missing.
-    lack("numpy")
-    from memline.shared.index.migrations import migrate
-
+    is_new = not _pragma(connection, "user_version")
+    if not is_new:
+        # sqlite-utils uses it, too, and goes on without it only where it is missing.
+        lack("numpy")
     # One at a time: of processes that open a new index together the first takes the steps, the others wait.
     # The marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
     with transaction(connection):
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        if is_new and not _pragma(connection, "user_version"):
+            # Without sqlite-utils: its import is 130 ms of a first index.
+            for statement in statements(_SCHEMA):
+                connection.execute(statement)
         if _pragma(connection, "user_version") < SCHEMA_VERSION:
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            from memline.shared.index.migrations import migrate
+
             migrate(connection)
 
 

@@ -2,8 +2,9 @@
 
 Each step is a transaction together with its record (sqlite-utils); `user_version` carries the number of the
 last one, so that a reader can tell a newer index without importing sqlite-utils. The first step is
-`schema.sql` as a whole; it also brings over a file of 0.2.0 (schema 19). Once 0.3.0 is released it does not
-change any more, and a change of the schema is a step of its own below it.
+`schema.sql` as a whole, and brings over a file of 0.2.0 (schema 19); a new file is made of that alone
+(`driver.open_writer`). Once 0.3.0 is released it does not change any more, and a change of the schema is a
+step of its own below it.
 """
 
 from __future__ import annotations
@@ -43,16 +44,14 @@ SCHEMA = Path(__file__).with_name("schema.sql")
 
 @migrations(name="m020_schema_of_0_3")
 def make_schema(database: Database) -> None:
-    """Make all tables; of a file of 0.2.0 those it lacks, and its rows stay."""
+    """Make what a file of 0.2.0 lacks, and its rows stay; a new file has it all."""
     connection = database.conn
-    is_of_0_2 = connection.execute("PRAGMA user_version").fetchone()[0] > 0
-    if is_of_0_2:
-        _before_schema(connection)
+    if connection.execute("PRAGMA user_version").fetchone()[0] >= 20:
+        return
+    _before_schema(connection)
     for statement in statements(SCHEMA):
         connection.execute(statement)
-    if is_of_0_2:
-        _after_schema(connection)
-    connection.execute("PRAGMA user_version = 20")
+    _after_schema(connection)
 
 
 def _before_schema(connection: Connection) -> None:

@@ -396,3 +396,5 @@ CREATE TABLE IF NOT EXISTS forgotten (
 CREATE INDEX IF NOT EXISTS forgotten_everywhere ON forgotten (everywhere, hash) WHERE everywhere > 0;
 CREATE INDEX IF NOT EXISTS forgotten_content ON forgotten (content, hash) WHERE content <> '';
 CREATE INDEX IF NOT EXISTS forgotten_texts ON forgotten (hash) WHERE kind = 'text';
+
+PRAGMA user_version = 20;
