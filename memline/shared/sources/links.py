@@ -17,7 +17,7 @@ from memline.shared.values import value
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
 
-#: What stands in a line with a link: most lines end at this look.
+#: What stands in a line with a link.
 _MARKS = ("[[", "](", "]:")
 
 
@@ -73,7 +73,8 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
     found: dict[Link, None] = {}
     pattern, other_file, address = _patterns()
     for at, line in enumerate(lines):
-        if not any(mark in line for mark in _MARKS) or at in code():
+        # Most lines end at the first look.
+        if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
         for match in pattern.finditer(CODE_SPAN.sub("x", line)):
             if match[1] is not None:
