@@ -19,7 +19,7 @@ from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, Upload
 from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, limit_attempts
-from memline.shared.embedders.provider_client import parse_json
+from memline.shared.embedders.provider_client import json_bytes, parse_json
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
 from tests.unit.embedders.conftest import KEY, Connect
@@ -353,3 +353,12 @@ def test_a_request_loads_neither_the_program_of_httpx_nor_msgspec() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.usefixtures("with_and_without_msgspec")
+def test_json_is_written_alike_with_the_faster_writer_and_without() -> None:
+    assert (
+        json_bytes({"input": ["é/😀\u2028\x1f"], "n": 1})
+        == b'{"input":["\xc3\xa9/\xf0\x9f\x98\x80\xe2\x80\xa8\\u001f"],"n":1}'
+    )
+    assert json_bytes({"input": ["broken \ud800 text"]}) == b'{"input":["broken ? text"]}'
