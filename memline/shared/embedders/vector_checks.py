@@ -53,9 +53,9 @@ def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
 
 
 def _made_unit(rows: Sequence[Values], dims: int | None) -> list[bytes]:
-    """Return rows of bytes as they are, where all have unit length already; else none.
+    """Scale rows of bytes at once; none where something is wrong with one of them.
 
-    Most models make such ones. A row at a time that takes 9 us for 1,536 numbers, here 3.
+    Most models make unit vectors. A row of 1,536 numbers at a time takes 6 us, here 1, and 3 if it is scaled.
     """
     numpy = load_numpy()
     made = [row for row in rows if isinstance(row, bytes)]
@@ -66,7 +66,11 @@ def _made_unit(rows: Sequence[Values], dims: int | None) -> list[bytes]:
         return []
     numbers = numpy.frombuffer(b"".join(made), "<f4").reshape(len(made), -1)
     lengths = numpy.sqrt(numpy.einsum("ij,ij->i", numbers, numbers, dtype=numpy.float64))
-    return made if bool((abs(lengths - 1.0) <= UNIT_TOLERANCE).all()) else []
+    if not bool((numpy.isfinite(lengths) & (lengths >= MIN_LENGTH)).all()):
+        return []
+    for index in numpy.flatnonzero(abs(lengths - 1.0) > UNIT_TOLERANCE).tolist():
+        made[index] = (numbers[index] / lengths[index]).astype("<f4").tobytes()
+    return made
 
 
 def load_numpy() -> ModuleType | None:

@@ -96,8 +96,9 @@ def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() ->
     source = random.Random(7)
     rows = [[source.gauss(0, 1) for _ in range(384)] for _ in range(50)]
 
-    with_numpy = unit_vectors(rows, dims=384)
-    with_array = [vector_checks._scaled(row, 384, None) for row in rows]
+    packed = [struct.pack("<384f", *row) for row in rows]
+    with_numpy = unit_vectors(rows, dims=384) + unit_vectors(packed, dims=384)
+    with_array = [vector_checks._scaled(row, 384, None) for row in (*rows, *packed)]
 
     for first, second in zip(with_numpy, with_array, strict=True):
         ours, theirs = array("i", first), array("i", second)
