@@ -85,8 +85,8 @@ def run_process() -> int:
         # Its first answer takes a tenth more with collections of what imports make; it starts them itself.
         gc.disable()
     if name not in UNTIL_STOPPED:
-        # Collections find nothing among what imports make, and took 3 ms of a search's 50; nor among the files
-        # and vectors of a first index, of whose CPU they took 3 %.
+        # Collections find nothing among what imports make, and took 3 ms of a search's 50; nor among the
+        # files and vectors of a first index, of whose CPU they took 3 %.
         gc.set_threshold(_FEW_COLLECTIONS)
     if name not in PLAIN:
         return run()

@@ -46,7 +46,10 @@ if TYPE_CHECKING:
 _WAITING = ("rate_limited", "embedding_under_way", "batch_delayed", "waiting_in_batch")
 
 #: Seconds between two reads of the rows while waiting.
-POLL_S = 0.03
+POLL_S = 0.05
+
+#: Of the time, one part in so many is spent on reading them at most: in a large index that is not free.
+SHARE = 20
 
 #: Page cache of a run in KiB: it counts rows, in an index that has changed since it counted last.
 CACHE_KIB = 2_048
@@ -248,8 +251,7 @@ class IndexRun:
                 self._is_stalled = quiet_s > self._stalled_s
                 if is_over or self._is_stalled:
                     return
-                # In a large index a read is not free: never spend more than a tenth of the time on reading.
-                self._clock.sleep(max(POLL_S, 9 * (time.monotonic() - began)))
+                self._clock.sleep(max(POLL_S, (SHARE - 1) * (time.monotonic() - began)))
 
     def _take(self, changed: Changed) -> None:
         """Go on with settings that changed. Raises SettingsChanged for those that the run cannot take."""
