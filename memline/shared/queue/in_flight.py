@@ -54,6 +54,7 @@ class InProcessRequests:
     def __init__(self, broker: StubBroker | None = None, *, serves_batches: bool = False) -> None:
         self._broker = broker
         self._serves_batches = serves_batches
+        self._owner = current_owner()
 
     def credits(self) -> int:
         return PER_THREAD * QUEUES["embed"].threads
@@ -80,7 +81,7 @@ class InProcessRequests:
         return {}
 
     def owner(self) -> str:
-        return current_owner()
+        return self._owner
 
     def is_owner_alive(self, owner: str) -> bool:
         return is_owner_alive(owner)
