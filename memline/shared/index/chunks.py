@@ -104,11 +104,12 @@ def apply_file(connection: Connection, row: FileRow, *, is_kept: bool = False) -
     if row.base and not _continues(connection, before, row):
         # One more read is enqueued for all parts of this one: enqueued by each, reads would multiply.
         return FileChange(kind="late" if row.is_partial else "unknown")
-    if row.chunks and (gone := forgotten.texts_of(connection, row.path)):
+    is_forgotten = forgotten.is_any(connection)
+    if is_forgotten and row.chunks and (gone := forgotten.texts_of(connection, row.path)):
         # Read before a part of the file was forgotten, and looked at again since.
         row = replace(row, chunks=tuple(each for each in row.chunks if text_hash(each.text) not in gone))
     file_id = ledger.record(connection, row)
-    if row.source == MEMORY and row.outcome == outcomes.INDEXED:
+    if is_forgotten and row.source == MEMORY and row.outcome == outcomes.INDEXED:
         forgotten.stored(connection, row.path, row.hash)
     if row.source == SESSIONS:
         ledger.save_progress(connection, file_id, row.progress)
@@ -142,7 +143,8 @@ def _replace_chunks(
     if old:
         remove_full_text(connection, *span)
         connection.execute(f"DELETE FROM chunks WHERE {where}", span)
-    texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
+    hashes = [text_hash(chunk.text) for chunk in chunks]
+    texts = {digest: chunk.text for digest, chunk in zip(hashes, chunks, strict=True)}
     added: list[int] = []
     if chunks:
         connection.executemany(
@@ -160,16 +162,18 @@ def _replace_chunks(
                     folded(chunk.heading),
                     folded(chunk.text),
                     grams(fold(f"{chunk.heading}\n{chunk.text}")),
-                    text_hash(chunk.text),
+                    digest,
                 )
-                for ordinal, chunk in enumerate(chunks, first)
+                for ordinal, (digest, chunk) in enumerate(zip(hashes, chunks, strict=True), first)
             ),
         )
         added = [row_id for (row_id,) in connection.execute(f"SELECT id FROM chunks WHERE {where}", span)]
         if first == 0:
             store_names(connection, file_id, row.path, row.source, row.names, chunks[0].text)
-            store_tags(connection, file_id, row.tags)
-            store_links(connection, file_id, row.links)
+            if row.tags:
+                store_tags(connection, file_id, row.tags)
+            if row.links:
+                store_links(connection, file_id, row.links)
     removed = [digest for digest in old if digest not in texts]
     if removed:
         if meta.get(connection, meta.TO_ERASE) != meta.ALL:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from memline.shared.sources.forgetting import ForgottenLines
+from memline.shared.sources.forgetting import NOTHING, ForgottenLines
 from memline.shared.sources.paths import is_transcript
 from memline.shared.values import value
 
@@ -35,8 +35,15 @@ class Group:
     at: float
 
 
+def is_any(connection: Connection) -> bool:
+    """Tell whether anything was forgotten: asked first for every file that is read."""
+    return connection.execute("SELECT 1 FROM forgotten LIMIT 1").fetchone() is not None
+
+
 def lines_of(connection: Connection, path: str) -> ForgottenLines:
     """Return the hashes of the lines of a file that are not to be read."""
+    if not is_any(connection):
+        return NOTHING
     query = (
         "SELECT hash FROM forgotten WHERE path = ? AND kind = 'line' AND everywhere >= 0"
         " UNION SELECT hash FROM forgotten WHERE everywhere = ? AND everywhere > 0"
