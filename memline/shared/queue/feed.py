@@ -19,8 +19,9 @@ from memline.shared.sources.paths import source_of
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Paths in one message: enough to make messages cheap, few enough to spread over workers.
-PATHS_PER_MESSAGE = 32
+#: Paths in one message: enough to make messages cheap, few enough to spread over workers. Each is a
+#: transaction and a segment of full text: with 32 a first index of 8,935 chunks took 5 % more CPU.
+PATHS_PER_MESSAGE = 128
 
 #: Files that are enqueued and not in the ledger yet, at most: a tenth of a second of work, if
 #: they are small.
