@@ -16,7 +16,7 @@ from memline.shared.embedders.protocol import (
     limit_attempts,
 )
 from memline.shared.embedders.provider_errors import is_of_account
-from memline.shared.embedders.request import Outcome, embed
+from memline.shared.embedders.request import REFERENCE, Outcome, embed
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
@@ -116,6 +116,7 @@ def embed_texts(message: EmbedTexts) -> None:
     paid_tokens = sum(
         times * estimate_tokens(text.text) for times, text in zip(outcome.paid, message.texts, strict=False)
     )
+    paid_tokens += outcome.reference_paid * estimate_tokens(REFERENCE)
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)

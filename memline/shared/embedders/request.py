@@ -70,6 +70,8 @@ class Outcome:
     error: ProviderError | None = None
     #: How often each text was in a call that was perhaps paid for: answered, or without an answer.
     paid: list[int] = field(default_factory=list)
+    #: The same of `REFERENCE`.
+    reference_paid: int = 0
     #: Caps for coming requests; 0 when nothing was learned.
     learned_max_rows: int = 0
     learned_max_tokens: int = 0
@@ -117,6 +119,7 @@ def embed(
     error: ProviderError | None = None
     last: ProviderError | None = None
     calls, is_well, began = 0, False, clock.now()
+    reference_paid = 0
     timed = _Timed(embedder=embedder, clock=clock)
     while state.parts and error is None:
         max_calls_now = max_calls(len(texts))
@@ -141,28 +144,30 @@ def embed(
                     f"{counted(len(answer), 'vector')} for {counted(end - first, 'text')}"
                 )
         except (ProviderLater, ProviderStop) as stop:
-            is_paid = stop.maybe_paid
+            times_paid = _times_paid(stop)
             error = stop if sent_at is None else state.end(first, end, stop)
         except ProviderError as failure:
-            is_paid = failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
+            times_paid = _times_paid(failure)
             last = failure
             if failure.kind == "broken" and not state.largest_good and not is_well:
-                error = _fault_of(timed, failure, before_call)
+                error, times = _fault_of(timed, failure, before_call)
                 is_well = error is None
+                reference_paid += times
             if error is None:
                 state.cut(first, end, failure)
         else:
             vectors[first:end] = answer
             state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
-            is_paid = True
-        if times := is_paid + take_lost_attempts():
-            paid[first:end] = [before + times for before in paid[first:end]]
+            times_paid = _times_paid()
+        if times_paid:
+            paid[first:end] = [before + times_paid for before in paid[first:end]]
     learned_rows, learned_tokens = state.learned_caps()
     return Outcome(
         vectors=vectors,
         failures=sorted(state.failures, key=lambda failure: failure[0]),
         error=error,
         paid=paid,
+        reference_paid=reference_paid,
         learned_max_rows=learned_rows,
         learned_max_tokens=learned_tokens,
         slow_rows=state.slow_rows,
@@ -272,27 +277,36 @@ class _State:
         return self.named_rows or of_good, self.named_tokens
 
 
+def _times_paid(failure: ProviderError | None = None) -> int:
+    """Count the attempts of a call that were perhaps paid for; `failure`: how it ended, None for an answer."""
+    is_paid = failure is None or failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
+    return is_paid + take_lost_attempts()
+
+
 def _fault_of(
     timed: _Timed, failure: ProviderError, before_call: Callable[[Sequence[str]], None]
-) -> ProviderError | None:
+) -> tuple[ProviderError | None, int]:
     """Find out by `REFERENCE` whether a broken answer is the provider's fault; None when it is not.
 
-    Returns the error of all that is left: a stop, or what kept the provider from answering.
+    Returns the error of all that is left (a stop, or what kept the provider from answering), and how often
+    `REFERENCE` was perhaps paid for.
     """
+    paid = 0
     for _ in range(REFERENCE_TRIES):
         try:
             before_call([REFERENCE])
             timed.embed([REFERENCE])
-        except ProviderBrokenAnswer:
+        except ProviderBrokenAnswer as error:
+            paid += _times_paid(error)
             continue
         except (ProviderLater, ProviderStop) as error:
-            return error
-        except ProviderError:
+            return error, paid + _times_paid(error)
+        except ProviderError as error:
             # Refused: what judges texts works.
-            return None
-        return None
+            return None, paid + _times_paid(error)
+        return None, paid + _times_paid()
     words = f"{failure.message} (so for any text)"
-    return ProviderStop(words, hint=failure.hint or _BROKEN_HINT, status=failure.status)
+    return ProviderStop(words, hint=failure.hint or _BROKEN_HINT, status=failure.status), paid
 
 
 def _give_up(last: ProviderError) -> ProviderError:

@@ -341,6 +341,30 @@ def test_an_answer_that_never_came_may_have_been_paid_for_and_a_server_that_is_a
 
 
 @pytest.mark.parametrize(
+    ("script", "paid", "reference_paid"),
+    [
+        (["ok"], 1, 0),
+        # Then the two halves, one text each.
+        (["nan", "ok", "ok", "ok"], 2, 1),
+        (["nan", "nan", "ok", "ok", "ok"], 2, 2),
+        (["nan", "nan", "nan"], 1, 2),
+        (["nan", "429:60"], 1, 0),
+        (["nan", "close", "ok", "ok", "ok"], 2, 2),
+        (["close", "nan", "ok", "ok", "ok"], 3, 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_the_text_that_tells_whose_fault_it_is_is_paid_for_beside_the_others(
+    server: EmbeddingServer, connect: Connect, script: list[str], paid: int, reference_paid: int
+) -> None:
+    server.control({"script": script})
+
+    outcome = embed(connect(server.url), texts(2))
+
+    assert (outcome.paid, outcome.reference_paid) == ([paid] * 2, reference_paid)
+
+
+@pytest.mark.parametrize(
     ("lost", "paid"), [("close", 2), ("504", 2), ("500", 1)], ids=["cut off", "gateway", "refused"]
 )
 def test_an_attempt_that_was_lost_counts_beside_the_one_that_is_answered(

@@ -244,12 +244,10 @@ def test_the_store_worker_learns_what_was_perhaps_paid_for(
     context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
 ) -> None:
     refused = ProviderRefused("no")
-    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)], paid=[1, 2]))
+    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)], paid=[1, 2], reference_paid=1))
 
     work(embed.embed_texts, request(identity))
 
-    # One token a text.
-    assert [message.paid_tokens for message in sent if isinstance(message, StoreVectors | EmbedFailed)] == [
-        3,
-        3,
-    ]
+    # One token a text, and two for that of the reference.
+    paid = [message.paid_tokens for message in sent if isinstance(message, StoreVectors | EmbedFailed)]
+    assert paid == [5, 5]
