@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_every_file_of_a_recipe_is_there(recipe: str) -> None:
     assert [name for name in files_of(recipe) if not (ROOT / name).exists()] == []
 
 
+@cache
 def words_of(source: str) -> set[str]:
     """The names and texts of a module, without its comments and docstrings."""
     words: set[str] = set()
