@@ -150,10 +150,10 @@ def opened(chromium: Browser, world: World) -> Iterator[Opener]:
         if urlsplit(sent.url).hostname != "127.0.0.1" or urlsplit(sent.url).port == 9:
             wrong.append(f"asked another origin: {sent.url}")
 
-    def make(*, url: str = "", width: int = 1280, dark: bool = False, script: bool = True) -> Page:
+    def make(*, url: str = "", width: int = 1280, script: bool = True) -> Page:
         context = chromium.new_context(
             viewport={"width": width, "height": 900},
-            color_scheme="dark" if dark else "light",
+            color_scheme="light",
             java_script_enabled=script,
             base_url=url or world.url,
         )
