@@ -5,9 +5,9 @@ PYTHON ?= python3
 # Relative, so that a path with spaces above it does not matter.
 BIN = .venv/bin
 
-# Test processes at a time. Most tests of whole processes wait, so there are twice as many as processors.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
-# Long tests first, and a process that has none left takes some from its neighbour: the end comes for all at once.
+# Test processes at a time. Those with whole runs wait more than they compute: three for each processor.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
+# Whole runs first, and a process that has no test left takes some of another: the end comes for all at once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_OPTIONS)
 
 .PHONY: help demo check test lint bench clean

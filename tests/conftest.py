@@ -1,10 +1,14 @@
 """What every test stands on: a home of its own, and none of the developer's variables."""
 
+import compileall
 import fcntl
+import gc
 import os
+import shutil
 import threading
 import time
 from collections.abc import Generator
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -33,6 +37,29 @@ _FOREIGN = (
     "MISTRAL_",
     "_MEMLINE_",
 )
+
+
+# What is collected stays: to look for garbage in it again and again is half of what the collection takes.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+#: A file system in memory, and the bytes that must be free there: far above what all tests write.
+_IN_MEMORY, _ROOM = Path("/dev/shm"), 4 << 30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have what all processes of the tests need once: compiled packages, and a place in memory for files."""
+    if hasattr(config, "workerinput"):
+        return
+    # Processes of tests leave no bytecode: without it each would compile what it imports.
+    compileall.compile_dir(Path(__file__).parents[1] / "memline", quiet=1)
+    if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
 @pytest.fixture(autouse=True)
@@ -122,11 +149,29 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 #: The rings of tests, those that take longest first: what is started last must be short.
-_RINGS = ("acceptance", "integration", "unit")
+_RINGS = ("acceptance", "browser", "integration", "unit")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run whole processes first, unit tests last, so that no long test begins when the others are done."""
-    items.sort(
-        key=lambda item: next((n for n, ring in enumerate(_RINGS) if f"/{ring}/" in str(item.path)), 0)
-    )
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal the tests out to the processes, so that each begins with whole runs and ends with unit tests.
+
+    A process is given one part of the list, and the end of another's when it has none left: as the tests are
+    collected, one would have all that takes long. Files with something in common for their tests stay whole.
+    """
+    items.sort(key=_ring)
+    count = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    parts: list[list[pytest.Item]] = [[] for _ in range(count)]
+    slow = [item for item in items if _ring(item) < len(_RINGS) - 1]
+    for _, together in groupby(slow, lambda item: item.path if _ring(item) else item.nodeid):
+        min(parts, key=len).extend(together)
+    # Unit tests fill up what a process is given.
+    rest = items[len(slow) :]
+    for number, part in enumerate(parts):
+        missing = (len(rest) + sum(map(len, parts[number:]))) // (count - number) - len(part)
+        part += rest[: max(0, missing)]
+        del rest[: max(0, missing)]
+    items[:] = chain.from_iterable(parts)
+
+
+def _ring(item: pytest.Item) -> int:
+    return next((number for number, ring in enumerate(_RINGS) if f"/{ring}/" in str(item.path)), 0)
