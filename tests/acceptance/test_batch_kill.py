@@ -19,7 +19,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed
 from tests.support.workspace import Place, until
 
-KILLS = 20
+KILLS = 10
 
 #: Notes that come together: enough for a batch here.
 NOTES = 8
@@ -44,7 +44,7 @@ def server() -> Iterator[EmbeddingServer]:
         yield running
 
 
-def test_a_batch_worker_that_is_killed_twenty_times_makes_each_job_once(
+def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
     place: Place, server: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     dice = random.Random(22)
@@ -69,7 +69,7 @@ def test_a_batch_worker_that_is_killed_twenty_times_makes_each_job_once(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_an_index_run_that_is_killed_twenty_times_makes_each_job_once(
+def test_an_index_run_that_is_killed_again_and_again_makes_each_job_once(
     place: Place, server: EmbeddingServer, tmp_path: Path
 ) -> None:
     dice = random.Random(23)

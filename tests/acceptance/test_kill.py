@@ -17,7 +17,8 @@ from tests.support.process import end, running_memline
 from tests.support.undisturbed import assert_as_undisturbed
 from tests.support.workspace import Place, note, paths, until
 
-KILLS = 20
+#: Twenty at random moments are those of a fleet (test_fleet_recovery).
+KILLS = 8
 
 #: Texts in a request, and requests in flight at most (`shared.queue.in_flight`): what a kill may cost.
 ROWS = 2
@@ -40,7 +41,7 @@ def server() -> Iterator[EmbeddingServer]:
         yield running
 
 
-def test_an_index_run_that_is_killed_twenty_times_ends_as_if_it_had_not_been(
+def test_an_index_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     place: Place, server: EmbeddingServer, tmp_path: Path
 ) -> None:
     dice = random.Random(20)
@@ -59,7 +60,7 @@ def test_an_index_run_that_is_killed_twenty_times_ends_as_if_it_had_not_been(
     _assert_paid_once(server, kills)
 
 
-def test_up_that_is_killed_twenty_times_ends_as_if_it_had_not_been(
+def test_up_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     place: Place, server: EmbeddingServer, tmp_path: Path
 ) -> None:
     dice = random.Random(21)
