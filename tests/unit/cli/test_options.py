@@ -111,19 +111,20 @@ def test_a_result_is_json_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == '{\n  "a": 1\n}\na is 1\n'
 
 
-def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back(number: int) -> None:
     # A test before may have left the handler of a command.
-    of_others, before = signal.signal(signal.SIGTERM, signal.SIG_DFL), signal.SIG_DFL
+    of_others, before = signal.signal(number, signal.SIG_DFL), signal.SIG_DFL
 
     with stop_event() as stop:
         is_set_before = stop.is_set()
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
         # The first bytecode after a signal runs its handler.
         is_set_after = stop.wait(120)
 
     assert (is_set_before, is_set_after) == (False, True)
-    assert signal.signal(signal.SIGTERM, of_others) is before
+    assert signal.signal(number, of_others) is before
 
 
 def test_a_signal_that_finds_the_event_locked_does_not_hang_the_process() -> None:
