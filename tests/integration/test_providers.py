@@ -213,6 +213,7 @@ def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back
         assert [is_question(request) for request in servers[second].requests][-1] is True
 
     servers[first].control({"fault": ""})
+    place.end_cooldowns()
     report = place.index()
     answer = place.search(QUESTION)
 

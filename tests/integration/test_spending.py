@@ -88,6 +88,7 @@ def test_what_a_provider_refused_is_not_counted(place: Place, server: EmbeddingS
     place.index()
     refused = place.status()["spending"]["today"]
     server.control({"fault": ""})
+    place.end_cooldowns()
     place.index()
     indexed = place.status()["spending"]["today"]
 

@@ -169,6 +169,10 @@ class Place:
         with closing(AccountFile(self.agent.account_path)) as file, file.writing() as writer:
             writer.execute(sql)
 
+    def end_cooldowns(self) -> None:
+        """As if the seconds had passed for which nothing is sent after a no."""
+        self.execute_accounts("DELETE FROM cooldowns")
+
     def outcomes(self) -> dict[str, tuple[str, str]]:
         """path -> (outcome, reason), as the ledger has them."""
         rows = self.rows("SELECT path, outcome, reason FROM files WHERE outcome <> 'removed'")
@@ -219,9 +223,17 @@ def remote(url: str, **more: Any) -> dict[str, Any]:
 def until(holds: Callable[[], bool], what: str = "it") -> None:
     """Look again and again until `holds`; fails when that takes longer than anything should."""
     deadline = time.monotonic() + UNTIL_S
-    while not holds():
+    while not timed(holds, 0.01):
         assert time.monotonic() < deadline, f"{what} did not come within {UNTIL_S:g} s"
-        time.sleep(0.01)
+
+
+def timed(holds: Callable[[], bool], at_least_s: float) -> bool:
+    """Look once; if it does not hold, wait twice as long, since what is awaited needs the processor too."""
+    began = time.monotonic()
+    if found := holds():
+        return found
+    time.sleep(max(at_least_s, min(1.0, 2 * (time.monotonic() - began))))
+    return False
 
 
 def paths(answer: Answer) -> Sequence[str]:

@@ -50,6 +50,7 @@ def test_a_definite_no_pauses_the_provider_and_the_next_run_after_the_mending_fi
     assert place.status()["providerHealth"]["state"] == "paused"
 
     server.control({"fault": ""})
+    place.end_cooldowns()
     report = place.index()
 
     assert not report.failed
@@ -107,6 +108,7 @@ def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_withou
     asked = len(server.requests)
     answer = place.search("word3x1x7")
     server.control({"fault": ""})
+    place.end_cooldowns()
     again = place.index()
 
     assert report.failed
