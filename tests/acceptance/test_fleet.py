@@ -79,7 +79,7 @@ def test_a_search_is_answered_by_the_query_worker_at_once_and_without_one_from_t
     fleet: Fleet, notes: Place
 ) -> None:
     texts = write_notes(notes, 0, 40)
-    fleet.up()
+    fleet.up_together("query")
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
 
     took = python(_ASK, env=fleet.environment)
@@ -101,7 +101,7 @@ def test_a_search_does_not_wait_for_a_query_worker_that_was_killed_or_hangs(
     fleet: Fleet, notes: Place, number: signal.Signals
 ) -> None:
     texts = write_notes(notes, 0, 10)
-    fleet.up()
+    fleet.up_together("query")
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
 
     fleet.signal("query", number)
@@ -144,7 +144,7 @@ def test_a_live_edit_is_found_within_seconds_also_while_a_backfill_runs(
     write_notes(notes, 0, 150)
     # Most of a minute for all of them.
     provider.control({"latency_ms": 3_000})
-    fleet.up()
+    fleet.up_together()
     fleet.until(lambda: len(provider.requests) > 3, "the backfill")
 
     notes.write("memory/note-3.md", "# Edited\n\nplugh\n")
@@ -243,7 +243,7 @@ def test_sigterm_that_reaches_a_group_twice_lets_running_requests_end_and_nothin
 ) -> None:
     texts = write_notes(notes, 0, 60)
     provider.control({"latency_ms": 2_000})
-    fleet.up()
+    fleet.up_together("embed")
     fleet.until(lambda: len(provider.requests) > 3, "requests that are out")
 
     for _ in range(2):
@@ -261,7 +261,7 @@ def test_a_worker_that_is_drained_finishes_what_it_has_and_takes_nothing_more(
 ) -> None:
     texts = write_notes(notes, 0, 60)
     provider.control({"latency_ms": 500})
-    fleet.up()
+    fleet.up_together("embed")
     fleet.until(lambda: len(provider.requests) > 3, "requests that are out")
 
     asked = fleet.run("queue", "drain", str(fleet.pid("embed")), "--json")
@@ -277,7 +277,7 @@ def test_a_worker_that_is_drained_finishes_what_it_has_and_takes_nothing_more(
 def test_a_third_signal_ends_a_worker_at_once(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> None:
     write_notes(notes, 0, 4)
     provider.control({"latency_ms": 30_000})
-    fleet.up()
+    fleet.up_together("embed")
     fleet.until(lambda: len(provider.requests) > 0, "a request that is out")
 
     def is_over() -> bool:
@@ -331,7 +331,7 @@ def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_a
 def test_the_log_is_json_when_it_is_asked_for(notes: Place, redis_server: RedisServer) -> None:
     texts = write_notes(notes, 0, 2)
     with Fleet(notes, redis_server.url, MEMLINE_LOG_FORMAT="json", MEMLINE_LOG_LEVEL="DEBUG") as fleet:
-        fleet.up()
+        fleet.up_together()
         fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
         lines = [json.loads(line) for line in fleet.logs()]
 
@@ -341,7 +341,7 @@ def test_the_log_is_json_when_it_is_asked_for(notes: Place, redis_server: RedisS
 
 def test_notes_are_never_part_of_the_log(fleet: Fleet, notes: Place) -> None:
     notes.write("memory/secret.md", note(1) + "\nxyzzy\n")
-    fleet.up()
+    fleet.up_together()
     fleet.until(lambda: "ready" in fleet.vectors(), "the vectors")
 
     # Nor is there a line for each file or request, unless it is asked for.

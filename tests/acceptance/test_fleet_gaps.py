@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.queue.fleet_workers import MISSING_S
 from memline.shared.sources.tokens import estimate_tokens
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
@@ -18,24 +17,30 @@ from tests.support.process import running_memline
 from tests.support.redis_server import RedisServer, redis_command
 from tests.support.workspace import Place, until
 
+#: Seconds that the command of a test waits for a worker that embeds: half a minute otherwise.
+MISSING_S = 4.0
+_SOON = f"from memline.shared.queue import fleet_workers; fleet_workers.MISSING_S = {MISSING_S}"
+
 
 def test_index_ends_with_1_when_no_worker_embeds(fleet: Fleet, notes: Place) -> None:
     write_notes(notes, 0, 2)
-    fleet.start("watch", "chunk", "store", "query")
-    fleet.until_alive("chunk", "store", "query")
+    fleet.start("watch")
+    fleet.start_work("chunk", "store", "query")
+    fleet.until_alive("chunk+store+query")
 
     began = time.monotonic()
-    ran = fleet.run("index")
+    ran = fleet.run("index", before=_SOON)
 
-    # How soon it is named, and no later than that it ends, a clock of a test says (unit/queue).
+    # How soon it is named, and after how many seconds it ends, a clock of a test says (unit/queue).
     assert time.monotonic() - began >= MISSING_S
     assert ran.status == 1
     assert "no worker takes messages from the queue 'embed'" in ran.stderr
 
 
 def test_a_watch_that_was_killed_is_named_at_the_next_look(fleet: Fleet, notes: Place) -> None:
-    fleet.start("watch", "chunk", "store", "query")
-    fleet.until_alive("chunk", "store", "query")
+    fleet.start("watch")
+    fleet.start_work("chunk", "store", "query")
+    fleet.until_alive("chunk+store+query")
 
     def codes() -> set[str]:
         return {each["code"] for each in fleet.run("queue", "--json").json["findings"]}
@@ -50,7 +55,7 @@ def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss
     fleet: Fleet, notes: Place
 ) -> None:
     texts = write_notes(notes, 0, 1)
-    fleet.up()
+    fleet.up_together()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the first note")
     fleet.kill("watch")
     notes.write("memory/late.md", "# Late\n\nzebras cross here\n")
@@ -66,8 +71,8 @@ def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss
 
 
 def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet: Fleet) -> None:
-    fleet.start("chunk", "store", "query", "embed")
-    fleet.until_alive("chunk", "store", "query", "embed")
+    fleet.start_work("chunk", "store", "query", "embed")
+    fleet.until_alive("chunk+store+query+embed")
 
     findings = fleet.run("queue", "--json").json["findings"]
 
@@ -140,7 +145,8 @@ def test_an_embed_host_with_another_clock_embeds_all_and_is_told(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, ahead_s: int
 ) -> None:
     texts = write_notes(notes, 0, 20)
-    fleet.start("watch", "chunk", "store", "query")
+    fleet.start("watch")
+    fleet.start_work("chunk", "store", "query")
     fleet.start("embed", env={"SKEW_S": str(ahead_s)})
 
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")

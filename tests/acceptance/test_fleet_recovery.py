@@ -141,7 +141,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and
     provider.control({"latency_ms": 150})
     # Long enough for an answer on a loaded machine: a lease that ends early is sent again.
     with Fleet(notes, redis_server.url, lease_s=12) as fleet:
-        fleet.up("embed-2")
+        fleet.up_together("embed", "embed-2")
         fleet.until(lambda: len(provider.requests) > 8, "the backfill")
 
         fleet.signal("embed", signal.SIGSTOP)
@@ -162,7 +162,7 @@ def test_a_worker_that_was_stopped_cannot_overwrite_what_is_newer(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path, name: str
 ) -> None:
     texts = write_notes(notes, 0, 30)
-    fleet.up()
+    fleet.up_together(name)
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
 
     fleet.signal(name, signal.SIGSTOP)
@@ -201,7 +201,7 @@ def test_what_was_paid_for_while_redis_was_away_is_delivered_when_it_is_back(
     write_notes(notes, 0, 30)
     provider.control({"latency_ms": 1000})
     with Fleet(notes, lasting_redis.url) as fleet:
-        fleet.up()
+        fleet.up_together("embed")
         fleet.until(lambda: len(provider.requests) >= 4, "requests in the air")
         lasting_redis.kill()
         paid = sum(request.rows for request in provider.requests)

@@ -116,7 +116,7 @@ def test_a_key_that_was_replaced_is_used_after_a_resume(
 ) -> None:
     provider.key = "sk-second"
     texts = write_notes(notes, 0, 4)
-    fleet.up()
+    fleet.up_together()
     fleet.until(lambda: len(provider.requests) > 0, "a refusal")
     fleet.until(
         lambda: "401" in fleet.run("queue").stdout or "key" in fleet.run("queue").stdout, "the breaker"
@@ -135,7 +135,7 @@ def test_a_key_that_was_replaced_is_used_after_a_resume(
 def test_settings_of_workers_that_differ_are_told_by_the_names_of_keys(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
 ) -> None:
-    fleet.up()
+    fleet.up_together()
     other = tmp_path / "other.json5"
     other.write_text(notes.config.read_text().replace('"sk-test"', '"sk-secret"'))
     fleet.start("embed-2", env={"MEMLINE_CONFIG": str(other)})
@@ -189,18 +189,18 @@ def test_index_ends_and_says_what_changed(notes: Place, provider: EmbeddingServe
 def test_settings_that_are_invalid_end_nothing(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, broken: str
 ) -> None:
-    fleet.up()
+    fleet.up_together()
     # A process that has not begun needs valid settings.
     fleet.until(lambda: "files.followed" in fleet.log("watch"), "the watcher")
     good = notes.config.read_text()
     notes.config.write_text(broken)
 
-    fleet.until(lambda: "settings.invalid" in fleet.log("store"), "the line")
+    fleet.until(lambda: "settings.invalid" in fleet.log("work"), "the line")
 
     notes.config.write_text(good)
     texts = write_notes(notes, 0, 2)
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the vectors")
-    assert str(notes.config) in fleet.log("store")
+    assert str(notes.config) in fleet.log("work")
 
 
 def test_serve_answers_from_other_settings_and_keeps_its_port(

@@ -38,7 +38,7 @@ def test_a_save_and_a_question_are_one_trace_each_and_a_shared_request_links_its
     notes.write("memory/note-1.md", note(1))
     with Fleet(notes, redis_server.url, **traced) as fleet:
         fleet.start("watch", "embed")
-        fleet.start("work", line="memline worker chunk store query")
+        fleet.start_work("chunk", "store", "query")
         fleet.until(lambda: fleet.vectors() == {"ready": TEXTS}, "the first import")
 
         # One save.

@@ -20,7 +20,7 @@ from memline.shared.errors import IndexMissing
 from memline.shared.queue import depth, redis_client
 from memline.shared.queue.heartbeat import live_workers
 from tests.support.process import ROOT
-from tests.support.workspace import Place
+from tests.support.workspace import Place, timed
 
 #: Seconds a state may take to come; reached only when a test fails.
 PATIENCE_S = 150.0
@@ -126,6 +126,17 @@ class Fleet:
         self.start(*labels)
         self.until_alive(*(label for label in labels if label != "watch"))
 
+    def up_together(self, *alone: str) -> None:
+        """The same with one process `work` for all roles that need not stand alone: a start takes a third."""
+        self.start("watch", *alone)
+        roles = [role for role in WORKERS if role not in alone]
+        self.start_work(*roles)
+        self.until_alive("+".join(roles), *alone)
+
+    def start_work(self, *roles: str) -> None:
+        """Start one process `work` for these roles."""
+        self.start("work", line=f"memline worker {' '.join(roles)}")
+
     def until_alive(self, *labels: str) -> None:
         """Wait until the workers of these labels, and no less, have told that they are there."""
         wanted = sorted(label.partition("-")[0] for label in labels)
@@ -192,20 +203,19 @@ class Fleet:
         found: list[dict[str, Any]] = listed.json
         return found
 
-    def run(self, *args: str) -> Any:
-        """A command line of a user of this fleet."""
-        return self.place.run(*args, env={"MEMLINE_QUEUE_URL": self.url, **self._variables})
+    def run(self, *args: str, before: str = "") -> Any:
+        """A command line of a user of this fleet; `before` is Python that its process runs first."""
+        return self.place.run(*args, env={"MEMLINE_QUEUE_URL": self.url, **self._variables}, before=before)
 
     def until(self, holds: Callable[[], bool], what: str, *, within_s: float = PATIENCE_S) -> float:
         """Look again and again until `holds`; the seconds it took. If not, the logs are shown."""
         began = time.monotonic()
-        while not holds():
+        while not timed(holds, 0.05):
             if time.monotonic() > began + within_s:
                 tails = "\n".join(
                     f"== {file.name}\n{file.read_text()[-3000:]}" for file in self._logs.iterdir()
                 )
                 raise AssertionError(f"{what} did not come within {within_s:g} s\n{tails}")
-            time.sleep(0.05)
         return time.monotonic() - began
 
     def _command(self, name: str, script: str) -> None:

@@ -63,4 +63,4 @@ def two_fleets(hosts: tuple[HostPlace, HostPlace], url: str) -> Iterator[tuple[F
 def up(fleet: Fleet) -> None:
     """Start what stands beside the index of a host."""
     fleet.start("watch")
-    fleet.start("work", line="memline worker chunk store query")
+    fleet.start_work("chunk", "store", "query")
