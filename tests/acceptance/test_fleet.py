@@ -249,6 +249,7 @@ def test_sigterm_that_reaches_a_group_twice_lets_running_requests_end_and_nothin
     for _ in range(2):
         fleet.signal("embed", signal.SIGTERM)
     status = fleet.ended("embed")
+    provider.control({"latency_ms": 40})
     fleet.start("embed")
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the rest")
 

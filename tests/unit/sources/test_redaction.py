@@ -312,13 +312,13 @@ def test_a_planted_secret_is_never_readable(secret: str, around: str, before: st
 )
 def test_bad_input_takes_no_more_than_time_in_proportion(unit: str) -> None:
     began = time.process_time()
-    redact(unit * (20_000 // len(unit)))
+    redact(unit * (10_000 // len(unit)))
     short = time.process_time() - began
     began = time.process_time()
-    redact(unit * (200_000 // len(unit)))
+    redact(unit * (100_000 // len(unit)))
 
     # Ten times as much; something quadratic takes a hundred times as long.
-    assert time.process_time() - began < 30 * short + 0.5
+    assert time.process_time() - began < 30 * short + 0.25
 
 
 def test_what_is_hidden_is_counted_once() -> None:
