@@ -6,6 +6,7 @@ import pytest
 
 from memline.producers.backends import IndexReport
 from memline.shared.batches import batch_lifecycle, planning
+from memline.shared.embedders import provider_client
 from memline.shared.index import vectors
 from memline.shared.index.batches import latest
 from memline.shared.index.driver import reading
@@ -25,6 +26,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is put off or waited for takes hundredths of a second."""
     monkeypatch.setattr(planning, "LINGER_S", 0.1)
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(provider_client, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(provider_client, "JITTER_S", 0.01)
     monkeypatch.setattr(batch_lifecycle, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(batch_lifecycle, "LONGEST_WAIT_S", 0.05)
     monkeypatch.setattr(batch_lifecycle, "LISTED_AFTER_S", 0.05)

@@ -142,6 +142,7 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: Em
     server.control({"fault": "429-quota"})
     place.index()
     server.control({"fault": ""})
+    place.end_cooldowns()
 
     with working(place) as process:
         shown = place.run("queue", "resume", "--json").json
@@ -178,6 +179,7 @@ def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_
         after_restart = target(place)
         assert len(server.requests) == 0
     place.execute_accounts("UPDATE health SET probe_at = 1")
+    place.end_cooldowns()
     with working(place):
         until(lambda: target(place) == "openai" and ready(place) == TEXTS, "the primary's vectors")
 
@@ -218,6 +220,7 @@ def test_the_fallback_stays_until_an_operator_asks(
     assert "the fallback voyage embeds instead of openai" in doctor
     assert "embeds with openai" not in doctor
     assert resumed.status == 0
+    place.end_cooldowns()
     assert not place.index().failed
 
 
