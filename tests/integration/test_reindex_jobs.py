@@ -168,6 +168,7 @@ def test_an_index_run_resumes_what_was_cancelled(place: Place, server: Embedding
 
     done = place.run("reindex", "--cancel")
     server.control({"fault": ""})
+    place.end_cooldowns()
 
     assert f"{3 * NOTES} texts will not be embedded" in done.stdout
     assert place.search("Section 1 of 3").to_json()["stale"]

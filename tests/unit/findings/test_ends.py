@@ -91,6 +91,7 @@ def test_an_index_that_was_moved_aside_is_told_until_the_next_one_is_complete(
 
     server.control({"fault": ""})
     provider_pauses.resume(place.agent)
+    place.end_cooldowns()
     place.index()
 
     assert "index_moved_aside" not in codes(place)
