@@ -175,7 +175,8 @@ class LiveFigures:
 
     def forget(self) -> None:
         """Let the next page read all anew: an action has changed something."""
-        self._states.clear()
+        # Another one: what is just being read beside goes into the one before, which no page shows.
+        self._states = {}
         self._looks.forget()
         self._read_at = 0.0
 
@@ -266,21 +267,23 @@ class LiveFigures:
         mark = files, settings.workspace.is_dir(), look.roots, disk_mark(settings), shared
         known = self._states.get(settings.agent)
         if known is None:
-            return self._read_state(settings, look, mark)
+            return self._read_state(self._states, settings, look, mark)
         state, trouble = known.state, [each for each in known.findings if each.is_trouble]
         is_at_work = known.error or trouble or (state and is_busy(state))
         pause_s = max(STALE_S if is_at_work else RESTING_S, len(self._agents) * known.cost_s / STALE_SHARE)
         if known.mark == mark and now - known.read_at < pause_s:
             return known
         if known.cost_s <= SLOW_S:
-            return self._read_state(settings, look, mark)
+            return self._read_state(self._states, settings, look, mark)
         if now - known.read_at > known.cost_s / SLOW_SHARE and settings.agent not in self._reading:
             self._reading.add(settings.agent)
-            args = (settings, look, mark)
+            args = (self._states, settings, look, mark)
             threading.Thread(target=self._read_beside, args=args, name="slow rows", daemon=True).start()
         return known
 
-    def _read_state(self, settings: AgentSettings, look: Look, mark: object) -> _KnownState:
+    def _read_state(
+        self, states: dict[str, _KnownState], settings: AgentSettings, look: Look, mark: object
+    ) -> _KnownState:
         began_s = time.thread_time()
         state, error, codes = None, "", codes_from(disk=False) | CHEAP
         find = partial(of_agent, settings, plan=look.plan, queue=self._queue, codes=codes)
@@ -306,12 +309,14 @@ class LiveFigures:
             findings=found,
             error=error,
         )
-        self._states[settings.agent] = known
+        states[settings.agent] = known
         return known
 
-    def _read_beside(self, settings: AgentSettings, look: Look, mark: object) -> None:
+    def _read_beside(
+        self, states: dict[str, _KnownState], settings: AgentSettings, look: Look, mark: object
+    ) -> None:
         try:
-            self._read_state(settings, look, mark)
+            self._read_state(states, settings, look, mark)
         finally:
             self._reading.discard(settings.agent)
 
