@@ -87,7 +87,6 @@ PAUSES: tuple[dict[str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize("pause", PAUSES, ids=str)
 @pytest.mark.parametrize(
     ("path", "labels"),
     [
@@ -97,24 +96,25 @@ PAUSES: tuple[dict[str, str], ...] = (
     ],
 )
 def test_each_pause_is_ended_on_the_page_that_its_finding_leads_to(
-    opened: Opener, notes: Place, pause: dict[str, str], path: str, labels: tuple[str, ...], tmp_path: Path
+    opened: Opener, notes: Place, path: str, labels: tuple[str, ...], tmp_path: Path
 ) -> None:
     with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
         writer.retarget(MODEL_A)
     with RedisServer(tmp_path / "redis") as redis:
         browser = opened(blocks={"queue": {"url": redis.url}})
-        browser.post("/queue/pause", agent="main", **pause)
 
         def is_told() -> bool:
             return 'data-code="paused"' in browser.get(path).text or 'id="paused"' in browser.get("/").text
 
-        assert is_told()
-        for _ in range(4):
-            page = browser.get(path).text.partition("<main")[2]
-            if label := next((each for each in labels if f">{each}</button>" in page), ""):
-                done = browser.press(path, label)
-                assert "goes on." in text_of(done) and "still is" not in text_of(done)
-        assert not is_told()
+        for pause in PAUSES:
+            browser.post("/queue/pause", agent="main", **pause)
+            assert is_told(), pause
+            for _ in range(4):
+                page = browser.get(path).text.partition("<main")[2]
+                if label := next((each for each in labels if f">{each}</button>" in page), ""):
+                    done = browser.press(path, label)
+                    assert "goes on." in text_of(done) and "still is" not in text_of(done), pause
+            assert not is_told(), pause
 
 
 def test_a_resume_of_a_mode_does_not_say_that_a_pause_of_all_ended(browser: Browser, notes: Place) -> None:

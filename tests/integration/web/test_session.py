@@ -9,7 +9,6 @@ import pytest
 
 from memline.producers.http import auth
 from memline.producers.web.dashboard import ACTIONS, PAGES
-from memline.producers.web.page import Action, Page
 from memline.producers.web.session import FORM_COOKIE, SESSION_COOKIE, SESSION_S
 from tests.integration.web.conftest import ALL, WORK, Opener
 from tests.support.browser import Browser, text_of
@@ -128,37 +127,35 @@ def test_a_logout_ends_copies_of_the_cookie_also_after_a_restart(opened: Opener)
         assert browser.get("/").url.path == "/ui/login"
 
 
-@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
-def test_every_page_is_shown_to_a_login_and_to_no_one_else(page: Page, owner: Browser) -> None:
-    shown = owner.get(page.path)
+def test_every_page_is_shown_to_a_login_and_to_no_one_else(owner: Browser) -> None:
     with Browser(owner.url) as stranger:
-        refused = stranger.get(page.path)
+        for page in PLAIN:
+            shown, refused = owner.get(page.path), stranger.get(page.path)
 
-    assert shown.status_code in (200, 404), text_of(shown)
-    assert refused.url.path == "/ui/login"
-    for answer in (shown, refused):
-        policy = answer.headers["content-security-policy"]
-        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
-        assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["cache-control"] == "no-store"
-        # Nothing inline: the policy would hide it.
-        assert not re.search(r"<script(?! src=\"/ui/static/)|<style|\sstyle=|\son\w+=", answer.text)
+            assert shown.status_code in (200, 404), (page.path, text_of(shown))
+            assert refused.url.path == "/ui/login", page.path
+            for answer in (shown, refused):
+                policy = answer.headers["content-security-policy"]
+                assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'"), page.path
+                assert "unsafe" not in policy and "frame-ancestors 'none'" in policy, page.path
+                assert answer.headers["x-content-type-options"] == "nosniff", page.path
+                assert answer.headers["cache-control"] == "no-store", page.path
+                # Nothing inline: the policy would hide it.
+                inline = r"<script(?! src=\"/ui/static/)|<style|\sstyle=|\son\w+="
+                assert not re.search(inline, answer.text), page.path
 
 
-@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
-def test_a_token_of_an_agent_sees_nothing_of_the_others(page: Page, worker: Browser) -> None:
-    path, is_for_all = page.path, page.is_for_all
+def test_a_token_of_an_agent_sees_nothing_of_the_others(worker: Browser) -> None:
+    for page in PLAIN:
+        answer = worker.get(page.path)
+        named = worker.get(page.path, agent="main", q="cents", path="MEMORY.md", plan="1")
 
-    answer = worker.get(path)
-    named = worker.get(path, agent="main", q="cents", path="MEMORY.md", plan="1")
-
-    if is_for_all:
-        assert answer.status_code == named.status_code == 403
-    for shown in (answer, named, worker.get("/search")):
-        # Neither its texts nor its name, nor a link to what only the owner may see.
-        assert "whole cents" not in shown.text and ">main<" not in shown.text
-        assert not (is_for_all and f'href="/ui{path}"' in shown.text)
+        if page.is_for_all:
+            assert answer.status_code == named.status_code == 403, page.path
+        for shown in (answer, named, worker.get("/search")):
+            # Neither its texts nor its name, nor a link to what only the owner may see.
+            assert "whole cents" not in shown.text and ">main<" not in shown.text, page.path
+            assert not (page.is_for_all and f'href="/ui{page.path}"' in shown.text), page.path
 
 
 def test_the_search_and_the_notes_of_another_agent_are_refused(worker: Browser, owner: Browser) -> None:
@@ -186,38 +183,40 @@ def test_a_note_outside_the_memory_and_a_transcript_are_not_read(owner: Browser,
     assert owner.get("/note", agent="main", path="memory/none.md").status_code == 404
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
-def test_an_action_needs_a_form_of_ours(action: Action, opened: Opener) -> None:
-    path = re.sub("{.*?}", "x", action.path)
+#: Where the form of each action is sent to.
+SENT_TO = [re.sub("{.*?}", "x", action.path) for action in ACTIONS]
+
+
+def test_an_action_needs_a_form_of_ours(opened: Opener) -> None:
     browser = opened(token=ALL, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
     browser.log_in(ALL)
-    mine = {"form_token": browser.form_token()}
-    foreign = {"origin": "https://evil.example"}
+    ours = {"origin": browser.url}
 
-    def status(fields: dict[str, str], headers: dict[str, str]) -> int:
-        return browser.client.post(f"/ui{path}", data=fields, headers=headers).status_code
+    for path in SENT_TO:
+        mine = {"form_token": browser.form_token()}
+        for fields, headers in (
+            (mine, {"origin": "https://evil.example"}),
+            (mine, {"origin": "null"}),
+            (mine, {}),
+            (mine, {"sec-fetch-site": "same-site"}),
+            ({"form_token": "0" * 36}, ours),
+            ({"form_token": ""}, ours),
+        ):
+            answer = browser.client.post(f"/ui{path}", data=fields, headers=headers)
+            assert answer.status_code == 403, (path, fields, headers)
+        assert browser.client.post(f"/ui{path}", json=mine, headers=ours).status_code == 400, path
+        browser.client.cookies.delete(FORM_COOKIE)
+        assert browser.client.post(f"/ui{path}", data=mine, headers=ours).status_code == 403, path
+        with Browser(browser.url) as stranger:
+            assert stranger.post(path).url.path == "/ui/login", path
 
-    assert status(mine, foreign) == 403
-    assert status(mine, {"origin": "null"}) == 403
-    assert status(mine, {}) == 403
-    assert status(mine, {"sec-fetch-site": "same-site"}) == 403
-    assert status({"form_token": "0" * 36}, {"origin": browser.url}) == 403
-    assert status({"form_token": ""}, {"origin": browser.url}) == 403
-    assert browser.client.post(f"/ui{path}", json=mine, headers={"origin": browser.url}).status_code == 400
-    browser.client.cookies.delete(FORM_COOKIE)
-    assert status(mine, {"origin": browser.url}) == 403
-    with Browser(browser.url) as stranger:
-        assert stranger.post(path).url.path == "/ui/login"
 
-
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
-def test_a_server_that_is_read_only_refuses_every_action(action: Action, opened: Opener) -> None:
-    path = re.sub("{.*?}", "x", action.path)
+def test_a_server_that_is_read_only_refuses_every_action(opened: Opener) -> None:
     browser = opened(readOnly=True, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
 
-    answer = browser.post(path, agent="main")
-
-    assert answer.status_code == 403 and "read-only" in text_of(answer)
+    for path in SENT_TO:
+        answer = browser.post(path, agent="main")
+        assert answer.status_code == 403 and "read-only" in text_of(answer), path
     assert "read-only" in browser.get("/search").text
 
 
@@ -231,8 +230,7 @@ def reader(opened: Opener) -> Browser:
 
 
 def test_a_token_that_reads_may_do_no_action(reader: Browser) -> None:
-    for action in ACTIONS:
-        path = re.sub("{.*?}", "x", action.path)
+    for path in SENT_TO:
         page = reader.post(path, agent="main")
         fields = {"form_token": reader.form_token(), "agent": "main"}
         headers = {"origin": reader.url, "accept": "application/json"}
@@ -242,14 +240,14 @@ def test_a_token_that_reads_may_do_no_action(reader: Browser) -> None:
         assert "this token only reads" in text_of(page) and answer.json()["error"] == "this token only reads"
 
 
-@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
-def test_a_token_that_reads_sees_every_page_and_no_button_of_an_action(page: Page, reader: Browser) -> None:
-    shown = reader.get(page.path, q="cents", path="MEMORY.md", plan="1")
+def test_a_token_that_reads_sees_every_page_and_no_button_of_an_action(reader: Browser) -> None:
+    for page in PLAIN:
+        shown = reader.get(page.path, q="cents", path="MEMORY.md", plan="1")
 
-    assert shown.status_code in (200, 404)
-    assert re.findall(r'<form[^>]*method="post"[^>]*>', shown.text) == [
-        '<form method="post" action="/ui/logout">'
-    ]
+        assert shown.status_code in (200, 404), page.path
+        assert re.findall(r'<form[^>]*method="post"[^>]*>', shown.text) == [
+            '<form method="post" action="/ui/logout">'
+        ], page.path
 
 
 def test_a_read_only_server_shows_no_button_of_an_action(opened: Opener, notes: Place) -> None:
