@@ -30,6 +30,13 @@ def path_to(spans: list[Received], span: Received) -> list[str]:
     return names
 
 
+def save(place: Place, number: int, text: str) -> None:
+    """Save a note in one step: one that is begun, and written later, is two saves on a loaded machine."""
+    part = place.folder / "part"
+    part.write_text(text)
+    part.rename(place.workspace / f"memory/note-{number}.md")
+
+
 def test_a_save_and_a_question_are_one_trace_each_and_a_shared_request_links_its_saves(
     notes: Place, redis_server: RedisServer, collector: OtlpServer
 ) -> None:
@@ -42,12 +49,12 @@ def test_a_save_and_a_question_are_one_trace_each_and_a_shared_request_links_its
         fleet.until(lambda: fleet.vectors() == {"ready": TEXTS}, "the first import")
 
         # One save.
-        notes.write("memory/note-2.md", note(2) + SECRET)
+        save(notes, 2, note(2) + SECRET)
         fleet.until(lambda: fleet.vectors() == {"ready": 2 * TEXTS}, "the vectors of a save")
         # Two saves, whose texts wait for each other.
         assert fleet.run("queue", "pause").status == 0
         for number in (3, 4):
-            notes.write(f"memory/note-{number}.md", note(number))
+            save(notes, number, note(number))
             wanted = {"ready": 2 * TEXTS, "wanted": (number - 2) * TEXTS}
             fleet.until(lambda wanted=wanted: fleet.vectors() == wanted, "the texts of a save")
         assert fleet.run("queue", "resume").status == 0
