@@ -49,7 +49,7 @@ def found(fleet: Fleet, query: str) -> list[str]:
 def test_a_fleet_indexes_a_folder_as_one_process_does_and_pays_for_each_text_once(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
 ) -> None:
-    texts = write_notes(notes, 0, 300)
+    texts = write_notes(notes, 0, 150)
 
     fleet.up("embed-2")
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")

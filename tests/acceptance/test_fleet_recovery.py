@@ -24,14 +24,17 @@ OUT = 2 * IN_THE_AIR
 #: Seconds after the restart of a process within which all work is done.
 DONE_S = 150.0
 
-NOTES = 120
+NOTES = 60
+
+#: Milliseconds of a request: a backfill of these takes some seconds.
+LATENCY_MS = 300
 
 
 @pytest.fixture
 def backfill(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> int:
     """A fleet in the middle of a backfill of so many texts."""
     texts = write_notes(notes, 0, NOTES)
-    provider.control({"latency_ms": 150})
+    provider.control({"latency_ms": LATENCY_MS})
     fleet.up()
     fleet.until(lambda: len(provider.requests) > 4, "the backfill")
     return texts
@@ -63,14 +66,14 @@ def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
 ) -> None:
     dice = random.Random(20)
-    texts = write_notes(notes, 0, 20)
-    provider.control({"latency_ms": 100})
+    texts = write_notes(notes, 0, 10)
+    provider.control({"latency_ms": 200})
     fleet.up("embed-2")
     labels = [*LINES, "embed-2"]
     embeds_killed = 0
 
     for number in range(20):
-        texts += write_notes(notes, 20 * (number + 1), 20)
+        texts += write_notes(notes, 10 * (number + 1), 10)
         time.sleep(dice.uniform(0.1, 0.6))
         label = dice.choice(labels)
         embeds_killed += label.startswith("embed")
@@ -138,7 +141,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and
     notes: Place, provider: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     texts = write_notes(notes, 0, NOTES)
-    provider.control({"latency_ms": 150})
+    provider.control({"latency_ms": LATENCY_MS})
     # Long enough for an answer on a loaded machine: a lease that ends early is sent again.
     with Fleet(notes, redis_server.url, lease_s=12) as fleet:
         fleet.up_together("embed", "embed-2")
@@ -182,7 +185,7 @@ def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(
     notes: Place, provider: EmbeddingServer, lasting_redis: RedisServer
 ) -> None:
     write_notes(notes, 0, NOTES)
-    provider.control({"latency_ms": 300})
+    provider.control({"latency_ms": LATENCY_MS})
     with Fleet(notes, lasting_redis.url) as fleet:
         fleet.up()
         fleet.until(lambda: len(provider.requests) > 4, "the backfill")
