@@ -57,7 +57,7 @@ that fresh.""",
         text="""\
 Serve metrics of queues, backlog, workers and providers for Prometheus, until it is stopped.
 
-One process a host is enough; run it beside the index. The metrics are read anew at each scrape.""",
+One process a host is enough; run it beside the index. Each scrape reads the metrics again.""",
         parameters=(
             _port("Port.", "9464"),
             option("host", "Address; every client that reaches it may read.", default="127.0.0.1"),
