@@ -41,10 +41,10 @@ _ANY = (
     "SELECT 1 FROM {0} JOIN chunks ON chunks.id = {0}.rowid WHERE {0} MATCH ?"
     " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
 )
-# Of words, which of them stand in most chunks as they are: a millisecond for 500 words.
+# Of words, which of them stand in chunks as they are, in most of them first: a millisecond for 500 words.
 _COMMONEST = (
     "SELECT value, (SELECT count(*) FROM forms_fts WHERE forms_fts MATCH value) AS chunks FROM json_each(?)"
-    " WHERE chunks ORDER BY chunks DESC, value LIMIT 1"
+    " WHERE chunks ORDER BY chunks DESC, value"
 )
 _TEXTS = "SELECT id, ifnull(folded, text) FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
@@ -122,6 +122,8 @@ class Ways:
                 if way := self._way(quoted(word), FORM_WEIGHT):
                     ways.append(way)
                     self.meant.append(word)
+                    # The others may be in files that are not searched.
+                    break
         return ways, is_there
 
     def _way(self, match: str, weight: float) -> Way | None:

@@ -185,6 +185,21 @@ def test_of_words_that_may_be_meant_the_commonest_is(notes: Notes, index: Search
     assert sorted(paths(index, "markeh")) == ["memory/a.md", "memory/b.md"]
 
 
+def test_of_words_that_may_be_meant_the_commonest_of_what_is_searched_is(
+    notes: Notes, index: SearchIndex
+) -> None:
+    notes.add("memory/a.md", "The market opens at eight")
+    notes.add("memory/b.md", "The market is closed")
+    notes.add("memory/rare.md", "The marker is red")
+
+    with index.snapshot() as connection:
+        query = "SELECT id FROM files WHERE path = 'memory/rare.md'"
+        file_id = connection.execute(query).fetchone()[0]
+        found = keyword.by_keyword(connection, analyse("markeh"), f"[{file_id}]", 10)
+
+    assert found.meant == ("marker",)
+
+
 def test_words_that_are_there_short_or_long_are_not_typed_wrong(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "A table in test room 40212")
     notes.add("memory/b.md", "A cable on the roof, " + 30 * "x")
