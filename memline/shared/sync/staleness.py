@@ -108,7 +108,8 @@ class Staleness:
                     return self.look_now()
             if has_news is None:
                 return replace(self._aged(self._paced()), is_unsure=True)
-            return self._paced(is_heard=self._hears_all)
+            # What was behind may be stored by now, and what is kept be there again: of that no save tells.
+            return self._paced(is_heard=self._hears_all and is_settled)
         return self._aged(self._paced())
 
     def _aged(self, state: DiskState) -> DiskState:
