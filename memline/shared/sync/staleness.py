@@ -102,10 +102,15 @@ class Staleness:
             with self._hearing:
                 state = self._state
                 is_settled = state is not None and not state.files_behind and not state.kept
-                has_news = self._news.has_news(is_settled=is_settled)
                 is_cheap = state is not None and state.look_s < CHEAP_S
-                if has_news or state is None or (has_news is None and is_cheap):
-                    return self.look_now()
+                try:
+                    has_news = self._news.has_news(is_settled=is_settled)
+                    if has_news or state is None or (has_news is None and is_cheap):
+                        return self.look_now()
+                except Exception:
+                    # What was taken of the news is not told again.
+                    self._state = None
+                    raise
             if has_news is None:
                 return replace(self._aged(self._paced()), is_unsure=True)
             # What was behind may be stored by now, and what is kept be there again: of that no save tells.

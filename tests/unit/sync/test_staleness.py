@@ -252,6 +252,22 @@ def test_where_nothing_tells_of_saves_a_search_looks_or_says_that_it_is_unsure()
     assert [dear.staleness.state().is_unsure for _ in range(2)] == [False, True]
 
 
+def test_a_search_after_a_look_that_failed_looks_at_what_was_saved() -> None:
+    states = [DiskState(), None, DiskState(files_behind=1)]
+
+    def look() -> DiskState:
+        if (state := states.pop(0)) is None:
+            raise IndexFault("too many open files")
+        return state
+
+    staleness = Staleness(look, news=Told(True, True, False), hears_all=True)
+    staleness.state()
+    with pytest.raises(IndexFault):
+        staleness.state()
+
+    assert staleness.state().files_behind == 1
+
+
 def test_news_are_told_whether_anything_was_behind_at_the_last_look() -> None:
     states = [DiskState(), DiskState(files_behind=1), DiskState(kept={"memory/a.md": ("memory", 1.0)})]
     told = Told(True, True, True, True)
