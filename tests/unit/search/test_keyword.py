@@ -5,7 +5,7 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.search import keyword
-from memline.shared.search.forms import inflections
+from memline.shared.search.forms import MOST_SLIPS, inflections
 from memline.shared.search.postings import CHUNKS, Postings
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
@@ -198,6 +198,18 @@ def test_of_words_that_may_be_meant_the_commonest_of_what_is_searched_is(
         found = keyword.by_keyword(connection, analyse("markeh"), f"[{file_id}]", 10)
 
     assert found.meant == ("marker",)
+
+
+def test_of_many_words_that_stand_nowhere_a_few_are_taken_for_typed_wrong(
+    notes: Notes, index: SearchIndex
+) -> None:
+    words = ["market", "bottle", "garden", "window", "kestrel", "harbour"]
+    notes.add("memory/a.md", " ".join(words))
+
+    with index.snapshot() as connection:
+        found = keyword.by_keyword(connection, analyse(" ".join(f"{word}x" for word in words)), None, 10)
+
+    assert found.meant == tuple(words[:MOST_SLIPS])
 
 
 def test_words_that_are_there_short_or_long_are_not_typed_wrong(notes: Notes, index: SearchIndex) -> None:
