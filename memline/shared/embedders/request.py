@@ -278,7 +278,7 @@ class _State:
 
 
 def _times_paid(failure: ProviderError | None = None) -> int:
-    """Count the attempts of a call that were perhaps paid for; `failure`: how it ended, None for an answer."""
+    """Count the attempts of a call that were perhaps paid for; `failure`: how it ended, None: an answer."""
     is_paid = failure is None or failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
     return is_paid + take_lost_attempts()
 
