@@ -145,8 +145,9 @@ def files_within(
 def _each_tag(connection: Connection, given: Iterable[str]) -> Iterator[str]:
     """Yield the tags that are given, `a,b` as two, unless a note has that as one."""
     for text in filter(None, given):
-        is_list = "," in text and not files_of_tag(connection, tag_key(text))
-        yield from filter(str.strip, text.split(",")) if is_list else (text,)
+        is_one = "," not in text or files_of_tag(connection, tag_key(text))
+        names = [] if is_one else [*filter(str.strip, text.split(","))]
+        yield from names or (text,)
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:
