@@ -248,7 +248,9 @@ def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when: str, words:
     assert (done.returncode, done.stderr) == (status, "")
 
 
-@pytest.mark.parametrize("module", ["memline.producers.cli", "sqlean._sqlite3", "memline.shared.search.service"])
+@pytest.mark.parametrize(
+    "module", ["memline.producers.cli", "sqlean._sqlite3", "memline.shared.search.service"]
+)
 def test_an_interrupt_while_modules_are_imported_ends_in_one_line(tmp_path: Path, module: str) -> None:
     (tmp_path / "MEMORY.md").write_text("Redis.\n")
     interrupt = (
