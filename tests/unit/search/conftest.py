@@ -12,6 +12,8 @@ from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
+from memline.shared.search import keyword
+from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.retrieve import QueryVector
 from memline.shared.sources.chunking import split
@@ -102,6 +104,25 @@ def tokens_of(text: str) -> bytes:
     words = [(match.start(), match[0].lower()) for match in re.finditer(r"\w+", text)]
     rows = np.array([np.random.default_rng(crc32(word.encode())).normal(size=64) for _, word in words])
     return token_vectors.pack([place for place, _ in words], rows.reshape(-1, 64).astype(np.float32))
+
+
+def paths(index: SearchIndex, question: str) -> list[str]:
+    """Paths of the keyword hits, best first."""
+    with index.snapshot() as connection:
+        hits = keyword.by_keyword(connection, analyse(question), None, 10)
+        return [
+            connection.execute(
+                "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?",
+                (hit.chunk_id,),
+            ).fetchone()[0]
+            for hit in hits.hits
+        ]
+
+
+def missing(index: SearchIndex, question: str, files: str | None = None) -> tuple[str, ...]:
+    """Words of a question that stand nowhere in some files (a JSON array of ids), or in all."""
+    with index.snapshot() as connection:
+        return keyword.by_keyword(connection, analyse(question), files, 10).missing
 
 
 @pytest.fixture

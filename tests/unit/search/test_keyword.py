@@ -5,26 +5,12 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.search import keyword
-from memline.shared.search.forms import MOST_SLIPS, inflections
 from memline.shared.search.postings import CHUNKS, Postings
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.retrieve import retrieve
-from tests.unit.search.conftest import Notes
-
-
-def paths(index: SearchIndex, question: str) -> list[str]:
-    """Paths of the keyword hits, best first."""
-    with index.snapshot() as connection:
-        hits = keyword.by_keyword(connection, analyse(question), None, 10)
-        return [
-            connection.execute(
-                "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?",
-                (hit.chunk_id,),
-            ).fetchone()[0]
-            for hit in hits.hits
-        ]
+from tests.unit.search.conftest import Notes, missing, paths
 
 
 def test_one_absent_word_hides_nothing(notes: Notes, index: SearchIndex) -> None:
@@ -39,76 +25,6 @@ def test_a_chunk_with_more_of_the_rare_words_comes_first(notes: Notes, index: Se
     notes.add("memory/both.md", "We talked about the kestrel in the garden.")
 
     assert paths(index, "kestrel garden")[0] == "memory/both.md"
-
-
-def test_words_are_found_in_other_grammatical_forms(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Yesterday Ann bought three bicycles.")
-    notes.add("memory/b.md", "Nothing to see here.")
-
-    assert paths(index, "did Ann buy a bicycle") == ["memory/a.md"]
-    assert paths(index, "who is buying") == ["memory/a.md"]
-
-
-def test_the_word_itself_counts_more_than_another_form(notes: Notes, index: SearchIndex) -> None:
-    for n in range(6):
-        notes.add(f"memory/{n}.md", f"filler number {n}")
-    notes.add("memory/form.md", "They purchased it: purchase, purchase.")
-    notes.add("memory/word.md", "We buy.")
-
-    assert paths(index, "buy")[0] == "memory/word.md"
-
-
-def test_accents_and_case_do_not_matter(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Réunion au CAFÉ de la gare")
-
-    assert paths(index, "cafe reunion") == ["memory/a.md"]
-
-
-@pytest.mark.parametrize(
-    ("written", "asked"),
-    [
-        ("Мы купили ёлку и чёрный чай", "черный"),
-        ("Die Straße ist nass", "strasse"),
-        ("The oﬃce moved", "office"),
-        ("Server ｄｅｐｌｏｙ done", "deploy"),
-        ("ｶﾞｽ料金", "ガス"),
-        ("x２ is the ﬁrst", "x2"),
-        ("see ﬁle_one.cfg", "file_one.cfg"),
-        ("the host is ＤＢ＿ＨＯＳＴ here", "DB_HOST"),
-    ],
-)
-def test_forms_of_a_letter_find_each_other(
-    notes: Notes, index: SearchIndex, written: str, asked: str
-) -> None:
-    notes.add("memory/a.md", written)
-    notes.add("memory/b.md", asked)
-    notes.add("memory/c.md", "nothing of the kind")
-
-    with index.snapshot() as connection:
-        found = keyword.by_keyword(connection, analyse(asked), None, 10)
-
-    assert sorted(paths(index, asked)) == ["memory/a.md", "memory/b.md"]
-    assert all(hit.is_full for hit in found.hits)
-
-
-def test_a_question_is_folded_as_the_notes_are(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/елка.md", "Купили елку в офисе office")
-    notes.add("memory/b.md", "# Чёрный чай\n\ntext")
-
-    assert paths(index, "oﬃce") == ["memory/елка.md"]
-    assert paths(index, "ёлку") == ["memory/елка.md"]
-    assert paths(index, "черный") == ["memory/b.md"]
-
-
-def test_headings_and_paths_are_folded_too(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/straße-süd.md", "# Чёрный чай\n\n" + "words and words\n" * 200 + "the end")
-
-    assert paths(index, "strasse") == ["memory/straße-süd.md"] * len(paths(index, "strasse"))
-    assert paths(index, "strasse")
-    assert len(paths(index, "черный")) == len(paths(index, "strasse")) > 1
-    # What is shown stays as it is written.
-    found = notes.writer.connection.execute("SELECT DISTINCT heading FROM chunks").fetchall()
-    assert found == [("Чёрный чай",)]
 
 
 def test_a_missing_word_is_named_as_typed(notes: Notes, index: SearchIndex) -> None:
@@ -150,75 +66,6 @@ def test_a_version_that_no_note_has_gives_way_to_its_pieces(notes: Notes, index:
     notes.add("memory/a.md", "Notes on release v1 and others")
 
     assert paths(index, "v1.9.9") == ["memory/a.md"]
-
-
-def test_the_beginning_of_a_word_finds_it_when_nothing_else_does(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Kubernetes upgrade plan")
-
-    assert paths(index, "kubern") == ["memory/a.md"]
-
-
-@pytest.mark.parametrize(
-    "typed", ["environent", "environnment", "enviromnent", "environmant", "environments"]
-)
-def test_a_word_that_is_typed_wrong_finds_the_one_that_is_meant(
-    notes: Notes, index: SearchIndex, typed: str
-) -> None:
-    notes.add("memory/a.md", "Variables of the environment")
-    notes.add("memory/b.md", "Variables of the configuration")
-
-    with index.snapshot() as connection:
-        found = keyword.by_keyword(connection, analyse(typed), None, 10)
-
-    assert paths(index, f"variables {typed}")[0] == "memory/a.md"
-    assert paths(index, typed) == ["memory/a.md"]
-    # It stands nowhere all the same.
-    assert found.missing == (() if typed == "environments" else (typed,))
-    assert [hit.is_full for hit in found.hits] == [typed == "environments"]
-
-
-def test_of_words_that_may_be_meant_the_commonest_is(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/rare.md", "The marker is red")
-    notes.add("memory/a.md", "The market opens at eight")
-    notes.add("memory/b.md", "The market is closed")
-
-    assert sorted(paths(index, "markeh")) == ["memory/a.md", "memory/b.md"]
-
-
-def test_of_words_that_may_be_meant_the_commonest_of_what_is_searched_is(
-    notes: Notes, index: SearchIndex
-) -> None:
-    notes.add("memory/a.md", "The market opens at eight")
-    notes.add("memory/b.md", "The market is closed")
-    notes.add("memory/rare.md", "The marker is red")
-
-    with index.snapshot() as connection:
-        query = "SELECT id FROM files WHERE path = 'memory/rare.md'"
-        file_id = connection.execute(query).fetchone()[0]
-        found = keyword.by_keyword(connection, analyse("markeh"), f"[{file_id}]", 10)
-
-    assert found.meant == ("marker",)
-
-
-def test_of_many_words_that_stand_nowhere_a_few_are_taken_for_typed_wrong(
-    notes: Notes, index: SearchIndex
-) -> None:
-    words = ["market", "bottle", "garden", "window", "kestrel", "harbour"]
-    notes.add("memory/a.md", " ".join(words))
-
-    with index.snapshot() as connection:
-        found = keyword.by_keyword(connection, analyse(" ".join(f"{word}x" for word in words)), None, 10)
-
-    assert found.meant == tuple(words[:MOST_SLIPS])
-
-
-def test_words_that_are_there_short_or_long_are_not_typed_wrong(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "A table in test room 40212")
-    notes.add("memory/b.md", "A cable on the roof, " + 30 * "x")
-
-    assert paths(index, "cable") == ["memory/b.md"]
-    for typed in ("tset", "40211", 29 * "x" + "y"):
-        assert not paths(index, typed), typed
 
 
 def test_of_many_terms_the_rarest_are_kept(notes: Notes, index: SearchIndex) -> None:
@@ -315,11 +162,6 @@ def test_small_memories_rank_as_large_ones_do(notes: Notes, index: SearchIndex, 
     assert all(0.01 < hit.coverage < 0.7 for hit in hits[1:])
 
 
-def missing(index: SearchIndex, question: str, files: str | None = None) -> tuple[str, ...]:
-    with index.snapshot() as connection:
-        return keyword.by_keyword(connection, analyse(question), files, 10).missing
-
-
 def test_words_that_stand_nowhere_are_named_as_typed(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Ann bought a bicycle; Kubernetes runs v1.5.2. 我们讨论了金银价格上涨")
 
@@ -330,13 +172,6 @@ def test_words_that_stand_nowhere_are_named_as_typed(notes: Notes, index: Search
     assert missing(index, "docker-compose.prod.yml") == ("docker-compose.prod.yml",)
     assert missing(index, "金银价格") == ()
     assert missing(index, "金银手表店") == ("银手表店",)
-
-
-def test_a_synonym_does_not_stand_for_a_missing_word(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "The vehicle is parked.")
-
-    assert paths(index, "car") == ["memory/a.md"]
-    assert missing(index, "car") == ("car",)
 
 
 def test_missing_is_about_what_was_searched(notes: Notes, index: SearchIndex) -> None:
@@ -439,31 +274,6 @@ def test_the_name_of_a_file_with_an_underscore_is_not_missing(
     assert answer.hits[0].score >= 0.9
 
 
-@pytest.mark.parametrize(
-    ("whole", "halves", "more"),
-    [
-        ("flashcards", "flash cards", "Spanish"),
-        ("login", "log in", "router"),
-        ("checklist", "check list", "boats"),
-        ("email", "e-mail", "plumber"),
-    ],
-)
-def test_a_compound_counts_as_much_written_as_two_words(
-    notes: Notes, index: SearchIndex, whole: str, halves: str, more: str
-) -> None:
-    for number in range(12):
-        notes.add(f"memory/x{number}.md", f"Bread, butter and a walk, note n{number}.")
-    notes.add("memory/one.md", f"My {whole} app.")
-    notes.add("memory/two.md", f"Make {halves} for {more}.")
-
-    for asked in (f"{whole} for {more}", f"{halves} for {more}"):
-        hits = retrieve(index, SearchRequest(query=asked), Query()).hits
-        assert (hits[0].path, hits[0].score >= 0.9) == ("memory/two.md", True), asked
-    for asked in (whole, halves):
-        hits = retrieve(index, SearchRequest(query=asked), Query()).hits
-        assert {hit.path for hit in hits if hit.score >= 0.9} == {"memory/one.md", "memory/two.md"}, asked
-
-
 def test_a_note_that_has_a_cjk_name_alone_holds_everything(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/京都案内.md", "Bread and butter.")
     notes.add("memory/other.md", "A note about 京都 and bread.")
@@ -489,96 +299,6 @@ def test_a_page_that_is_named_brings_only_what_holds_everything_before_other_pag
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_what_has_one_of_two_words_is_behind_what_has_their_compound(
-    notes: Notes, index: SearchIndex
-) -> None:
-    notes.add("memory/logs.md", "The logs: all logs of the server are in logs.")
-    notes.add("memory/login.md", "The page of the login is broken since Tuesday.")
-
-    assert retrieve(index, SearchRequest(query="log in"), Query()).hits[0].path == "memory/login.md"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("flash cards", "flashcards"),
-        ("e-mail", "email"),
-        ("check list", "checklist"),
-        ("check-list", "checklist"),
-        ("log in", "login"),
-        ("set up", "setup"),
-        ("x-ray", "xray"),
-        ("two", "2"),
-        ("2-factor", "two-factor"),
-        ("two factor", "2-factor"),
-        ("twelve monkeys", "12 monkeys"),
-    ],
-)
-def test_compounds_and_numbers_find_each_other(
-    notes: Notes, index: SearchIndex, one: str, other: str
-) -> None:
-    for number in range(12):
-        notes.add(f"memory/x{number}.md", f"Bread, butter and a walk, note n{number}.")
-    notes.add("memory/one.md", f"We spoke of {one} there.")
-
-    for asked in (one, other):
-        answer = retrieve(index, SearchRequest(query=asked), Query())
-        assert (answer.hits[0].path, answer.missing) == ("memory/one.md", ()), asked
-        assert answer.hits[0].score >= 0.9
-    notes.remove("memory/one.md")
-    notes.add("memory/other.md", f"We spoke of {other} there.")
-    assert paths(index, one)[0] == paths(index, other)[0] == "memory/other.md"
-
-
-def test_two_words_with_an_article_between_them_are_not_one(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "It was a part of it, and he met a friend.")
-
-    assert missing(index, "apart") == ("apart",)
-    assert missing(index, "meta") == ("meta",)
-
-
-@pytest.mark.parametrize("question", ["email", "e-mail", "Emails", "E-Mails"])
-def test_email_and_e_mail_find_each_other(notes: Notes, index: SearchIndex, question: str) -> None:
-    notes.add("memory/one.md", "Send an email to Ann.")
-    notes.add("memory/two.md", "Send an e-mail to Bob.")
-    notes.add("memory/other.md", "The mail came late, plan e was dropped.")
-
-    assert set(paths(index, question)) == {"memory/one.md", "memory/two.md"}
-    assert missing(index, question) == ()
-
-
-@pytest.mark.parametrize(
-    ("asked", "written"),
-    [
-        ("severance", "several"),
-        ("import", "important"),
-        ("university", "universe"),
-        ("news", "new"),
-        ("new", "news"),
-        ("regression", "regress"),
-        ("emulator", "emulate"),
-        ("general", "generate"),
-        ("organization", "organ"),
-    ],
-)
-def test_what_shares_only_its_stem_counts_a_third_and_the_word_is_missing(
-    notes: Notes, index: SearchIndex, asked: str, written: str
-) -> None:
-    notes.add("memory/stem.md", f"{written}, {written} and {written}")
-    notes.add("memory/other.md", "Nothing of the kind is here.")
-
-    alone = retrieve(index, SearchRequest(query=asked), Query())
-    notes.add("memory/word.md", f"A long note about many other things, and in it once, late, a {asked}.")
-    both = retrieve(index, SearchRequest(query=asked), Query())
-
-    assert alone.missing == (asked,)
-    assert [hit.path for hit in alone.hits] == ["memory/stem.md"]
-    assert alone.hits[0].score <= 0.5
-    assert [hit.path for hit in both.hits] == ["memory/word.md", "memory/stem.md"]
-    assert both.missing == ()
-    assert both.hits[0].score >= 0.9 > 0.5 >= both.hits[1].score
-
-
 @pytest.mark.parametrize(
     ("question", "first"),
     [
@@ -596,51 +316,6 @@ def test_a_page_that_is_named_by_little_of_a_short_question_is_behind_what_holds
         notes.add(f"memory/other-{number}.md", f"Of {word} nothing, today as yesterday.")
 
     assert paths(index, question)[0] == first
-
-
-@pytest.mark.parametrize(
-    ("asked", "title"), [("relax", "Relaxation times"), ("café", "Cafes and cafeterias")]
-)
-def test_a_name_with_the_stem_alone_is_behind_a_chunk_with_the_word(
-    notes: Notes, index: SearchIndex, asked: str, title: str
-) -> None:
-    words = " ".join(f"word{number}" for number in range(100))
-    for number in range(3):
-        notes.add(f"memory/{number}.md", f"# {title} {number}\n\nRelaxation, cafeteria, {number}")
-    notes.add("memory/word.md", f"{words} {asked} {words}")
-    notes.add("memory/named.md", f"# A {asked}\n\nNothing else.")
-
-    assert paths(index, asked)[0] == "memory/named.md"
-    if asked == "relax":
-        assert paths(index, asked)[1] == "memory/word.md"
-
-
-@pytest.mark.parametrize(
-    ("asked", "written"),
-    [
-        ("import", "imported"),
-        ("imports", "importing"),
-        ("planning", "plans"),
-        ("hope", "hoping"),
-        ("studies", "study"),
-        ("tried", "try"),
-        ("boxes", "box"),
-        ("cancel", "cancelled"),
-        ("agreed", "agree"),
-        ("using", "used"),
-        ("Universities", "university"),
-    ],
-)
-def test_plain_inflections_count_as_the_word_itself(
-    notes: Notes, index: SearchIndex, asked: str, written: str
-) -> None:
-    notes.add("memory/form.md", f"It was {written} then.")
-
-    answer = retrieve(index, SearchRequest(query=asked), Query())
-
-    assert answer.missing == ()
-    assert answer.hits[0].score >= 0.9
-    assert inflections("car") == ["car", "cars", "carred", "carring"], "not those of care"
 
 
 @pytest.mark.parametrize("count", [24, 74, 1_024])
@@ -752,14 +427,3 @@ def test_names_follow_their_file(notes: Notes, index: SearchIndex) -> None:
             f"SELECT count(*) FROM {table} WHERE {table} MATCH 'quokka'"
         ).fetchone() == (0,)
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
-
-
-def test_a_page_whose_name_shares_the_stem_is_behind_the_rare_word_itself(
-    notes: Notes, index: SearchIndex
-) -> None:
-    for number in range(60):
-        notes.add(f"memory/{number}.md", f"A presentation of n{number} and more.")
-    notes.add("docs/message presentation.md", "presentation presentation presentation")
-    notes.add("memory/long.md", " ".join(["word"] * 150 + ["presentational"]))
-
-    assert paths(index, "presentational")[0] == "memory/long.md"
