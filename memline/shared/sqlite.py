@@ -21,6 +21,9 @@ from memline.shared.packages import install_command
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+#: Makes a new index, and what one of 0.2.0 lacks; its last statement says of which version it is.
+SCHEMA = Path(__file__).with_name("index") / "schema.sql"
+
 #: Seconds that a read of a foreign database waits for its writer.
 _WAIT_S = 5.0
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexTooNew, IndexUnwritable
 from memline.shared.index import chunks, driver, erase, ledger, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
-from memline.shared.sqlite import statements
+from memline.shared.sqlite import SCHEMA, statements
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -159,7 +159,7 @@ def check(connection: Connection, path: Path) -> None:
     if (said := scalar(connection, "PRAGMA integrity_check")) != "ok":
         raise IndexCorrupt(f"{path} is damaged: {said}; nothing was changed", hint="name another backup")
     with closing(driver.in_memory()) as empty:
-        for statement in statements(Path(__file__).with_name("schema.sql")):
+        for statement in statements(SCHEMA):
             empty.execute(statement)
         ours = set(_programs(empty).values())
     for name, program in _programs(connection).items():

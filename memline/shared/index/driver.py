@@ -21,8 +21,8 @@ from memline.shared.errors import (
     IndexUnwritable,
 )
 from memline.shared.packages import lack
+from memline.shared.sqlite import SCHEMA, statements
 from memline.shared.sqlite import library as library
-from memline.shared.sqlite import statements
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -33,9 +33,6 @@ APPLICATION_ID = 0x4D656D4C
 #: The schema this release reads and writes (`user_version`), and the oldest that `migrations.py` brings over:
 #: that of 0.2.0.
 SCHEMA_VERSION, OLDEST_VERSION = 20, 19
-
-#: Makes a new file; its last statement says of which schema.
-_SCHEMA = Path(__file__).with_name("schema.sql")
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
@@ -377,7 +374,7 @@ def _migrate(connection: Connection) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         if is_new and not _pragma(connection, "user_version"):
             # Without sqlite-utils: its import is 130 ms of a first index.
-            for statement in statements(_SCHEMA):
+            for statement in statements(SCHEMA):
                 connection.execute(statement)
         if _pragma(connection, "user_version") < SCHEMA_VERSION:
             from memline.shared.index.migrations import migrate

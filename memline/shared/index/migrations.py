@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlite_utils import Database, Migrations
@@ -20,7 +19,7 @@ from memline.shared.index import chunks, meta
 from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import MEMORY
-from memline.shared.sqlite import statements
+from memline.shared.sqlite import SCHEMA, statements
 
 try:
     from memline.shared.embedders import token_vectors
@@ -38,8 +37,6 @@ migrations = Migrations("memline")
 
 #: Texts whose token vectors are in memory at once.
 _SLICE_TEXTS = 50
-
-SCHEMA = Path(__file__).with_name("schema.sql")
 
 
 @migrations(name="m020_schema_of_0_3")

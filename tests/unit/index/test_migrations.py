@@ -14,10 +14,11 @@ from memline.shared.config.schema import ACCOUNT_FILE
 from memline.shared.errors import IndexTooNew, IndexTooOld
 from memline.shared.index import accounts, driver, forgotten, identities, jobs, meta, vectors
 from memline.shared.index.chunks import TOKENIZER, text_hash
-from memline.shared.index.migrations import SCHEMA, migrate
+from memline.shared.index.migrations import migrate
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.search.request import session_days
+from memline.shared.sqlite import SCHEMA
 from tests.support import old_files
 from tests.support.index_rows import CAPS, MODEL_A, nearest, vector_of
 
