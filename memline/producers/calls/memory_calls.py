@@ -119,7 +119,7 @@ a warning that says why: try other words, fewer filters, or report the warning."
         flag("full", "Show whole snippets, not their best lines.", faces=COMMAND),
         option(
             "format",
-            ("Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text."),
+            "Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text.",
             default="text",
             choices=("text", "json", "jsonl", "files", "vimgrep"),
             faces=COMMAND,
@@ -156,7 +156,7 @@ Only what this memory holds can be read. status not_found means that there is no
     parameters=(
         option(
             "path",
-            ("Path of a hit of memory_search, such as memory/2026-02-10.md; path#L5-L7 names lines as well."),
+            "Path of a hit of memory_search, such as memory/2026-02-10.md; path#L5-L7 names lines as well.",
             aliases=("relPath",),
             argument="required",
         ),
@@ -237,7 +237,7 @@ never changes what is there. One entry a call, understandable on its own, with n
     parameters=(
         option(
             "text",
-            ("What to remember, in a sentence or a few lines that are understood without this conversation."),
+            "What to remember, in a sentence or a few lines that are understood without this conversation.",
             is_required=True,
         ),
         option(
