@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import chunks, driver
-from memline.shared.search.postings import CHUNKS, SPARE, Packed, Postings, Table
+from memline.shared.search.postings import CHUNKS, SPARE, Fits, Packed, Postings, Table
 from memline.shared.search.vector_backends import json_ids
 
 if TYPE_CHECKING:
@@ -65,9 +65,21 @@ def prepare(connection: Connection) -> None:
         connection.execute(statement)
 
 
+class SearchedArrays(Packed):
+    """Fits in which a thousand rows are found in a tenth of the time."""
+
+    def among(self, rows: Sequence[int]) -> Fits:
+        wanted, mine = np.array(rows, np.int64), np.frombuffer(self.rows, np.int64)
+        places = np.minimum(np.searchsorted(mine, wanted), len(mine) - 1)
+        is_there = mine[places] == wanted if len(mine) else np.zeros(len(wanted), bool)
+        found = np.frombuffer(self.fits)[places[is_there]]
+        return list(zip(wanted[is_there].tolist(), found.tolist(), strict=True))
+
+
 class ArrayPostings(Postings):
     """Answers for the phrases of questions, in arrays where there are many chunks."""
 
+    packed = SearchedArrays
     #: None where arrays are not worth it.
     _words: WordReader | None = None
     #: Whether that has been decided.
@@ -114,7 +126,7 @@ class ArrayPostings(Postings):
             text = driver.scalar(connection, _TYPED, typed)
             exact = np.fromstring(text or "", np.int64, sep=",")
             fits = np.where(np.isin(rows, exact), fits, -fits)
-        return Packed(array("q", rows.tobytes()), array("d", fits.tobytes()))
+        return self.packed(array("q", rows.tobytes()), array("d", fits.tobytes()))
 
     def _forget(self) -> None:
         super()._forget()

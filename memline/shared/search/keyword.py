@@ -56,7 +56,7 @@ NAME_WEIGHT = 0.7
 #: of recall with 300 and nothing with 500.
 FOUND_ENOUGH = 500
 
-#: Best rows that a common term scores then.
+#: Best rows of a very common term, and best names, that may be hits.
 SCORED = 400
 
 #: Rows of a term above which only the best are taken, and those that rarer ones found: no other is a hit by
@@ -133,12 +133,17 @@ class _KeywordSearch:
         self._scored: set[int] | None = None
         #: Of so many terms, the rarest, all chunks with one were found.
         self._whole = 0
+        #: What these say of the chunks.
+        self._whole_sums: dict[int, float] = {}
+        #: Chunks (id, ordinal) of the files that the question names best.
+        self._of_named: list[tuple[int, int]] = []
         #: The chunks that may be hits.
         self._pool: set[int] = set()
         #: The ids that a chunk has as they are spelled.
         self._spelled: set[str] = set()
-        #: Sets of terms for which chunks with another one were looked for, and whether all are known.
-        self._asked: dict[frozenset[str], bool] = {}
+        #: Terms of chunks and of their names for which chunks with another one were looked for; and whether
+        #: SQLite named all of them.
+        self._asked: dict[tuple[frozenset[str], int], bool] = {}
 
     def run(self, terms: Sequence[Term]) -> KeywordHits:
         missing: list[Term] = []
@@ -161,8 +166,8 @@ class _KeywordSearch:
         mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
-        self._found.sums, self._found.held = self._score(CHUNKS)
         self._score_names()
+        self._found.sums, self._found.held = self._score(CHUNKS)
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
         is_all = len(self._found.lookups) == len(lookups) and not missing
@@ -177,7 +182,7 @@ class _KeywordSearch:
                 self._connection, self._found, self._pool, file_of, mass=mass, is_all=is_all, limit=limit
             )
             # Behind those that were lifted there may be more.
-            more = self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]])
+            more = self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]], file_of)
         top, kept = (hits[0].strength if hits else 0.0), {id(lookup.term) for lookup in self._found.lookups}
         return KeywordHits(
             hits=hits,
@@ -196,29 +201,38 @@ class _KeywordSearch:
     def _score(
         self, table: Table, among: list[int] | None = None
     ) -> tuple[dict[int, float], list[dict[int, float]]]:
-        """Return the sums of rows, and for each term the weights of those that hold it; `among`: of these."""
-        sums: dict[int, float] = {}
-        held: list[dict[int, float]] = []
+        """Return the sums of rows, and for each term the weights of those that hold it.
+
+        `among`: these chunks, of which the terms that found all of theirs have said what they say.
+        """
         is_chunks, is_first = table is CHUNKS, among is None
+        lookups = self._found.lookups[0 if among is None else self._whole :]
+        sums = {each: self._whole_sums[each] for each in among or () if each in self._whole_sums}
+        held: list[dict[int, float]] = []
         rows_read = 0
-        for number, lookup in enumerate(self._found.lookups):
+        for number, lookup in enumerate(lookups):
             if among is None and rows_read > FOUND_ENOUGH:
-                # Once: what is scored only gains by it, so that the best stay the best.
-                among = sorted(strongest(SCORED, sums))
+                # Common terms only score what was found. All of it, and not the best alone: each time that
+                # FTS5 is asked about some rows it reads all of a word, 64 ns each.
+                among = sorted(sums.keys() | (self._first_of_named() if is_chunks else ()))
+            # Of ids, and of forms, all rows are needed.
+            is_best = among is None and self._files is None and self._df(table, lookup) > MANY_ROWS
+            if is_first and is_chunks and self._whole == number:
+                if among is None and not is_best:
+                    self._whole = number + 1
+                else:
+                    self._whole_sums = dict(sums)
             holders: dict[int, float] = {}
             held.append(holders)
-            is_best = False
             # Forms first, the term itself last: the greater weight stays.
             for way in reversed(lookup.ways):
                 df = way.df if is_chunks else self._ways.count_names(lookup.term, way.match)
                 if not df:
                     continue
                 typed = way.typed if is_chunks else ""
-                # Of forms, which come before it, and of ids, all rows are needed.
-                is_last = way is lookup.ways[0] and lookup.term.literal is None
-                is_best = is_last and among is None and df > MANY_ROWS and self._files is None
-                fits = self._fits(table, way.match, typed, among, max(SCORED, self._limit) * is_best)
-                if is_best and sums:
+                best = max(SCORED, self._limit) * (is_best and way is lookup.ways[0])
+                fits = self._fits(table, way.match, typed, among, best)
+                if best and sums:
                     fits = (dict(fits) | dict(self._fits(table, way.match, typed, sorted(sums)))).items()
                 if table.least:
                     fits = [(row, table.least + fit) for row, fit in fits]
@@ -228,7 +242,7 @@ class _KeywordSearch:
                     fits = self._as_typed(way.typed, dict(fits))
                 # No other form counts more than the word itself.
                 worth = way.weight * self._idf(table, max(df, lookup.df) if is_chunks else df)
-                rows_read += df if is_best else 0
+                rows_read += df if best else 0
                 before = len(holders)
                 for row, fit in fits:
                     if fit > 0:
@@ -238,12 +252,16 @@ class _KeywordSearch:
                         holders.setdefault(row, FORM_WEIGHT)
                     sums[row] = sums.get(row, 0.0) + worth * fit
                 rows_read += len(holders) - before
-            if is_first and is_chunks:
-                if among is None and not is_best:
-                    self._whole = number + 1
-                else:
-                    self._scored = set(sums if among is None else among)
+        if is_first and is_chunks and self._whole < len(lookups):
+            self._scored = set(sums if among is None else among)
         return sums, held
+
+    def _df(self, table: Table, lookup: Lookup) -> int:
+        """Count the rows with a term, 0 for an id."""
+        if lookup.term.literal is not None:
+            return 0
+        way = lookup.ways[0]
+        return way.df if table is CHUNKS else self._ways.count_names(lookup.term, way.match)
 
     def _fits(self, table: Table, match: str, typed: str, among: list[int] | None, best: int = 0) -> Fits:
         return self._postings.fits(
@@ -285,10 +303,17 @@ class _KeywordSearch:
             self._found.in_names[file_id] = mask | self._found.in_names.get(file_id, 0)
             if any(holders.get(row) == 1.0 for holders in held):
                 self._found.named.add(file_id)
+        names = self._found.names
+        if names:
+            best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
+            self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
+
+    def _first_of_named(self) -> set[int]:
+        return {row for row, ordinal in self._of_named if not ordinal}
 
     def _candidates(self) -> set[int]:
         """Choose the chunks that may be among the best."""
-        sums, names = self._found.sums, self._found.names
+        sums = self._found.sums
         pool = set(strongest(self._limit, sums))
         # What a rule puts before others is not among the best by its sum alone.
         for holders, lookup in zip(self._found.held, self._found.lookups, strict=True):
@@ -298,10 +323,8 @@ class _KeywordSearch:
             elif lookup.ways[0].typed:
                 exact = [each for each, weight in holders.items() if weight == 1.0]
                 pool.update(exact if len(exact) <= ALONE_CHUNKS else ())
-        if names:
-            best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
-            rows = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best)))
-            pool.update(row for row, ordinal in rows if row in sums or not ordinal)
+        pool.update(row for row, _ in self._of_named if row in sums)
+        pool |= self._first_of_named()
         return pool
 
     def _ask_all(self, rows: set[int]) -> None:
@@ -309,30 +332,41 @@ class _KeywordSearch:
         if self._scored is not None and (rest := rows - self._scored):
             sums, held = self._score(CHUNKS, sorted(rest))
             self._found.sums |= sums
-            for mine, added in zip(self._found.held, held, strict=True):
+            for mine, added in zip(self._found.held[self._whole :], held, strict=True):
                 mine |= added
             self._scored |= rest
         for row in rows:
             self._found.sums.setdefault(row, 0.0)
 
-    def _with_more_words(self, chunk_ids: Sequence[int]) -> set[int]:
-        """Find chunks, beside those that may be hits, that hold the terms of one of these and another one."""
+    def _with_more_words(self, chunk_ids: Sequence[int], file_of: Mapping[int, int]) -> set[int]:
+        """Find chunks, beside those that may be hits, that hold the terms of one of these and another one.
+
+        And in the names of their files those of its name: no other comes before it.
+        """
         found: list[set[int]] = []
-        matches = [
-            any_of(way.match for way in each.ways if way.weight == 1.0) for each in self._found.lookups
-        ]
-        #: Whether all chunks with a term are known.
-        known = [holders.keys() <= self._pool for holders in self._found.held[: self._whole]]
-        masks = {tuple(holders.get(each) == 1.0 for holders in self._found.held) for each in chunk_ids}
-        for mask in sorted((mask for mask in masks if 0 < sum(mask) <= FEW_WORDS), key=sum):
-            held = frozenset(f"({match})" for match in compress(matches, mask))
-            if held in self._asked or any(compress(known, mask)):
-                continue
+        lookups, names = self._found.lookups, self._found.in_names
+        matches = [any_of(way.match for way in each.ways if way.weight == 1.0) for each in lookups]
+        holders = [{row for row, weight in each.items() if weight == 1.0} for each in self._found.held]
+        masks = {(tuple(each in rows for rows in holders), names.get(file_of[each], 0)) for each in chunk_ids}
+        for mask, name in sorted(masks, key=lambda each: sum(each[0])):
+            held = frozenset(f"({match})" for match in compress(matches, mask)), name
             others = [match for match, is_held in zip(matches, mask, strict=True) if match and not is_held]
-            if others and not any(is_whole and each <= held for each, is_whole in self._asked.items()):
-                match = " AND ".join([*sorted(held), f"({any_of(others)})"])
-                rows = self._postings.some(self._connection, match, self._files)
-                found.append(rows - self._pool)
+            if not 0 < sum(mask) <= FEW_WORDS or held in self._asked or not others:
+                continue
+            if any(mask[: self._whole]):
+                # All chunks with such a term are known, and what else they hold.
+                lacking = compress(holders, [not is_held for is_held in mask])
+                rows = set.intersection(*compress(holders, mask)) & set().union(*lacking)
+                self._asked[held] = False
+            else:
+                all_known = (each for each, is_all in self._asked.items() if is_all)
+                if any(terms <= held[0] and not of_name & ~name for terms, of_name in all_known):
+                    continue
+                match = " AND ".join([*sorted(held[0]), f"({any_of(others)})"])
+                named = [file_id for file_id, terms in names.items() if not name & ~terms]
+                files = json_ids(named) if name else self._files
+                rows = self._postings.some(self._connection, match, files)
                 self._asked[held] = len(rows) < SOME
+            found.append(rows - self._pool)
         self._ask_all(set().union(*found))
         return {each for rows in found for each in strongest(MORE_WORDS, self._found.sums, rows)}

@@ -33,9 +33,9 @@ MAX_PHRASES = 20_000
 #: Chunks whose file is kept, 100 bytes each.
 MAX_FILES = 100_000
 
-#: The time a phrase is asked for from which on all its rows are scored, and not only those in question: that
-#: takes ten times as long, once.
-OFTEN = 2
+#: All rows of a phrase are scored, and not only those in question, from the second question with it on; of a
+#: common one later, at one question for MANY rows: to score a row takes as long as to look at twelve.
+OFTEN, MANY = 2, 3_000
 
 #: FTS5 takes this for the idf of a term in half of the rows or more.
 _LEAST_IDF = 1e-6
@@ -108,6 +108,9 @@ class Packed:
 class Postings:
     """Answers for the phrases of questions. Not safe to use from several threads at once."""
 
+    #: What fits are kept in.
+    packed = Packed
+
     def __init__(self) -> None:
         #: `data_version` of the connection, and what of the index it was.
         self._version: int | None = None
@@ -120,6 +123,8 @@ class Postings:
 
         Always of the same connection: another one counts versions of its own.
         """
+        self._asked.update(self._asked_now)
+        self._asked_now.clear()
         version = driver.scalar(connection, "PRAGMA data_version")
         if version == self._version:
             return
@@ -178,8 +183,8 @@ class Postings:
             size = self.count(connection, table.name, match)
             is_kept = files is None and (best > 0 or size <= MAX_ROWS)
             if is_kept and among is not None:
-                self._asked[key] += 1
-                is_kept = self._asked[key] >= OFTEN
+                self._asked_now.add(key)
+                is_kept = self._asked[key] + 1 >= max(OFTEN, size // MANY)
             if not is_kept:
                 return self.read(connection, table, match, typed, files=files, among=among, best=best)
             known = self._pack(connection, table, match, typed, best)
@@ -193,7 +198,7 @@ class Postings:
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
         pairs = sorted(self.read(connection, table, match, typed, best=best))
         rows, fits = zip(*pairs, strict=True) if pairs else ((), ())
-        return Packed(array("q", rows), array("d", fits))
+        return self.packed(array("q", rows), array("d", fits))
 
     def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> Mapping[int, int]:
         """Return chunk id -> file id, of these chunks at least."""
@@ -252,7 +257,9 @@ class Postings:
         self._counts: dict[tuple[str, str], int] = {}
         #: By table, phrase, typed forms, and how many of the best; 0: all.
         self._fits: dict[tuple[str, str, str, int], Packed] = {}
+        #: The questions that asked for some of the rows, and what this one asked for.
         self._asked: Counter[tuple[str, str, str, int]] = Counter()
+        self._asked_now: set[tuple[str, str, str, int]] = set()
         self._kept = 0
 
     def _forget_chunks(self) -> None:
