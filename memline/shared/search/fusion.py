@@ -24,7 +24,7 @@ from typing import Any
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.ranking import KeywordHit
-from memline.shared.search.retrievers import NAME, PATH, STEM
+from memline.shared.search.retrievers import NAME, PATH, STEM, TITLE
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.tokens import DENSE
 
@@ -48,13 +48,13 @@ RRF_K = 60
 MMR_POOL = 100
 
 #: How far a file that the question names is lifted towards 1, by how surely it is named.
-LIFT = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
+LIFT = {PATH: 0.6, NAME: 0.6, TITLE: 0.3, STEM: 0.3}
 
 #: What is added when the question is nothing but that name.
-WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, STEM: 0.3}
+WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, TITLE: 1.0, STEM: 0.3}
 
 
-_TIER_WORDS = {0: "", STEM: "stem", NAME: "name", PATH: "path"}
+_TIER_WORDS = {0: "", STEM: "stem", TITLE: "title", NAME: "name", PATH: "path"}
 
 
 class Candidate:
@@ -84,7 +84,7 @@ class Candidate:
     late: float | None = None
     #: `late` over the best of the question, 0 … 1.
     late_share: float = 0.0
-    #: PATH, NAME or STEM when the question names the file; 0 otherwise.
+    #: PATH, NAME, TITLE or STEM when the question names the file; 0 otherwise.
     named: int = 0
     path: str = ""
     source: str = ""
@@ -169,9 +169,12 @@ class Found:
         self,
         keyword: Sequence[KeywordHit],
         vector: Sequence[tuple[int, float]],
-        named: Sequence[tuple[int, int]],
+        named: Sequence[tuple[int, int, bool]],
     ) -> None:
-        """Take the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how named)."""
+        """Take the hits of all retrievers.
+
+        The others give (chunk id, cosine), and (chunk id, how named, whether the question is that name).
+        """
         #: What is added to the scores of chunks for their files.
         self.lifted: Mapping[int, float] = {}
         best = max((hit.strength for hit in keyword), default=0.0) or 1.0
@@ -182,8 +185,8 @@ class Found:
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
         self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
         self.cosines = {chunk_id: round(cosine, DECIMALS) for chunk_id, cosine in vector}
-        #: PATH, NAME or STEM.
-        self.named = dict(named)
+        #: PATH, NAME, TITLE or STEM, and whether the question is nothing but that name.
+        self.named = {chunk_id: (tier, is_whole) for chunk_id, tier, is_whole in named}
         #: Late interaction, and what it is over the best of the question; both 0 … 1.
         self.late: dict[int, tuple[float, float]] = {}
         self.ids = tuple(self.hits | self.cosines | self.named)
@@ -222,7 +225,7 @@ class Found:
             candidate.cosine = self.cosines.get(chunk_id)
             candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
             candidate.late, candidate.late_share = self.late.get(chunk_id, (None, 0.0))
-            candidate.named = self.named.get(chunk_id, 0)
+            candidate.named, _ = self.named.get(chunk_id, (0, False))
             made.append(candidate)
         return made
 
@@ -230,12 +233,10 @@ class Found:
 class Fusion:
     """Scores of all retrievers together, given which of them were asked: one that was not has no weight.
 
-    `is_name`: the question as a whole may name a file. `quality`: that of the keyword hits.
+    `quality`: that of the keyword hits.
     """
 
-    def __init__(
-        self, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool, quality: float = 1.0
-    ) -> None:
+    def __init__(self, settings: Hybrid, *, keyword: bool, vector: bool, quality: float = 1.0) -> None:
         text_weight = settings.text_weight if keyword else 0.0
         vector_weight = settings.vector_weight if vector else 0.0
         if text_weight + vector_weight <= 0:
@@ -243,7 +244,6 @@ class Fusion:
         self._text_weight, self._vector_weight = text_weight, vector_weight
         self._whole = (text_weight + vector_weight) or 1.0
         self._is_rrf = settings.fusion == "rrf"
-        self._is_name = is_name
         #: What a score of this question means at most.
         self.scale = (text_weight * quality + vector_weight) / self._whole
 
@@ -271,8 +271,9 @@ class Fusion:
                     share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
                 fused = text_weight * shares.get(chunk_id, 0.0) + share
             fused /= whole
-            if tier := named.get(chunk_id):
-                fused += WHOLE_LIFT[tier] if self._is_name else LIFT[tier] * (1.0 - fused)
+            if chunk_id in named:
+                tier, is_whole = named[chunk_id]
+                fused += WHOLE_LIFT[tier] if is_whole else LIFT[tier] * (1.0 - fused)
             scores[chunk_id] = round(fused + found.lifted.get(chunk_id, 0.0), FINE)
         return scores
 

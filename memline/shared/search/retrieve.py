@@ -251,7 +251,7 @@ class _Search:
             found.cosines.update((chunk_id, round(cosine, DECIMALS)) for chunk_id, cosine in cosines.items())
             if vector.tokens and hybrid.late:
                 self._compare_tokens(found, vector)
-        asked = {"keyword": has_keyword, "vector": backend is not None, "is_name": question.is_name}
+        asked = {"keyword": has_keyword, "vector": backend is not None}
         # Without words to be found there is nothing but the day or the tag that was asked for.
         fuse = Fusion(hybrid, **asked, quality=self.keyword.quality or float(backend is None))
         return self._rerank(found, fuse, notes_first=notes_first)

@@ -11,14 +11,16 @@ from memline.shared.patterns import late
 from memline.shared.search.query import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend, json_ids
-from memline.shared.sources.folding import name_key
+from memline.shared.sources.folding import name_key, stem_key
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 # A dated note may carry a title behind its day: `.` follows `-`.
 _NAMED = (
-    "SELECT file_id, path, key FROM names JOIN files ON files.id = file_id"
+    "SELECT file_id, path, key, files.names,"
+    " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
+    " FROM names JOIN files ON files.id = file_id"
     " WHERE key IN (?1, ?2) OR ?3 <> '' AND key > ?3 || '-' AND key < ?3 || '.'"
 )
 _CHUNKS_OF = (
@@ -52,8 +54,9 @@ DAY_LIFT, DAY_ALONE = 1.0, 0.05
 #: The same for each tag that the question names: more than all others give together.
 TAG_LIFT = 3.0
 
-#: How sure a name in the question means a file: its path, its file name, its name without `.md`.
-PATH, NAME, STEM = 3, 2, 1
+#: How sure a name in the question means a file: its path; its file name; what it calls itself, in its front
+#: matter or by its name without `.md`, unless its first heading is another; that name or heading alone.
+PATH, NAME, TITLE, STEM = 4, 3, 2, 1
 
 
 class Links:
@@ -124,20 +127,30 @@ def cosines(
 
 def by_name(
     connection: Connection, question: Question, files: Sequence[int] | None, limit: int
-) -> list[tuple[int, int]]:
-    """Return (chunk id, PATH or NAME or STEM) of the files that the question names, in the order of lines."""
-    tiers: dict[int, int] = {}
-    for name in question.names:
+) -> list[tuple[int, int, bool]]:
+    """Return the chunks of files that the question names, in the order of lines.
+
+    With PATH, NAME, TITLE or STEM, and whether the question is nothing but that name.
+    """
+    tiers: dict[int, tuple[int, bool]] = {}
+    for number, name in enumerate(question.names):
+        is_whole = question.is_name and not number
         wanted = name_key(name.removeprefix("./"))
         last = wanted.rpartition("/")[2]
         day = wanted if _DAY.fullmatch(wanted) else ""
-        for file_id, path, key in connection.execute(_NAMED, (wanted, last.rpartition(".")[0] or last, day)):
-            if tier := _tier(wanted, name_key(path)) or STEM * (key == wanted or bool(day)):
-                tiers[file_id] = max(tier, tiers.get(file_id, 0))
+        found = connection.execute(_NAMED, (wanted, last.rpartition(".")[0] or last, day))
+        for file_id, path, key, own, heading in found:
+            tier = _tier(wanted, name_key(path))
+            if not tier and key == wanted:
+                is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
+                tier = TITLE if is_own else STEM
+            if tier or day:
+                named = max(tier, STEM), is_whole
+                tiers[file_id] = max(named, tiers.get(file_id, named))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}
     rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(tiers)), limit)) if tiers else ()
-    return [(chunk_id, tiers[file_id]) for chunk_id, file_id in rows]
+    return [(chunk_id, *tiers[file_id]) for chunk_id, file_id in rows]
 
 
 def lifted(

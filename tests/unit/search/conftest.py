@@ -33,7 +33,16 @@ class Notes:
         #: The identity of the vectors that are searched.
         self.active: identities.IdentityRow | None = None
 
-    def add(self, path: str, text: str, *, source: str = "memory", mtime: float = 0, tags: str = "") -> None:
+    def add(
+        self,
+        path: str,
+        text: str,
+        *,
+        source: str = "memory",
+        mtime: float = 0,
+        tags: str = "",
+        names: str = "",
+    ) -> None:
         self.clock.advance(1)
         chunks = tuple(
             Chunk(
@@ -53,6 +62,7 @@ class Notes:
                 chunks=chunks,
                 chunking="c1",
                 tags=tags,
+                names=names,
             )
         )
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.fusion import HOLDS_ALL, Candidate, Found, Fusion, apply_decay, diversify
 from memline.shared.search.ranking import KeywordHit
-from memline.shared.search.retrievers import NAME, PATH, STEM
+from memline.shared.search.retrievers import NAME, PATH, STEM, TITLE
 
-BOTH = {"keyword": True, "vector": True, "is_name": False}
+BOTH = {"keyword": True, "vector": True}
 
 
 def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: bool = False) -> KeywordHit:
@@ -64,23 +64,25 @@ def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
 
 
 def test_a_named_file_is_lifted_and_more_when_the_question_is_only_its_name() -> None:
-    assert fused(Found([], [], [(1, NAME)]), Hybrid(), vector=False)[0] == 0.6
-    assert fused(Found([], [], [(1, PATH)]), Hybrid(), vector=False, is_name=True)[0] == 1.0
-    both = Found([keyword_hit(1, 3.0), keyword_hit(2, 4.0)], [], [(1, STEM)])
-    assert fused(both, Hybrid(), vector=False, is_name=True)[0] == 1.05
+    assert fused(Found([], [], [(1, NAME, False)]), Hybrid(), vector=False)[0] == 0.6
+    assert fused(Found([], [], [(1, PATH, True)]), Hybrid(), vector=False)[0] == 1.0
+    hits = [keyword_hit(1, 3.0), keyword_hit(2, 4.0)]
+    assert fused(Found(hits, [], [(1, STEM, True)]), Hybrid(), vector=False)[0] == 1.05
+    assert fused(Found(hits, [], [(1, TITLE, True)]), Hybrid(), vector=False)[0] == 1.75
+    assert fused(Found(hits, [], [(1, TITLE, False)]), Hybrid(), vector=False)[0] == 0.825
 
 
 def test_the_best_come_with_what_ties_with_the_last_of_them() -> None:
     hits = [keyword_hit(1, 8.0), keyword_hit(2, 7.0), keyword_hit(3, 6.0), keyword_hit(4, 6.0)]
     found = Found([*hits, keyword_hit(5, 1.0)], [], [])
-    scores = Fusion(Hybrid(), keyword=True, vector=False, is_name=False).fused(found)
+    scores = Fusion(Hybrid(), keyword=True, vector=False).fused(found)
 
     assert found.top_k([1, 2, 3, 4, 5], scores, 1) == [1]
     assert found.top_k([1, 2, 3, 4, 5], scores, 3) == [1, 2, 3, 4]
 
 
 def test_only_weak_hits_of_the_vector_retriever_alone_are_cut() -> None:
-    found = Found([keyword_hit(3, 1e-6)], [(2, 0.35), (1, 0.34), (4, 0.0), (3, -0.2)], [(4, NAME)])
+    found = Found([keyword_hit(3, 1e-6)], [(2, 0.35), (1, 0.34), (4, 0.0), (3, -0.2)], [(4, NAME, False)])
 
     assert sorted(found.at_least(0.35)) == [2, 3, 4]
 

@@ -12,7 +12,7 @@ def named(index: SearchIndex, question: str) -> dict[str, int]:
         path_of: Callable[[int], str] = lambda chunk_id: connection.execute(  # noqa: E731
             "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?", (chunk_id,)
         ).fetchone()[0]
-        return {path_of(chunk_id): tier for chunk_id, tier in found}
+        return {path_of(chunk_id): tier for chunk_id, tier, _ in found}
 
 
 def test_files_are_known_by_path_name_stem_and_day(notes: Notes, index: SearchIndex) -> None:
@@ -22,8 +22,8 @@ def test_files_are_known_by_path_name_stem_and_day(notes: Notes, index: SearchIn
     assert named(index, "what is in memory/deploy-notes.md?") == {"memory/deploy-notes.md": retrievers.PATH}
     assert named(index, "memory/deploy-notes") == {"memory/deploy-notes.md": retrievers.PATH}
     assert named(index, "open deploy-notes.md") == {"memory/deploy-notes.md": retrievers.NAME}
-    assert named(index, "Deploy notes") == {"memory/deploy-notes.md": retrievers.STEM}
-    assert named(index, "other-file") == {"memory/other_file.md": retrievers.STEM}
+    assert named(index, "Deploy notes") == {"memory/deploy-notes.md": retrievers.TITLE}
+    assert named(index, "other-file") == {"memory/other_file.md": retrievers.TITLE}
     assert named(index, "2026-02-10") == {"memory/2026-02-10-rollout.md": retrievers.STEM}
     assert named(index, "deploy%notes") == {}
 
@@ -32,6 +32,34 @@ def test_names_are_known_in_every_form_of_their_letters(notes: Notes, index: Sea
     for path in ("memory/Ёлка зимой.md", "memory/cafe\u0301.md", "memory/Straße.md"):
         notes.add(path, "something else")
 
-    assert named(index, "елка зимой") == {"memory/Ёлка зимой.md": retrievers.STEM}
+    assert named(index, "елка зимой") == {"memory/Ёлка зимой.md": retrievers.TITLE}
     assert named(index, "caf\u00e9.md") == {"memory/cafe\u0301.md": retrievers.NAME}
-    assert named(index, "strasse") == {"memory/Straße.md": retrievers.STEM}
+    assert named(index, "strasse") == {"memory/Straße.md": retrievers.TITLE}
+
+
+def test_what_a_page_calls_itself_is_surer_than_what_its_file_is_called(
+    notes: Notes, index: SearchIndex
+) -> None:
+    plugin = "---\ntitle: Tide plugin\n---\n\nHigh water."
+    notes.add("memory/reference/tide.md", plugin, names="tide-plugin")
+    notes.add("memory/sea/tide.md", "# Tide\n\nHigh water.")
+    notes.add("memory/sea/index.md", "---\ntitle: Tide\n---\n\nHigh water.", names="tide")
+    notes.add("memory/sea/gauges.md", "## Tide\n\nHigh water.")
+
+    assert named(index, "tide") == {
+        "memory/reference/tide.md": retrievers.STEM,
+        "memory/sea/tide.md": retrievers.TITLE,
+        "memory/sea/index.md": retrievers.TITLE,
+        "memory/sea/gauges.md": retrievers.STEM,
+    }
+
+
+def test_a_name_inside_a_question_is_not_the_question(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/deploy-notes.md", "something else")
+
+    def is_whole(question: str) -> list[bool]:
+        with index.snapshot() as connection:
+            return [each for _, _, each in retrievers.by_name(connection, analyse(question), None, 50)]
+
+    assert is_whole("deploy-notes.md") == is_whole("deploy notes") == [True]
+    assert is_whole("open deploy-notes.md") == [False]
