@@ -1,5 +1,6 @@
 """HTTP to a provider: attempts and time limits, certificates, and files of any length without the key."""
 
+import gc
 import json
 import math
 import socket
@@ -12,6 +13,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from memline.shared.clock import ManualClock
@@ -54,6 +56,22 @@ def test_a_redirect_at_the_same_place_keeps_the_key(ask: Ask) -> None:
         got = b"".join(ask(server.url).download(f"/files/{file.id}/content", what="content"))
 
     assert got == b"one\ntwo\n"
+
+
+def test_a_call_that_is_over_keeps_nothing_until_a_collection(ask: Ask) -> None:
+    """`memline index` hardly collects: the bodies of all its requests stood in memory."""
+    with EmbeddingServer(key=KEY) as server:
+        client = ask(server.url)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                client.post("/embeddings", {"input": ["alpha notes"], "model": "small"})
+            left = [each for each in gc.get_objects() if isinstance(each, httpx.Request | httpx.Response)]
+        finally:
+            gc.enable()
+
+    assert left == []
 
 
 def test_a_circle_of_redirects_ends(ask: Ask) -> None:
