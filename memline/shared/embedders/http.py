@@ -227,7 +227,7 @@ class HttpClient(ProviderClient):
             yield response
         finally:
             response.close()
-            # A response and its stream hold each other, and the body of the request with them, until a collection.
+            # They hold each other until a collection, and the body of the request with them.
             response.stream = httpx.ByteStream(b"")
             if self._client.is_closed:
                 response.extensions["network_stream"].close()

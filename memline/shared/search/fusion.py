@@ -23,7 +23,7 @@ from itertools import count
 from typing import Any
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.ranking import KeywordHit
+from memline.shared.search.ranking import KeywordHit, put_above
 from memline.shared.search.retrievers import NAME, PATH, STEM, TITLE
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.tokens import DENSE
@@ -274,8 +274,15 @@ class Fusion:
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]
                 fused += WHOLE_LIFT[tier] if is_whole else LIFT[tier] * (1.0 - fused)
-            scores[chunk_id] = round(fused + found.lifted.get(chunk_id, 0.0), FINE)
-        return scores
+            scores[chunk_id] = fused
+        # By their vectors others may be nearer, and by its name a page.
+        first = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_alone}
+        if first:
+            put_above(scores, first, scores.keys() - first)
+        return {
+            chunk_id: round(fused + found.lifted.get(chunk_id, 0.0), FINE)
+            for chunk_id, fused in scores.items()
+        }
 
 
 def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
 
 from memline.shared.note_names import without_ending
-from memline.shared.search.forms import FORM_WEIGHT, Lookup, Ways
+from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
 from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, ranked
@@ -135,6 +135,8 @@ class _KeywordSearch:
         self._whole = 0
         #: What these say of the chunks.
         self._whole_sums: dict[int, float] = {}
+        #: The chunks with a word as it was typed that few have, and many another word of its stem.
+        self._typed: set[int] = set()
         #: Chunks (id, ordinal) of the files that the question names best.
         self._of_named: list[tuple[int, int]] = []
         #: The chunks that may be hits.
@@ -157,7 +159,9 @@ class _KeywordSearch:
             if not is_there and term.is_asked:
                 missing.append(term)
             if ways:
-                lookups.append(Lookup(term=term, ways=ways, idf=self._idf(CHUNKS, ways[0].df)))
+                dfs = ways[0].df, ways[0].typed_df or ways[0].df
+                idf, typed_idf = (self._idf(CHUNKS, df) for df in dfs)
+                lookups.append(Lookup(term=term, ways=ways, idf=idf, typed_idf=typed_idf))
             idf = self._idf(CHUNKS, ways[0].df if is_there else 0)
             if term.typed:
                 idfs.append(idf)
@@ -167,6 +171,11 @@ class _KeywordSearch:
         # The rarest first; sorting keeps the order of the question among equals.
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
         self._score_names()
+        for lookup in self._found.lookups:
+            if lookup.typed_df <= ALONE_CHUNKS < lookup.df:
+                self._typed |= self._postings.some(
+                    self._connection, lookup.ways[0].typed, self._files, table=CHUNKS.typed
+                )
         self._found.sums, self._found.held = self._score(CHUNKS)
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
@@ -214,7 +223,8 @@ class _KeywordSearch:
             if among is None and rows_read > FOUND_ENOUGH:
                 # Common terms only score what was found. All of it, and not the best alone: each time that
                 # FTS5 is asked about some rows it reads all of a word, 64 ns each.
-                among = sorted(sums.keys() | (self._first_of_named() if is_chunks else ()))
+                always = self._first_of_named() | self._typed if is_chunks else set()
+                among = sorted(sums.keys() | always)
             # Of ids, and of forms, all rows are needed.
             is_best = among is None and self._files is None and self._df(table, lookup) > MANY_ROWS
             if is_first and is_chunks and self._whole == number:
@@ -301,7 +311,7 @@ class _KeywordSearch:
             self._found.names[file_id] = max(NAME_WEIGHT * sums[row], self._found.names.get(file_id, 0.0))
             mask = sum(1 << number for number, holders in enumerate(held) if row in holders)
             self._found.in_names[file_id] = mask | self._found.in_names.get(file_id, 0)
-            if any(holders.get(row) == 1.0 for holders in held):
+            if any(holders.get(row, 0.0) >= HALVES for holders in held):
                 self._found.named.add(file_id)
         names = self._found.names
         if names:
@@ -320,12 +330,8 @@ class _KeywordSearch:
             if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
                 is_few = len(holders) <= self._limit
                 pool.update(holders if is_few else strongest(self._limit, sums, holders))
-            elif lookup.ways[0].typed:
-                exact = [each for each, weight in holders.items() if weight == 1.0]
-                pool.update(exact if len(exact) <= ALONE_CHUNKS else ())
         pool.update(row for row, _ in self._of_named if row in sums)
-        pool |= self._first_of_named()
-        return pool
+        return pool | self._first_of_named() | self._typed
 
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""
@@ -345,8 +351,8 @@ class _KeywordSearch:
         """
         found: list[set[int]] = []
         lookups, names = self._found.lookups, self._found.in_names
-        matches = [any_of(way.match for way in each.ways if way.weight == 1.0) for each in lookups]
-        holders = [{row for row, weight in each.items() if weight == 1.0} for each in self._found.held]
+        matches = [any_of(way.match for way in each.ways if way.weight >= HALVES) for each in lookups]
+        holders = [{row for row, weight in each.items() if weight >= HALVES} for each in self._found.held]
         masks = {(tuple(each in rows for rows in holders), names.get(file_of[each], 0)) for each in chunk_ids}
         for mask, name in sorted(masks, key=lambda each: sum(each[0])):
             held = frozenset(f"({match})" for match in compress(matches, mask)), name

@@ -246,10 +246,12 @@ class Postings:
         exact = {row for (row,) in connection.execute(statement, (typed, *values))}
         return [(row, bm25 * scale if row in exact else -bm25 * scale) for row, bm25 in rows]
 
-    def some(self, connection: Connection, match: str, files: str | None) -> set[int]:
+    def some(
+        self, connection: Connection, match: str, files: str | None, table: str = CHUNKS.name
+    ) -> set[int]:
         """Return the first SOME chunks for an expression."""
         where, values = (_IN_FILES.format(CHUNKS.of_files), [files]) if files is not None else ("", [])
-        statement = f"SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?{where} LIMIT {SOME}"
+        statement = f"SELECT rowid FROM {table} WHERE {table} MATCH ?{where} LIMIT {SOME}"
         return {row for (row,) in connection.execute(statement, (match, *values))}
 
     def _forget(self) -> None:

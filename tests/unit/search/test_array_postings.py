@@ -81,8 +81,8 @@ def reader_of(postings: Postings, connection: Connection) -> WordReader | None:
 def assert_same(mine: list[KeywordHits], theirs: list[KeywordHits]) -> None:
     for one, other in zip(mine, theirs, strict=True):
         assert (one.missing, one.match, one.rarity) == (other.missing, other.match, other.rarity)
-        assert [(hit.chunk_id, hit.is_full, hit.has_id) for hit in one.hits] == [
-            (hit.chunk_id, hit.is_full, hit.has_id) for hit in other.hits
+        assert [(hit.chunk_id, hit.is_full, hit.has_alone) for hit in one.hits] == [
+            (hit.chunk_id, hit.is_full, hit.has_alone) for hit in other.hits
         ]
         for a, b in zip(one.hits, other.hits, strict=True):
             assert a.strength == pytest.approx(b.strength, rel=1e-12)

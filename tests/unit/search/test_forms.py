@@ -327,3 +327,31 @@ def test_a_page_whose_name_shares_the_stem_is_behind_the_rare_word_itself(
     notes.add("memory/long.md", " ".join(["word"] * 150 + ["presentational"]))
 
     assert paths(index, "presentational")[0] == "memory/long.md"
+
+
+def test_the_word_as_typed_comes_before_the_same_as_two_words(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/two.md", "An HTTP URL is optional.")
+    notes.add("memory/typed.md", "The field httpUrl is optional.")
+
+    found = retrieve(index, SearchRequest(query="httpurl"), Query())
+
+    assert [hit.path for hit in found.hits] == ["memory/typed.md", "memory/two.md"]
+    # Both hold what was asked.
+    assert all(hit.score >= 0.9 for hit in found.hits)
+
+
+def test_a_rare_word_comes_first_where_many_have_others_of_its_stem(
+    notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memline.shared.search.keyword.ALONE_CHUNKS", 5)
+    monkeypatch.setattr("memline.shared.search.ranking.ALONE_CHUNKS", 5)
+    monkeypatch.setattr("memline.shared.search.keyword.FOUND_ENOUGH", 3)
+    for number in range(30):
+        notes.add(f"memory/{number}.md", f"The package has a doctor and grants access, {number} times.")
+    notes.add(
+        "memory/rare.md", "Nobody but the packager signs. " + "It takes a while, and then some more. " * 20
+    )
+
+    found = retrieve(index, SearchRequest(query="access packager doctor", max_results=5), Query())
+
+    assert found.hits[0].path == "memory/rare.md"

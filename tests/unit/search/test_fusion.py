@@ -153,3 +153,23 @@ def test_fewer_are_a_prefix_of_more() -> None:
     for wanted in range(5):
         fewer = diversify(ranked(0.9, 0.89, 0.6, 0.5), TEXTS, 0.7, wanted)
         assert [one.chunk_id for one in fewer] == more[:wanted]
+
+
+def test_what_one_file_alone_has_stays_before_what_is_nearer_or_named() -> None:
+    rare = KeywordHit(chunk_id=1, coverage=0.5, is_full=False, strength=1.0, has_alone=True)
+    found = Found([rare, keyword_hit(2, 0.9)], [(3, 0.9), (2, 0.8), (1, 0.1)], [(4, TITLE, True)])
+
+    scores = Fusion(Hybrid(), keyword=True, vector=True).fused(found)
+
+    assert max(scores, key=scores.__getitem__) == 1
+    assert scores[4] > scores[2]
+
+
+def test_a_tag_stays_before_what_one_file_alone_has() -> None:
+    rare = KeywordHit(chunk_id=1, coverage=0.5, is_full=False, strength=1.0, has_alone=True)
+    found = Found([rare], [(2, 0.9)], [])
+    found.lift({2: 3.0})
+
+    scores = Fusion(Hybrid(), keyword=True, vector=True).fused(found)
+
+    assert scores[2] > scores[1]
