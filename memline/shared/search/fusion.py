@@ -2,8 +2,8 @@
 
 A candidate is a chunk that a retriever found. `weighted` adds the sum of the keyword retriever over the best
 of this question, the cosine as it is, and late interaction over the best of this question where there are
-token vectors; `rrf` adds reciprocal ranks. What the question names by file name or title is lifted. The score
-that is shown rises strictly with what orders:
+token vectors; `rrf` adds reciprocal ranks. What the question names by file name or title is lifted, and what
+is exact (`KeywordHit.has_alone`) comes first. The score that is shown rises strictly with what orders:
 
     x      = fused * decay * weight * how much the best keyword hit has of the question (1 for vectors)
     score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking

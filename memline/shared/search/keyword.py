@@ -10,18 +10,19 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
     idf     ln(1 + (N - df + 1/2) / (df + 1/2)), above zero (FTS5's is cut to 0.000001 for a word in half of
             the chunks, which made small memories rank by chance); idf' and fit are those of the name
             documents, the best of a file counts
-    weight  1 for the word as typed and its plain inflections, an id as it is spelled, a quoted phrase; 1/3
-            for what shares a stem alone, an irregular form, a synonym, and a piece, a beginning or a word
+    weight  1 for the word as typed and its plain inflections, an id as it is spelled, a quoted phrase; 0.85
+            for a word as two where it stands as one, too; 1/3 for what shares a stem alone, an irregular form, a synonym, and a piece, a beginning or a word
             one letter away that stands in for what is nowhere
     near    the share of the idf of the question that stands within 200 characters, for the best chunks
     early   1 / (1 + characters before the first term / 200), for the same
 
-Then four rules, each of which puts some chunks before others. What holds the terms of another chunk and one
+Then five rules, each of which puts some chunks before others. What holds the terms of another chunk and one
 more comes before it, where its name holds those of the other's name. What holds an id that one file alone
 has comes before what lacks it; what holds such a word, before what lacks it and has two others at most; what
 holds everything, before what lacks a word and is not of a page that the question names nearly best, by more
 than a stem, and of which no chunk holds everything; to a question of four terms at most such a page is named
-by most of it. docs/search.md has what each part is worth.
+by most of it. What holds a short question word for word comes before all but such ids. docs/search.md has
+what each part is worth.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def by_keyword(
     """
     postings = postings or Postings()
     postings.follow(connection)
-    return _KeywordSearch(connection, files, postings, limit).run(question.terms)
+    return _KeywordSearch(connection, files, postings, limit).run(question)
 
 
 class _KeywordSearch:
@@ -135,8 +136,9 @@ class _KeywordSearch:
         self._whole = 0
         #: What these say of the chunks.
         self._whole_sums: dict[int, float] = {}
-        #: The chunks with a word as it was typed that few have, and many another word of its stem.
-        self._typed: set[int] = set()
+        #: Chunks with what a rule looks for: a word as it was typed, where many have another of its stem, and
+        #: the whole question.
+        self._ruled: set[int] = set()
         #: Chunks (id, ordinal) of the files that the question names best.
         self._of_named: list[tuple[int, int]] = []
         #: The chunks that may be hits.
@@ -147,7 +149,8 @@ class _KeywordSearch:
         #: SQLite named all of them.
         self._asked: dict[tuple[frozenset[str], int], bool] = {}
 
-    def run(self, terms: Sequence[Term]) -> KeywordHits:
+    def run(self, question: Question) -> KeywordHits:
+        terms = question.terms
         missing: list[Term] = []
         lookups: list[Lookup] = []
         idfs: list[float] = []
@@ -171,11 +174,7 @@ class _KeywordSearch:
         # The rarest first; sorting keeps the order of the question among equals.
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
         self._score_names()
-        for lookup in self._found.lookups:
-            if lookup.typed_df <= ALONE_CHUNKS < lookup.df:
-                self._typed |= self._postings.some(
-                    self._connection, lookup.ways[0].typed, self._files, table=CHUNKS.typed
-                )
+        self._find_ruled(question.line)
         self._found.sums, self._found.held = self._score(CHUNKS)
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
@@ -223,7 +222,7 @@ class _KeywordSearch:
             if among is None and rows_read > FOUND_ENOUGH:
                 # Common terms only score what was found. All of it, and not the best alone: each time that
                 # FTS5 is asked about some rows it reads all of a word, 64 ns each.
-                always = self._first_of_named() | self._typed if is_chunks else set()
+                always = self._first_of_named() | self._ruled if is_chunks else set()
                 among = sorted(sums.keys() | always)
             # Of ids, and of forms, all rows are needed.
             is_best = among is None and self._files is None and self._df(table, lookup) > MANY_ROWS
@@ -318,6 +317,17 @@ class _KeywordSearch:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
             self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
 
+    def _find_ruled(self, line: str) -> None:
+        if line:
+            rows = self._postings.some(self._connection, line, self._files)
+            # Of more, some would be left behind.
+            self._found.lines = rows if len(rows) < SOME else set()
+        self._ruled |= self._found.lines
+        for lookup in self._found.lookups:
+            if lookup.typed_df <= ALONE_CHUNKS < lookup.df:
+                typed = lookup.ways[0].typed
+                self._ruled |= self._postings.some(self._connection, typed, self._files, CHUNKS.typed)
+
     def _first_of_named(self) -> set[int]:
         return {row for row, ordinal in self._of_named if not ordinal}
 
@@ -331,7 +341,7 @@ class _KeywordSearch:
                 is_few = len(holders) <= self._limit
                 pool.update(holders if is_few else strongest(self._limit, sums, holders))
         pool.update(row for row, _ in self._of_named if row in sums)
-        return pool | self._first_of_named() | self._typed
+        return pool | self._first_of_named() | self._ruled
 
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""

@@ -36,6 +36,10 @@ MOST_LETTERS = 24
 #: Stop words that end a compound.
 _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 
+#: Words of a question that is also looked for as it stands, a line that was copied: fewer stand together by
+#: chance, more are found by themselves.
+LINE_WORDS = range(3, 9)
+
 #: Words in a question that may as a whole be the name of a file.
 MAX_NAME_WORDS = 6
 
@@ -110,6 +114,8 @@ class Question:
     names: tuple[str, ...]
     #: Whether the whole question is one of the `names`.
     is_name: bool
+    #: MATCH expression of all of it, word for word; empty where it has too few words or too many.
+    line: str = ""
     #: The days that it names: notes of these days are lifted.
     days: tuple[Days, ...] = ()
     #: The tags that it names: notes with one come first.
@@ -144,6 +150,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         _add(terms, Term(label=day, match=f"{{path heading}} : {quoted(day)}"))
     whole = text.strip(" \"'?!.")
     is_name = 0 < len(whole) <= 200 and len(whole.split()) <= MAX_NAME_WORDS
+    is_line = '"' not in text and not (tags or spoken) and len(_WORD.findall(whole)) in LINE_WORDS
     names = [whole] if is_name else []
     names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (str(each) for each in exact if each.has_year)
@@ -155,6 +162,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         terms=found,
         names=tuple(dict.fromkeys(names))[:8],
         is_name=is_name,
+        line=quoted(whole) if is_line else "",
         days=days,
         tags=tags,
     )

@@ -1,4 +1,4 @@
-"""Put chunks that hold words of a question in order: by their sums, what stands together, and four rules.
+"""Put chunks that hold words of a question in order: by their sums, what stands together, and five rules.
 
 What each part is worth stands in docs/search.md; `keyword.py` has the sum.
 """
@@ -66,7 +66,7 @@ class KeywordHit:
         self.is_full = is_full
         #: The sum.
         self.strength = strength
-        #: Whether it holds an id that one file alone has; and whether such an id or a rare word.
+        #: Whether it holds an id that one file alone has; and whether that, a rare word, or the whole question.
         self.has_id, self.has_alone = has_id, has_alone
 
 
@@ -84,6 +84,8 @@ class Evidence:
     in_names: dict[int, int] = field(default_factory=dict)
     #: The files whose names hold one as typed.
     named: set[int] = field(default_factory=set)
+    #: The chunks that hold the whole question, word for word.
+    lines: set[int] = field(default_factory=set)
     #: By chunk, how much of the question stands together there, and how early: `forms.near`.
     near: dict[int, tuple[float, float]] = field(default_factory=dict)
 
@@ -154,6 +156,9 @@ def ranked(
             (each for each in sums if each not in full and file_of[each] not in pages),
             FULL_ABOVE,
         )
+    lines = found.lines & sums.keys()
+    put_above(sums, lines, sums.keys() - lines - with_id)
+    with_alone |= lines
     covered = {each: covers[held] for held, rows in groups.items() for each in rows}
     return [
         KeywordHit(each, covered[each], each in full, sums[each], each in with_id, each in with_alone)
