@@ -66,7 +66,7 @@ class KeywordHit:
         self.is_full = is_full
         #: The sum.
         self.strength = strength
-        #: Whether it holds an id that one file alone has; and whether that, a rare word, or the whole question.
+        #: Whether it holds an id one file alone has; and whether that, a rare word or the whole question.
         self.has_id, self.has_alone = has_id, has_alone
 
 
