@@ -169,10 +169,15 @@ def _want_all(connection: Connection, row: IdentityRow, kind: str, now: float) -
             vectors.want(connection, row, texts, priority=priority, job=job_id, now=now)
 
 
+#: Two questions that indexes answer: whether a row is active stands in the row, with its embedding. As one
+#: question it took 1 s for 219,000 texts, and 5.5 s from a cold disk; this takes .07 s.
+_MISSING = """SELECT 1 FROM chunks WHERE NOT EXISTS (
+    SELECT 1 FROM vectors WHERE identity_id = ?1 AND vectors.text_hash = chunks.text_hash)
+UNION ALL SELECT 1 FROM vectors WHERE identity_id = ?1 AND active = 0 AND EXISTS (
+    SELECT 1 FROM chunks WHERE chunks.text_hash = vectors.text_hash)
+LIMIT 1"""
+
+
 def is_any_text_missing(connection: Connection, identity_id: int) -> bool:
     """Tell whether some chunk's text has no active row for the identity."""
-    query = (
-        "SELECT 1 FROM chunks WHERE NOT EXISTS (SELECT 1 FROM vectors"
-        " WHERE identity_id = ? AND vectors.text_hash = chunks.text_hash AND active = 1) LIMIT 1"
-    )
-    return bool(scalar(connection, query, identity_id))
+    return bool(scalar(connection, _MISSING, identity_id))
