@@ -73,16 +73,19 @@ class LedgerEntry:
     progress: Progress | None = None
 
 
-@value
 class RecordedFile:
     """What a scan compares with the file on the disk: every search asks for that of every file."""
 
-    size: int
-    mtime_ns: int
-    #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
-    ctime_ns: int
-    outcome: str
-    chunking: str
+    # Not a value: of 20,000 files those took 30 ms more.
+    __slots__ = ("chunking", "ctime_ns", "mtime_ns", "outcome", "size")
+
+    def __init__(self, size: int, mtime_ns: int, ctime_ns: int, outcome: str, chunking: str) -> None:
+        self.size = size
+        self.mtime_ns = mtime_ns
+        #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
+        self.ctime_ns = ctime_ns
+        self.outcome = outcome
+        self.chunking = chunking
 
 
 @value
@@ -167,10 +170,7 @@ def recorded_files(connection: Connection, paths: Sequence[str] | None = None) -
         f"{which} ORDER BY path",
         (REMOVED,) if paths is None else (REMOVED, json.dumps(paths)),
     )
-    return {
-        path: RecordedFile(size=size, mtime_ns=mtime, ctime_ns=ctime, outcome=outcome, chunking=chunking)
-        for path, size, mtime, ctime, outcome, chunking in rows
-    }
+    return {path: RecordedFile(*recorded) for path, *recorded in rows}
 
 
 def hashes(connection: Connection) -> dict[str, str]:

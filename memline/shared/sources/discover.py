@@ -33,18 +33,29 @@ def unlisted_mark(folder: str) -> str:
     return f"{folder.rstrip('/')}/*.jsonl"
 
 
-@value
 class DiscoveredFile:
     """One file on disk, or one thing that cannot be indexed and why."""
 
-    #: As in the ledger: relative to the workspace with "/" when inside it, else absolute.
-    path: str
-    absolute: str
-    size: int = 0
-    mtime_ns: int = 0
-    ctime_ns: int = 0
-    #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
-    problem: Problem | None = None
+    # Not a value, as `ledger.RecordedFile`.
+    __slots__ = ("absolute", "ctime_ns", "mtime_ns", "path", "problem", "size")
+
+    def __init__(
+        self,
+        path: str,
+        absolute: str,
+        size: int = 0,
+        mtime_ns: int = 0,
+        ctime_ns: int = 0,
+        problem: Problem | None = None,
+    ) -> None:
+        #: As in the ledger: relative to the workspace with "/" when inside it, else absolute.
+        self.path = path
+        self.absolute = absolute
+        self.size = size
+        self.mtime_ns = mtime_ns
+        self.ctime_ns = ctime_ns
+        #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
+        self.problem = problem
 
 
 @value
@@ -325,14 +336,8 @@ def discovered(
     """Return the file of a ledger path with its problem: the given one, or what its name and kind say."""
     if isinstance(status, Problem):
         return DiscoveredFile(path=path, absolute=absolute, problem=status)
-    return DiscoveredFile(
-        path=path,
-        absolute=absolute,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        ctime_ns=status.st_ctime_ns,
-        problem=problem or problem_of(absolute, status),
-    )
+    problem = problem or problem_of(absolute, status)
+    return DiscoveredFile(path, absolute, status.st_size, status.st_mtime_ns, status.st_ctime_ns, problem)
 
 
 def status_of(entry: os.DirEntry[str]) -> os.stat_result | Problem | None:
