@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from heapq import nlargest
 from itertools import count
 from typing import Any
 
@@ -275,14 +276,24 @@ class Fusion:
                 tier, is_whole = named[chunk_id]
                 fused += WHOLE_LIFT[tier] if is_whole else LIFT[tier] * (1.0 - fused)
             scores[chunk_id] = fused
-        # By their vectors others may be nearer, and by its name a page.
-        first = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_alone}
-        if first:
-            put_above(scores, first, scores.keys() - first)
+        self._put_exact_first(scores, found)
         return {
             chunk_id: round(fused + found.lifted.get(chunk_id, 0.0), FINE)
             for chunk_id, fused in scores.items()
         }
+
+    def _put_exact_first(self, scores: dict[int, float], found: Found) -> None:
+        """Put what is exact before what is nearer by its vector, or belongs to a page that is named."""
+        # A page that the question is the name of comes before a line that mentions it, and a file that is
+        # named as such before an id that is that name.
+        called = {each for each, (_, is_whole) in found.named.items() if is_whole}
+        files = {each for each, (tier, _) in found.named.items() if tier >= NAME}
+        lines = [chunk_id for chunk_id, hit in found.hits.items() if hit.is_line]
+        alone = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_alone}
+        # Of lines the best: a page may repeat one in many chunks.
+        for first, others in ((set(nlargest(1, lines, key=scores.__getitem__)), called), (alone, files)):
+            if first:
+                put_above(scores, first, scores.keys() - first - others)
 
 
 def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:

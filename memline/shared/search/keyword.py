@@ -135,8 +135,6 @@ class _KeywordSearch:
         self._scored: set[int] | None = None
         #: Of so many terms, the rarest, all chunks with one were found.
         self._whole = 0
-        #: What these say of the chunks.
-        self._whole_sums: dict[int, float] = {}
         #: Chunks with what a rule looks for: a word as it was typed, where many have another of its stem, and
         #: the whole question.
         self._ruled: set[int] = set()
@@ -212,29 +210,27 @@ class _KeywordSearch:
     ) -> tuple[dict[int, float], list[dict[int, float]]]:
         """Return the sums of rows, and for each term the weights of those that hold it.
 
-        `among`: these chunks, of which the terms that found all of theirs have said what they say.
+        `among`: chunks that are none of those that the terms of which all are known have found.
         """
         is_chunks, is_first = table is CHUNKS, among is None
         lookups = self._found.lookups[0 if among is None else self._whole :]
-        sums = {each: self._whole_sums[each] for each in among or () if each in self._whole_sums}
+        # What a rule or a name may put first, all terms are asked about.
+        always = self._first_of_named() | self._ruled if is_first and is_chunks else set[int]()
+        sums: dict[int, float] = {}
         held: list[dict[int, float]] = []
         rows_read = 0
         for number, lookup in enumerate(lookups):
             if among is None and rows_read > FOUND_ENOUGH:
                 # Common terms only score what was found. All of it, and not the best alone: each time that
                 # FTS5 is asked about some rows it reads all of a word, 64 ns each.
-                always = self._first_of_named() | self._ruled if is_chunks else set()
                 among = sorted(sums.keys() | always)
             # Of ids, and of forms, all rows are needed.
             is_best = among is None and self._files is None and self._df(table, lookup) > MANY_ROWS
-            if is_first and is_chunks and self._whole == number:
-                if among is None and not is_best:
-                    self._whole = number + 1
-                else:
-                    self._whole_sums = dict(sums)
+            if is_first and is_chunks and self._whole == number and among is None and not is_best:
+                self._whole = number + 1
             holders: dict[int, float] = {}
             held.append(holders)
-            # Forms first, the term itself last: the greater weight stays.
+            # Forms first, the term itself last.
             for way in reversed(lookup.ways):
                 df = way.df if is_chunks else self._ways.count_names(lookup.term, way.match)
                 if not df:
@@ -242,8 +238,8 @@ class _KeywordSearch:
                 typed = way.typed if is_chunks else ""
                 best = max(SCORED, self._limit) * (is_best and way is lookup.ways[0])
                 fits = self._fits(table, way.match, typed, among, best)
-                if best and sums:
-                    fits = (dict(fits) | dict(self._fits(table, way.match, typed, sorted(sums)))).items()
+                if best and (known := sums.keys() | always):
+                    fits = (dict(fits) | dict(self._fits(table, way.match, typed, sorted(known)))).items()
                 if table.least:
                     fits = [(row, table.least + fit) for row, fit in fits]
                 if lookup.term.literal and is_chunks:
@@ -256,14 +252,16 @@ class _KeywordSearch:
                 before = len(holders)
                 for row, fit in fits:
                     if fit > 0:
-                        holders[row] = way.weight
+                        # The greater weight stays.
+                        if way.weight == 1.0 or holders.get(row, 0.0) < way.weight:
+                            holders[row] = way.weight
                     else:
                         fit *= -FORM_WEIGHT
                         holders.setdefault(row, FORM_WEIGHT)
                     sums[row] = sums.get(row, 0.0) + worth * fit
                 rows_read += len(holders) - before
         if is_first and is_chunks and self._whole < len(lookups):
-            self._scored = set(sums if among is None else among)
+            self._scored = set(sums.keys() | always if among is None else among)
         return sums, held
 
     def _df(self, table: Table, lookup: Lookup) -> int:
@@ -319,7 +317,7 @@ class _KeywordSearch:
             self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
 
     def _find_ruled(self, line: str) -> None:
-        if line:
+        if line and self._found.lookups:
             rows = self._postings.some(self._connection, line, self._files)
             # Of more, some would be left behind.
             self._found.lines = rows if len(rows) < SOME else set()
@@ -339,8 +337,10 @@ class _KeywordSearch:
         # What a rule puts before others is not among the best by its sum alone.
         for holders, lookup in zip(self._found.held, self._found.lookups, strict=True):
             if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
-                is_few = len(holders) <= self._limit
-                pool.update(holders if is_few else strongest(self._limit, sums, holders))
+                # An id as it is spelled, whatever is nearer to its tokens.
+                exact = [each for each, weight in holders.items() if weight == 1.0]
+                for rows in (exact if lookup.term.literal else (), holders):
+                    pool.update(rows if len(rows) <= self._limit else strongest(self._limit, sums, rows))
         pool.update(row for row, _ in self._of_named if row in sums)
         return pool | self._first_of_named() | self._ruled
 
@@ -363,8 +363,11 @@ class _KeywordSearch:
         found: list[set[int]] = []
         lookups, names = self._found.lookups, self._found.in_names
         matches = [any_of(way.match for way in each.ways if way.weight >= HALVES) for each in lookups]
-        holders = [{row for row, weight in each.items() if weight >= HALVES} for each in self._found.held]
-        masks = {(tuple(each in rows for rows in holders), names.get(file_of[each], 0)) for each in chunk_ids}
+        holders: list[set[int]] = []
+        masks = {
+            (tuple(held.get(each, 0.0) >= HALVES for held in self._found.held), names.get(file_of[each], 0))
+            for each in chunk_ids
+        }
         for mask, name in sorted(masks, key=lambda each: sum(each[0])):
             held = frozenset(f"({match})" for match in compress(matches, mask)), name
             others = [match for match, is_held in zip(matches, mask, strict=True) if match and not is_held]
@@ -372,6 +375,9 @@ class _KeywordSearch:
                 continue
             if any(mask[: self._whole]):
                 # All chunks with such a term are known, and what else they hold.
+                holders = holders or [
+                    {row for row, weight in each.items() if weight >= HALVES} for each in self._found.held
+                ]
                 lacking = compress(holders, [not is_held for is_held in mask])
                 rows = set.intersection(*compress(holders, mask)) & set().union(*lacking)
                 self._asked[held] = False

@@ -114,7 +114,7 @@ class Question:
     names: tuple[str, ...]
     #: Whether the whole question is one of the `names`.
     is_name: bool
-    #: MATCH expression of all of it, word for word; empty where it has too few words or too many.
+    #: MATCH expression of all of it, word for word in a text; empty where it has too few words or too many.
     line: str = ""
     #: The days that it names: notes of these days are lifted.
     days: tuple[Days, ...] = ()
@@ -162,7 +162,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         terms=found,
         names=tuple(dict.fromkeys(names))[:8],
         is_name=is_name,
-        line=quoted(whole) if is_line else "",
+        line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,
         tags=tags,
     )

@@ -130,11 +130,10 @@ def by_name(
 ) -> list[tuple[int, int, bool]]:
     """Return the chunks of files that the question names, in the order of lines.
 
-    With PATH, NAME, TITLE or STEM, and whether the question is nothing but that name.
+    With PATH, NAME, TITLE or STEM, and whether the question is that name, or a short one with a PATH or NAME.
     """
     tiers: dict[int, tuple[int, bool]] = {}
     for number, name in enumerate(question.names):
-        is_whole = question.is_name and not number
         wanted = name_key(name.removeprefix("./"))
         last = wanted.rpartition("/")[2]
         day = wanted if _DAY.fullmatch(wanted) else ""
@@ -145,11 +144,16 @@ def by_name(
                 is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
                 tier = TITLE if is_own else STEM
             if tier or day:
+                # Nobody writes a path or the name of a file by chance.
+                is_whole = question.is_name and (not number or tier >= NAME)
                 named = max(tier, STEM), is_whole
                 tiers[file_id] = max(named, tiers.get(file_id, named))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}
-    rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(tiers)), limit)) if tiers else ()
+    rows: list[tuple[int, int]] = []
+    for surest in sorted({*tiers.values()}, reverse=True):
+        some = sorted(file_id for file_id, named in tiers.items() if named == surest)
+        rows += connection.execute(_CHUNKS_OF, (json_ids(some), limit - len(rows)))
     return [(chunk_id, *tiers[file_id]) for chunk_id, file_id in rows]
 
 

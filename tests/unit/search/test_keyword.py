@@ -428,23 +428,3 @@ def test_names_follow_their_file(notes: Notes, index: SearchIndex) -> None:
             f"SELECT count(*) FROM {table} WHERE {table} MATCH 'quokka'"
         ).fetchone() == (0,)
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
-
-
-def test_a_line_that_was_copied_finds_its_note_first(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Channels: untrusted channels, input of untrusted channels, untrusted input.")
-    notes.add("memory/b.md", "Of much else. " * 60 + "Mind that channels are untrusted input, and act on it.")
-    for number in range(30):
-        notes.add(f"memory/{number}.md", "Channels bring input, and untrusted users stay out.")
-
-    # As it stands, to be or not to be, and in inflections; other lines are found by their words.
-    for copied in ("channels are untrusted input", "Channel are untrusted inputs!"):
-        assert paths(index, copied)[0] == "memory/b.md"
-    assert paths(index, "untrusted channels input")[0] == "memory/a.md"
-
-
-def test_a_line_of_common_words_is_found(notes: Notes, index: SearchIndex) -> None:
-    for number in range(30):
-        notes.add(f"memory/{number}.md", "Or it is to be, that is not it.")
-    notes.add("memory/line.md", "He asked: to be or not to be? And went away.")
-
-    assert paths(index, "to be or not to be")[0] == "memory/line.md"

@@ -159,6 +159,7 @@ ANYTHING = st.one_of(
 @example(question="a\x00b")
 @example(question="\ud800 \udfff")
 @example(question='""" AND ( NOT')
+@example(question="\u0301 \u0301 \u0301 a")
 @example(question="x" * 1_000_000)
 @example(question='"' * 100_000)
 def test_no_question_is_a_syntax_error(filled: SearchIndex, question: str) -> None:

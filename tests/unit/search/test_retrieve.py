@@ -383,8 +383,14 @@ def test_a_file_that_is_named_comes_first(notes: Notes, index: SearchIndex) -> N
     notes.add("memory/deploy-notes.md", "Steps for the rollout.")
     notes.add("memory/x.md", "deploy notes deploy notes deploy notes")
 
-    assert ask(index, "memory/deploy-notes.md").hits[0].path == "memory/deploy-notes.md"
-    assert ask(index, "deploy-notes.md").hits[0].path == "memory/deploy-notes.md"
+    # It alone has the name as an id.
+    notes.add("memory/log.md", "Wrote deploy-notes.md today.")
+    notes.embed()
+
+    for question in ("memory/deploy-notes.md", "deploy-notes.md", "open deploy-notes.md please"):
+        assert ask(index, question).hits[0].path == "memory/deploy-notes.md"
+        found = retrieve(index, SearchRequest(query=question), Query(), embed_query=notes.vector)
+        assert (found.mode, found.hits[0].path) == ("hybrid", "memory/deploy-notes.md")
 
 
 def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:

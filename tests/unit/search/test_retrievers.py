@@ -54,12 +54,27 @@ def test_what_a_page_calls_itself_is_surer_than_what_its_file_is_called(
     }
 
 
-def test_a_name_inside_a_question_is_not_the_question(notes: Notes, index: SearchIndex) -> None:
+def test_a_title_inside_a_question_is_not_the_question_and_the_name_of_a_file_is(
+    notes: Notes, index: SearchIndex
+) -> None:
     notes.add("memory/deploy-notes.md", "something else")
 
     def is_whole(question: str) -> list[bool]:
         with index.snapshot() as connection:
             return [each for _, _, each in retrievers.by_name(connection, analyse(question), None, 50)]
 
-    assert is_whole("deploy-notes.md") == is_whole("deploy notes") == [True]
-    assert is_whole("open deploy-notes.md") == [False]
+    assert (
+        is_whole("deploy-notes.md") == is_whole("deploy notes") == is_whole("open deploy-notes.md") == [True]
+    )
+    assert is_whole("open deploy-notes") == [False]
+
+
+def test_of_many_files_with_one_name_the_surest_are_kept(notes: Notes, index: SearchIndex) -> None:
+    for number in range(6):
+        notes.add(f"memory/{number}/tide.md", "# Otherwise\n\nHigh water.")
+    notes.add("memory/sea/tide.md", "# Tide\n\nHigh water.")
+
+    with index.snapshot() as connection:
+        found = retrievers.by_name(connection, analyse("tide"), None, 3)
+
+    assert [tier for _, tier, _ in found] == [retrievers.TITLE, retrievers.STEM, retrievers.STEM]
