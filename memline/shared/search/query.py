@@ -36,6 +36,9 @@ MOST_LETTERS = 24
 #: Stop words that end a compound.
 _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 
+#: Words of a question among which titles are looked for, and what may stand around one of them.
+RUN_WORDS, _AROUND = 24, " \"'?!.,:;()"
+
 #: Words of a question that is also looked for as it stands, a line that was copied: fewer stand together by
 #: chance, more are found by themselves.
 LINE_WORDS = range(3, 9)
@@ -114,6 +117,8 @@ class Question:
     names: tuple[str, ...]
     #: Whether the whole question is one of the `names`.
     is_name: bool
+    #: Words of it that follow each other, which may be a title.
+    runs: tuple[str, ...] = ()
     #: MATCH expression of all of it, word for word in a text; empty where it has too few words or too many.
     line: str = ""
     #: The days that it names: notes of these days are lifted.
@@ -162,9 +167,21 @@ def analyse(raw: str, today: date | None = None) -> Question:
         terms=found,
         names=tuple(dict.fromkeys(names))[:8],
         is_name=is_name,
+        runs=_runs(whole),
         line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,
         tags=tags,
+    )
+
+
+def _runs(whole: str) -> tuple[str, ...]:
+    """List runs of two words or more; one word is rather what is said of a page than its title."""
+    words = [stripped for word in whole.split()[:RUN_WORDS] if (stripped := word.strip(_AROUND))]
+    return tuple(
+        " ".join(words[at : at + size])
+        for size in range(2, MAX_NAME_WORDS + 1)
+        for at in range(len(words) - size + 1)
+        if size < len(words)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,14 @@ from memline.shared.sources.folding import name_key, stem_key
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# A dated note may carry a title behind its day: `.` follows `-`.
 _NAMED = (
     "SELECT file_id, path, key, files.names,"
     " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
-    " FROM names JOIN files ON files.id = file_id"
-    " WHERE key IN (?1, ?2) OR ?3 <> '' AND key > ?3 || '-' AND key < ?3 || '.'"
+    " FROM names JOIN files ON files.id = file_id WHERE "
 )
+# A dated note may carry a title behind its day: `.` follows `-`.
+_BY_NAME = _NAMED + "key IN (?1, ?2) OR ?3 <> '' AND key > ?3 || '-' AND key < ?3 || '.'"
+_BY_KEYS = _NAMED + "key IN (SELECT value FROM json_each(?))"
 _CHUNKS_OF = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
     " ORDER BY file_id, ordinal LIMIT ?"
@@ -137,16 +139,22 @@ def by_name(
         wanted = name_key(name.removeprefix("./"))
         last = wanted.rpartition("/")[2]
         day = wanted if _DAY.fullmatch(wanted) else ""
-        found = connection.execute(_NAMED, (wanted, last.rpartition(".")[0] or last, day))
+        found = connection.execute(_BY_NAME, (wanted, last.rpartition(".")[0] or last, day))
         for file_id, path, key, own, heading in found:
-            tier = _tier(wanted, name_key(path))
-            if not tier and key == wanted:
-                is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
-                tier = TITLE if is_own else STEM
+            tier = _tier(wanted, name_key(path)) or (key == wanted and _of_title(path, key, own, heading))
             if tier or day:
-                # Nobody writes a path or the name of a file by chance.
+                # A path or the name of a file is not written by chance.
                 is_whole = question.is_name and (not number or tier >= NAME)
                 named = max(tier, STEM), is_whole
+                tiers[file_id] = max(named, tiers.get(file_id, named))
+    if question.runs and not any(is_whole for _, is_whole in tiers.values()):
+        keys = json.dumps([name_key(run) for run in question.runs])
+        titles = connection.execute(_BY_KEYS, (keys,)).fetchall()
+        known = {f"-{key}-" for _, _, key, _, _ in titles}
+        for file_id, path, key, own, heading in titles:
+            # Of titles in each other the longest.
+            if not any(f"-{key}-" in other != f"-{key}-" for other in known):
+                named = _of_title(path, key, own, heading), False
                 tiers[file_id] = max(named, tiers.get(file_id, named))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}
@@ -195,6 +203,11 @@ def _chunks_of(
     if files:
         query = _CHUNKS_OF.replace(" ORDER", " AND ordinal = 0 ORDER") if only_first else _CHUNKS_OF
         yield from (row[0] for row in connection.execute(query, (json_ids(sorted(files)), limit)))
+
+
+def _of_title(path: str, key: str, own: str, heading: str | None) -> int:
+    is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
+    return TITLE if is_own else STEM
 
 
 def _tier(wanted: str, path: str) -> int:

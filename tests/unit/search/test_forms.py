@@ -349,7 +349,7 @@ def test_a_rare_word_comes_first_where_many_have_others_of_its_stem(
     for number in range(30):
         notes.add(f"memory/{number}.md", f"The package has a doctor and grants access, {number} times.")
     notes.add(
-        "memory/rare.md", "Nobody but the packager signs. " + "It takes a while, and then some more. " * 20
+        "memory/rare.md", "None but the packager signs. " + "It takes a while, and then some more. " * 20
     )
 
     found = retrieve(index, SearchRequest(query="access packager doctor", max_results=5), Query())

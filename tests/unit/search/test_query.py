@@ -203,3 +203,9 @@ def test_english_is_the_rule() -> None:
 
 def test_a_question_in_french_gets_french_stop_words() -> None:
     assert stop_words(["où", "est", "la", "clé", "de", "la", "cave"]) == stop_words_of("fr")
+
+
+def test_what_is_said_for_politeness_is_not_asked() -> None:
+    asked = [analyse(each) for each in ("tell me about sluices please", "sluices", "sluices, thanks")]
+
+    assert len({tuple(term.match for term in each.terms) for each in asked}) == 1

@@ -78,3 +78,22 @@ def test_of_many_files_with_one_name_the_surest_are_kept(notes: Notes, index: Se
         found = retrievers.by_name(connection, analyse("tide"), None, 3)
 
     assert [tier for _, tier, _ in found] == [retrievers.TITLE, retrievers.STEM, retrievers.STEM]
+
+
+def test_a_title_of_several_words_is_found_inside_a_question(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/Community plugins.md", "something else")
+    notes.add("memory/plugins.md", "something else")
+    notes.add("memory/Install community plugins.md", "something else")
+
+    def found(question: str) -> dict[str, int]:
+        return named(index, question)
+
+    # One word is rather what is said of a page; of titles in each other the longest is meant.
+    assert found("where is the page about community plugins?") == {
+        "memory/Community plugins.md": retrievers.TITLE
+    }
+    assert found("how do I install community plugins, please") == {
+        "memory/Install community plugins.md": retrievers.TITLE
+    }
+    assert found("what do plugins do") == {}
+    assert found("community plugins") == {"memory/Community plugins.md": retrievers.TITLE}
