@@ -36,6 +36,9 @@ MOST_LETTERS = 24
 #: Stop words that end a compound.
 _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 
+#: Characters of a question in which titles and lines are looked for.
+MAX_CHARS = 1_000
+
 #: Words of a question among which titles are looked for, and what may stand around one of them.
 RUN_WORDS, _AROUND = 24, " \"'?!.,:;()"
 
@@ -155,7 +158,9 @@ def analyse(raw: str, today: date | None = None) -> Question:
         _add(terms, Term(label=day, match=f"{{path heading}} : {quoted(day)}"))
     whole = text.strip(" \"'?!.")
     is_name = 0 < len(whole) <= 200 and len(whole.split()) <= MAX_NAME_WORDS
-    is_line = '"' not in text and not (tags or spoken) and len(_WORD.findall(whole)) in LINE_WORDS
+    is_short = len(whole) <= MAX_CHARS
+    is_line = is_short and '"' not in text and not (tags or spoken)
+    is_line = is_line and len(_WORD.findall(whole)) in LINE_WORDS
     names = [whole] if is_name else []
     names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (str(each) for each in exact if each.has_year)
@@ -167,7 +172,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         terms=found,
         names=tuple(dict.fromkeys(names))[:8],
         is_name=is_name,
-        runs=_runs(whole),
+        runs=_runs(whole) if is_short else (),
         line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,
         tags=tags,
