@@ -293,9 +293,11 @@ class _KeywordSearch:
         rows = self._connection.execute(
             _SPELLINGS, (json_ids(nlargest(SPELLED, fits, key=fits.__getitem__)), needle)
         )
-        # A note ends in `.md`, its name does not.
+        # A note has its name with `.md` and without.
         exact = {
-            row for row, *texts, path in rows if any(map(term.literal.search, (*texts, without_ending(path))))
+            row
+            for row, *texts, path in rows
+            if any(map(term.literal.search, (*texts, path, without_ending(path))))
         }
         if exact:
             self._spelled.add(term.label)

@@ -391,6 +391,8 @@ def test_a_file_that_is_named_comes_first(notes: Notes, index: SearchIndex) -> N
         assert ask(index, question).hits[0].path == "memory/deploy-notes.md"
         found = retrieve(index, SearchRequest(query=question), Query(), embed_query=notes.vector)
         assert (found.mode, found.hits[0].path) == ("hybrid", "memory/deploy-notes.md")
+    # A file holds its own name.
+    assert ask(index, "deploy-notes.md").hits[0].score >= 0.9
 
 
 def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
