@@ -229,9 +229,7 @@ class IndexRun:
             while True:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
-                if file_id(path) != self._file_id:
-                    what = f"the index {path} was deleted or replaced during the run"
-                    raise IndexReplaced(what, hint="memline index")
+                self._refuse_replaced()
                 if (error := workers.fault()) is not None:
                     raise error
                 if watch is not None and (changed := watch.look()) is not None:
@@ -253,6 +251,11 @@ class IndexRun:
                     return
                 self._clock.sleep(max(POLL_S, (SHARE - 1) * (time.monotonic() - began)))
 
+    def _refuse_replaced(self) -> None:
+        if file_id(self._agent.index_path) != self._file_id:
+            what = f"the index {self._agent.index_path} was deleted or replaced during the run"
+            raise IndexReplaced(what, hint="memline index")
+
     def _take(self, changed: Changed) -> None:
         """Go on with settings that changed. Raises SettingsChanged for those that the run cannot take."""
         if changed.restart:
@@ -262,7 +265,8 @@ class IndexRun:
         self._agent = changed.settings.agents[self._agent.agent]
 
     def report(self) -> IndexReport:
-        """Report what happened, from the rows."""
+        """Report what happened, from the rows. Raises IndexReplaced: those of a deleted file say nothing."""
+        self._refuse_replaced()
         connection, changes = self._reader, self._plan.changes
         with faults(self._agent.index_path):
             rows = self._rows()
