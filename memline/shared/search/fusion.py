@@ -51,7 +51,7 @@ MMR_POOL = 100
 #: How far a file that the question names is lifted towards 1, by how surely it is named.
 LIFT = {PATH: 0.6, NAME: 0.6, TITLE: 0.3, STEM: 0.3}
 
-#: What is added when the question is nothing but that name.
+#: What is added when the question is that name (`retrievers.by_name` says when).
 WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, TITLE: 1.0, STEM: 0.3}
 
 
@@ -186,7 +186,7 @@ class Found:
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
         self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
         self.cosines = {chunk_id: round(cosine, DECIMALS) for chunk_id, cosine in vector}
-        #: PATH, NAME, TITLE or STEM, and whether the question is nothing but that name.
+        #: PATH, NAME, TITLE or STEM, and whether the question is that name.
         self.named = {chunk_id: (tier, is_whole) for chunk_id, tier, is_whole in named}
         #: Late interaction, and what it is over the best of the question; both 0 … 1.
         self.late: dict[int, tuple[float, float]] = {}

@@ -319,6 +319,7 @@ class _KeywordSearch:
             self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
 
     def _find_ruled(self, line: str) -> None:
+        """Look up what the best sums may not have: the whole question, and rare words as they were typed."""
         if line and self._found.lookups:
             rows = self._postings.some(self._connection, line, self._files)
             # Of more, some would be left behind.

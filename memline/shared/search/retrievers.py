@@ -130,7 +130,7 @@ def cosines(
 def by_name(
     connection: Connection, question: Question, files: Sequence[int] | None, limit: int
 ) -> list[tuple[int, int, bool]]:
-    """Return the chunks of files that the question names, in the order of lines.
+    """Return the chunks of files that the question names, the surest first, in the order of lines.
 
     With PATH, NAME, TITLE or STEM, and whether the question is that name, or a short one with a PATH or NAME.
     """
