@@ -12,6 +12,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -226,7 +227,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_moved_aside", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
     ("permissions", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
     ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"flush": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its flush: no right", "chmod"),
-    ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setattr("memline.shared.packages.find_spec", lambda _: None)), "the local model cannot run", "llama-cpp-python"),
+    ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("flush_unusable", PROBLEM, lambda p, _: flush(p, model="none/m"), "memory flush: ", ""),
     ("log_held", NOTE, lambda p, _: put(p, meta.LOG_HELD, 1.0), "deleted text is still in the log", "end that process"),
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
