@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import accounts, batches, chunks, driver, forgotten, jobs, meta, vectors
+from memline.shared.index import (
+    accounts,
+    batches,
+    chunks,
+    common_words,
+    driver,
+    forgotten,
+    jobs,
+    meta,
+    vectors,
+)
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.sources.forgetting import line_hash
 
@@ -89,6 +99,7 @@ def erase(connection: Connection) -> None:
     """
     with transaction(connection):
         chunks.merge_full_text(connection)
+    common_words.store(connection)
     _compact(connection)
 
 
@@ -116,10 +127,10 @@ def purge(connection: Connection, now: float) -> None:
     mark = meta.get(connection, meta.TO_ERASE)
     if mark is None:
         if chunks.has_many_segments(connection) and jobs.next_to_read(connection) is None:
-            chunks.merge_full_text_in_slices(connection)
+            _merge(connection)
         return
     if mark != meta.LOG:
-        chunks.merge_full_text_in_slices(connection)
+        _merge(connection)
         size = scalar(connection, "PRAGMA page_count") * scalar(connection, "PRAGMA page_size")
         if mark == meta.ALL or size <= REWRITTEN_BYTES:
             # A page that SQLite has split may keep a copy of a row that went to the other: seen once in 1,500
@@ -133,6 +144,11 @@ def purge(connection: Connection, now: float) -> None:
         # What was deleted meanwhile is erased the next time.
         if meta.get(connection, meta.TO_ERASE) == mark:
             meta.put(connection, meta.TO_ERASE, meta.LOG if is_held else None)
+
+
+def _merge(connection: Connection) -> None:
+    chunks.merge_full_text_in_slices(connection)
+    common_words.store(connection)
 
 
 def look_again(path: Path, now: float) -> None:

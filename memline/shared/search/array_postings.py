@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memline.shared.index import chunks, driver
+from memline.shared.index import driver
+from memline.shared.search.few_rows import K1, SETUP, B, mean_length, stem_of
 from memline.shared.search.postings import CHUNKS, SPARE, Fits, Packed, Postings, Table
 from memline.shared.search.vector_backends import json_ids
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 Values = np.ndarray[Any, np.dtype[np.float64]]
-
-#: FTS5's constants of bm25.
-K1, B = 1.2, 0.75
 
 #: Chunks from which on arrays are faster.
 MANY_CHUNKS = 2_000
@@ -45,12 +43,8 @@ _READ_ROWS = 50_000
 
 _WORD = re.compile(r'"(\w+)"')
 
-# Temporary, so that a connection that only reads can have them. The second says what the index calls a word.
-_SETUP = (
-    "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, chunks_fts, instance)",
-    f"CREATE VIRTUAL TABLE temp.stems USING fts5(word, content='', tokenize='{chunks.TOKENIZER}')",
-    "CREATE VIRTUAL TABLE temp.stemmed USING fts5vocab(temp, stems, row)",
-)
+# Temporary, so that a connection that only reads can have it.
+_SETUP = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, chunks_fts, instance)"
 # One text instead of a tuple a place; a heading and a path, which weigh less, below zero.
 _PLACES = "SELECT group_concat(iif(col IN ('heading', 'path'), -doc, doc)) FROM temp.places WHERE term = ?"
 _TYPED = "SELECT group_concat(rowid) FROM forms_fts WHERE forms_fts MATCH ?"
@@ -61,7 +55,7 @@ _FILES = "SELECT group_concat(id), group_concat(file_id) FROM chunks WHERE {} > 
 
 def prepare(connection: Connection) -> None:
     """Make what words are read with, once a connection, outside of a transaction."""
-    for statement in _SETUP:
+    for statement in (*SETUP, _SETUP):
         connection.execute(statement)
 
 
@@ -95,7 +89,7 @@ class ArrayPostings(Postings):
             size = 1 + (driver.scalar(connection, "SELECT max(id) FROM chunks_fts_docsize") or 0)
             if count >= MANY_CHUNKS and size < MOST_EMPTY * count:
                 self._lengths, self._files = _grown(self._lengths, size), _grown(self._files, size)
-                self._words = WordReader(connection, CHUNKS.weights[1], self._lengths)
+                self._words = WordReader(connection, CHUNKS.weights[1], self._lengths, count)
         return self._words
 
     def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> Mapping[int, int]:
@@ -140,19 +134,20 @@ class ArrayPostings(Postings):
 class WordReader:
     """Reads how well rows fit a word, until the index changes."""
 
-    def __init__(self, connection: Connection, weight: float, lengths: Rows) -> None:
-        """`weight`: what a word counts in a heading or path; 1 in a text. `lengths` are filled in."""
+    def __init__(self, connection: Connection, weight: float, lengths: Rows, count: int) -> None:
+        """`weight`: what a word counts in a heading or path; 1 in a text. `lengths` are filled in.
+
+        `count`: all rows.
+        """
         self._weight = weight
-        # The number of rows, and the tokens of each column.
-        count, *tokens = _varints(driver.scalar(connection, "SELECT block FROM chunks_fts_data WHERE id = 1"))
-        self._mean = sum(tokens) / count
+        self._mean = mean_length(connection)
         self._count = count
         self._lengths = lengths
 
     def read(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
         """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""
         found = _WORD.fullmatch(match)
-        if found is None or (stem := _stem(connection, found[1])) is None:
+        if found is None or (stem := stem_of(connection, found[1])) is None:
             return None
         text = driver.scalar(connection, _PLACES, stem)
         if text is None:
@@ -180,25 +175,6 @@ class WordReader:
 
 def _grown(known: Rows, size: int) -> Rows:
     return np.append(known, np.zeros(max(0, size - len(known)), np.int64))
-
-
-def _stem(connection: Connection, word: str) -> str | None:
-    """Return a word as the index has it; None when it is several there."""
-    connection.execute("INSERT INTO temp.stems (rowid, word) VALUES (1, ?)", (word,))
-    found = connection.execute("SELECT term FROM temp.stemmed").fetchall()
-    connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
-    return found[0][0] if len(found) == 1 else None
-
-
-def _varints(block: bytes) -> list[int]:
-    """Read SQLite's varints: seven bits a byte, the highest bit says that more follow."""
-    found, at = [], 0
-    for byte in block:
-        at = at << 7 | byte & 0x7F
-        if byte < 0x80:
-            found.append(at)
-            at = 0
-    return found
 
 
 def _sums_of_varints(blocks: Sequence[bytes]) -> Rows:

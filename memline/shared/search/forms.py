@@ -118,7 +118,7 @@ class Ways:
                 # The word itself is in most of them, and asking for all forms takes three times as long.
                 count = self._count(CHUNKS.typed, quoted(term.label))
                 if count < ways[0].df:
-                    count = self._count(CHUNKS.typed, typed)
+                    count = self._count_forms(inflected)
                 if count < ways[0].df:
                     is_there = count > 0 or len(ways) > 1
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
@@ -153,10 +153,23 @@ class Ways:
     def _count(self, table: str, match: str) -> int:
         """Count the chunks with a phrase; 0 where it is in none of those that are searched."""
         df = self._postings.count(self._connection, table, match)
-        if df and self._files is not None:
-            # What is rare is known from all notes; whether it is there, from those that are searched.
-            df = df if self._connection.execute(_ANY.format(table), (match, self._files)).fetchone() else 0
-        return df
+        return df if df and self._is_searched(table, match) else 0
+
+    def _count_forms(self, forms: Sequence[str]) -> int:
+        """Do so with one of the forms of a word; the first is the word itself."""
+        word, *others = map(quoted, forms)
+        df = self._postings.count(self._connection, CHUNKS.typed, word)
+        if others:
+            # Those of a common word are rare beside it, and FTS5 skips what none of them has.
+            rest = f"({any_of(others)}) NOT {word}"
+            df += self._postings.count(self._connection, CHUNKS.typed, rest)
+        return df if df and self._is_searched(CHUNKS.typed, any_of((word, *others))) else 0
+
+    def _is_searched(self, table: str, match: str) -> bool:
+        # What is rare is known from all notes; whether it is there, from those that are searched.
+        if self._files is None:
+            return True
+        return self._connection.execute(_ANY.format(table), (match, self._files)).fetchone() is not None
 
     def count_names(self, term: Term, match: str) -> int:
         # A day of the question is looked for in the path and the headings of a chunk.

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
 
 from memline.shared.note_names import without_ending
+from memline.shared.search.few_rows import LEAST_ROWS, Beside, scale_of
 from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
@@ -135,9 +136,11 @@ class _KeywordSearch:
         self._scored: set[int] | None = None
         #: Of so many terms, the rarest, all chunks with one were found.
         self._whole = 0
+        #: MATCH expression of the whole question, word for word.
+        self._line = ""
         #: Chunks with what a rule looks for: a word as it was typed, where many have another of its stem, and
-        #: the whole question.
-        self._ruled: set[int] = set()
+        #: the whole question. None until they are looked up.
+        self._ruled: set[int] | None = None
         #: Chunks (id, ordinal) of the files that the question names best.
         self._of_named: list[tuple[int, int]] = []
         #: The chunks that may be hits.
@@ -172,8 +175,8 @@ class _KeywordSearch:
         mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
+        self._line = question.line
         self._score_names()
-        self._find_ruled(question.line)
         self._found.sums, self._found.held = self._score(CHUNKS)
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
@@ -215,17 +218,22 @@ class _KeywordSearch:
         is_chunks, is_first = table is CHUNKS, among is None
         lookups = self._found.lookups[0 if among is None else self._whole :]
         # What a rule or a name may put first, all terms are asked about.
-        always = self._first_of_named() | self._ruled if is_first and is_chunks else set[int]()
+        always: set[int] = set()
         sums: dict[int, float] = {}
         held: list[dict[int, float]] = []
         rows_read = 0
+        beside: Beside | None = None
         for number, lookup in enumerate(lookups):
-            if among is None and rows_read > FOUND_ENOUGH:
+            is_best = self._files is None and self._df(table, lookup) > MANY_ROWS
+            is_enough = rows_read > FOUND_ENOUGH
+            if is_first and is_chunks and self._ruled is None and (is_enough or is_best):
+                always, beside = self._find_ruled(held), self._beside(lookups)
+            if among is None and is_enough:
                 # Common terms only score what was found. All of it, and not the best alone: each time that
                 # FTS5 is asked about some rows it reads all of a word, 64 ns each.
                 among = sorted(sums.keys() | always)
             # Of ids, and of forms, all rows are needed.
-            is_best = among is None and self._files is None and self._df(table, lookup) > MANY_ROWS
+            is_best = is_best and among is None
             if is_first and is_chunks and self._whole == number and among is None and not is_best:
                 self._whole = number + 1
             holders: dict[int, float] = {}
@@ -237,9 +245,10 @@ class _KeywordSearch:
                     continue
                 typed = way.typed if is_chunks else ""
                 best = max(SCORED, self._limit) * (is_best and way is lookup.ways[0])
-                fits = self._fits(table, way.match, typed, among, best)
+                fits = self._fits(table, way.match, typed, among, best, beside)
                 if best and (known := sums.keys() | always):
-                    fits = (dict(fits) | dict(self._fits(table, way.match, typed, sorted(known)))).items()
+                    rest = self._fits(table, way.match, typed, sorted(known), beside=beside)
+                    fits = (dict(fits) | dict(rest)).items()
                 if table.least:
                     fits = [(row, table.least + fit) for row, fit in fits]
                 if lookup.term.literal and is_chunks:
@@ -260,9 +269,25 @@ class _KeywordSearch:
                         holders.setdefault(row, FORM_WEIGHT)
                     sums[row] = sums.get(row, 0.0) + worth * fit
                 rows_read += len(holders) - before
+        if is_first and is_chunks and self._ruled is None:
+            always = self._find_ruled(held)
         if is_first and is_chunks and self._whole < len(lookups):
             self._scored = set(sums.keys() | always if among is None else among)
         return sums, held
+
+    def _beside(self, lookups: Sequence[Lookup]) -> Beside | None:
+        """Return what the rows of terms hold of which all are known; None where it is not worth it."""
+        known = lookups[: self._whole]
+        if not known or all(each.df < LEAST_ROWS for each in lookups):
+            return None
+        ways = {way.match: way for lookup in known for way in lookup.ways}
+        count = self._postings.rows(self._connection, CHUNKS)
+        sums: dict[int, float] = {}
+        for way in ways.values():
+            scale = scale_of(way.df, count)
+            for row, fit in self._fits(CHUNKS, way.match, way.typed, None):
+                sums[row] = sums.get(row, 0.0) + abs(fit) / scale
+        return Beside(match=any_of(ways), sums=sums)
 
     def _df(self, table: Table, lookup: Lookup) -> int:
         """Count the rows with a term, 0 for an id."""
@@ -271,9 +296,24 @@ class _KeywordSearch:
         way = lookup.ways[0]
         return way.df if table is CHUNKS else self._ways.count_names(lookup.term, way.match)
 
-    def _fits(self, table: Table, match: str, typed: str, among: list[int] | None, best: int = 0) -> Fits:
+    def _fits(
+        self,
+        table: Table,
+        match: str,
+        typed: str,
+        among: list[int] | None,
+        best: int = 0,
+        beside: Beside | None = None,
+    ) -> Fits:
         return self._postings.fits(
-            self._connection, table, match, typed=typed, files=self._files, among=among, best=best
+            self._connection,
+            table,
+            match,
+            typed=typed,
+            files=self._files,
+            among=among,
+            best=best,
+            beside=beside,
         )
 
     def _as_typed(self, typed: str, fits: dict[int, float]) -> Fits:
@@ -318,17 +358,29 @@ class _KeywordSearch:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
             self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
 
-    def _find_ruled(self, line: str) -> None:
-        """Look up what the best sums may not have: the whole question, and rare words as they were typed."""
-        if line and self._found.lookups:
-            rows = self._postings.some(self._connection, line, self._files)
+    def _find_ruled(self, held: Sequence[Mapping[int, float]]) -> set[int]:
+        """Look up what the best sums may not have: the whole question, and rare words as they were typed.
+
+        `held`: the weights of all chunks with each of the rarest terms. Returns these chunks, and the first
+        of files that the question names.
+        """
+        lookups = self._found.lookups
+        words = [
+            rows.keys()
+            for rows, each in zip(held, lookups, strict=False)
+            if each.term.is_word and each.term.typed
+        ]
+        # FTS5 reads all the places of its words: up to 30 ms at a million chunks.
+        if self._line and lookups and (not words or set.intersection(*map(set, words))):
+            rows = self._postings.some(self._connection, self._line, self._files)
             # Of more, some would be left behind.
             self._found.lines = rows if len(rows) < SOME else set()
-        self._ruled |= self._found.lines
-        for lookup in self._found.lookups:
+        self._ruled = {*self._found.lines}
+        for lookup in lookups:
             if lookup.typed_df <= ALONE_CHUNKS < lookup.df:
                 typed = lookup.ways[0].typed
                 self._ruled |= self._postings.some(self._connection, typed, self._files, CHUNKS.typed)
+        return self._first_of_named() | self._ruled
 
     def _first_of_named(self) -> set[int]:
         return {row for row, ordinal in self._of_named if not ordinal}
@@ -345,7 +397,7 @@ class _KeywordSearch:
                 for rows in (exact if lookup.term.literal else (), holders):
                     pool.update(rows if len(rows) <= self._limit else strongest(self._limit, sums, rows))
         pool.update(row for row, _ in self._of_named if row in sums)
-        return pool | self._first_of_named() | self._ruled
+        return pool | self._first_of_named() | (self._ruled or set())
 
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""

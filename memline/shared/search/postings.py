@@ -6,7 +6,6 @@ computed until the full-text index changes; a one-shot command for its one quest
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -14,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from memline.shared.index import chunks, driver
+from memline.shared.index import chunks, common_words, driver
+from memline.shared.search.few_rows import Beside, FewRows, as_word, scale_of, varints
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
 
@@ -36,12 +36,6 @@ MAX_FILES = 100_000
 #: All rows of a phrase are scored, and not only those in question, from the second question with it on; of a
 #: common one later, at one question for MANY rows: to score a row takes as long as to look at twelve.
 OFTEN, MANY = 2, 3_000
-
-#: FTS5 takes this for the idf of a term in half of the rows or more.
-_LEAST_IDF = 1e-6
-
-#: FTS5's k1 + 1.
-_MOST = 2.2
 
 #: Of a word whose stem others share, how many times as many rows are read as are wanted.
 SPARE = 2
@@ -110,11 +104,14 @@ class Postings:
 
     #: What fits are kept in.
     packed = Packed
+    #: Counts of the commonest words, by table; None until they are read.
+    _common: dict[str, dict[str, int]] | None = None
 
     def __init__(self) -> None:
         #: `data_version` of the connection, and what of the index it was.
         self._version: int | None = None
         self._state: tuple[object, object] = None, None
+        self._few = FewRows(CHUNKS.weights)
         self._forget()
         self._forget_chunks()
 
@@ -125,6 +122,7 @@ class Postings:
         """
         self._asked.update(self._asked_now)
         self._asked_now.clear()
+        self._few.forget()
         version = driver.scalar(connection, "PRAGMA data_version")
         if version == self._version:
             return
@@ -140,13 +138,8 @@ class Postings:
         """Count the rows of a table, as FTS5 does: counting them takes 10 ms a million."""
         found = self._counts.get((table.name, ""))
         if found is None:
-            row = connection.execute(f"SELECT block FROM {table.name}_data WHERE id = 1").fetchone()
-            found = 0
-            # A varint of SQLite: seven bits a byte, the highest bit says that more follow.
-            for byte in row[0] if row else b"":
-                found = found << 7 | byte & 0x7F
-                if byte < 0x80:
-                    break
+            block = driver.scalar(connection, f"SELECT block FROM {table.name}_data WHERE id = 1")
+            found = varints(block)[0] if block else 0
             self._counts[table.name, ""] = found
         return found
 
@@ -156,9 +149,26 @@ class Postings:
         if found is None:
             if len(self._counts) >= MAX_PHRASES:
                 self._forget()
-            statement = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"
-            found = self._counts[table, match] = int(connection.execute(statement, (match,)).fetchone()[0])
+            found = self._common_count(connection, table, match)
+            if found is None:
+                statement = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"
+                found = int(connection.execute(statement, (match,)).fetchone()[0])
+            self._counts[table, match] = found
         return found
+
+    def _common_count(self, connection: Connection, table: str, match: str) -> int | None:
+        """Look up the count of a word that is common as it was typed; None for others."""
+        common = self._common
+        if common is None:
+            is_large = self.rows(connection, CHUNKS) >= common_words.MANY_CHUNKS
+            common = self._common = common_words.read(connection) if is_large else {}
+        as_typed = common.get(CHUNKS.typed, {})
+        if table not in common or not (word := as_word(match)) or word not in as_typed:
+            return None
+        if table == CHUNKS.typed:
+            return as_typed[word]
+        stem = self._few.stem_of(connection, word)
+        return None if stem is None else common[table].get(stem)
 
     def fits(
         self,
@@ -170,12 +180,13 @@ class Postings:
         files: str | None = None,
         among: list[int] | None = None,
         best: int = 0,
+        beside: Beside | None = None,
     ) -> Fits:
         """Return the rows that hold a phrase, with how well it fits them.
 
         `typed`: its forms, where some rows hold another word of the same stem. `files`: a JSON array of the
-        file ids to stay in. `among`: row ids to stay among, ascending. `best`: so many of the best, the first
-        of equals. None and 0 for all.
+        file ids to stay in. `among`: row ids to stay among, ascending, of these files. `best`: so many of the
+        best, the first of equals. None and 0 for all. `beside`: what some of `among` are known to hold.
         """
         key = table.name, match, typed, best
         known = self._fits.pop(key, None) if files is None else None
@@ -186,6 +197,19 @@ class Postings:
                 self._asked_now.add(key)
                 is_kept = self._asked[key] + 1 >= max(OFTEN, size // MANY)
             if not is_kept:
+                few = None
+                if among is not None and table is CHUNKS:
+                    few = self._few.fits(
+                        connection,
+                        match,
+                        typed,
+                        among,
+                        size=size,
+                        count=self.rows(connection, table),
+                        beside=beside,
+                    )
+                if few is not None:
+                    return few
                 return self.read(connection, table, match, typed, files=files, among=among, best=best)
             known = self._pack(connection, table, match, typed, best)
             self._kept += len(known)
@@ -233,8 +257,7 @@ class Postings:
         bm25 = f"bm25({table.name}, {', '.join(map(str, table.weights))})"
         statement = f"SELECT rowid, {bm25} FROM {table.name} WHERE {table.name} MATCH ?{where}{order}"
         rows = connection.execute(statement, (match, *values)).fetchall()
-        total, size = self.rows(connection, table), self._counts.get((table.name, match), 0)
-        scale = -1.0 / (_MOST * max(_LEAST_IDF, math.log((total - size + 0.5) / (size + 0.5))))
+        scale = scale_of(self._counts.get((table.name, match), 0), self.rows(connection, table))
         if not typed:
             return [(row, bm25 * scale) for row, bm25 in rows]
         if best:
@@ -257,6 +280,7 @@ class Postings:
     def _forget(self) -> None:
         #: By table and phrase; the empty phrase for all rows.
         self._counts: dict[tuple[str, str], int] = {}
+        self._common = None
         #: By table, phrase, typed forms, and how many of the best; 0: all.
         self._fits: dict[tuple[str, str, str, int], Packed] = {}
         #: The questions that asked for some of the rows, and what this one asked for.
