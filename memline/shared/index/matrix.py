@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ GROWTH = 0.125
 
 #: Rows whose first estimate is looked at to tell how many may be missed, at least.
 _SAMPLED = 32_768
+
+#: Vectors that are compared exactly before it is asked again how many more are needed.
+_READ_AT_ONCE = 4_000
 
 #: Answered from an index alone (`vectors_counts`): the rows hold the embeddings, megabytes of them.
 _ACTIVE_IDS = "SELECT id FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready'"
@@ -245,14 +249,23 @@ class SignScores:
         first, weighed = _best_first(first, weighed, read)
         scored = self.of(self._ids[first[:read]].tolist())
         found = np.array([scored[each] for each in self._ids[first[:read]].tolist()])
-        enough = np.partition(found, -signs.TOP)[-signs.TOP]
+        enough = _enough(scored)
         exact = Line.through(weighed[:read], found)
         if len(rows) > len(first):
-            more = rows[len(first) :][rough[len(first) :] >= line.then(exact).least(rough, enough)]
+            more = rows[len(first) :][
+                rough[len(first) :] >= line.then(exact).least(rough, enough, signs.MISSED_WEIGHED)
+            ]
             first = np.concatenate([first, more])
             weighed = np.concatenate([weighed, self._aim.weighed(self._rows[more], self._lengths[more])])
-        more = first[read:][weighed[read:] >= exact.least(weighed, enough)]
-        return scored | self.of(self._ids[more].tolist())
+        more = read + np.flatnonzero(weighed[read:] >= exact.least(weighed, enough, signs.MISSED))
+        more = more[np.argsort(-weighed[more])]
+        while len(more):
+            scored |= self.of(self._ids[first[more[:_READ_AT_ONCE]]].tolist())
+            # The best show that more is enough, and a fifth fewer are read.
+            least = exact.least(weighed, _enough(scored), signs.MISSED)
+            more = more[_READ_AT_ONCE:]
+            more = more[weighed[more] >= least]
+        return scored
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, float]:
         """Map vectors.id to cosine, for those that are active."""
@@ -287,14 +300,30 @@ class Line:
         off = math.hypot(other.slope * self.off, other.off)
         return Line(slope=self.slope * other.slope, base=other.slope * self.base + other.base, off=off)
 
-    def least(self, estimates: Floats, enough: float) -> float:
-        """Return the estimate below which at most `signs.MISSED` are expected to reach `enough`."""
+    def least(self, estimates: Floats, enough: float, missed: float) -> float:
+        """Return the estimate below which at most `missed` are expected to reach `enough`."""
         step = -(-len(estimates) // _SAMPLED)
         sample = np.sort(estimates[::step].astype(np.float64))
-        away = np.clip((enough - self.base - self.slope * sample) / (self.off or signs.EXACT), -8, 8)
-        chances = 1 / (1 + np.exp(signs.logit(away)))
-        within = int(np.searchsorted(np.cumsum(chances) * step, signs.MISSED))
+        away = (enough - self.base - self.slope * sample) / (self.off or signs.EXACT)
+        within = int(np.searchsorted(np.cumsum(_chances(away)) * step, missed))
         return float(sample[within]) if within < len(sample) else math.inf
+
+
+def _chances(away: Any) -> Any:
+    """Return how likely a normal deviate is above each of these, right to a hundredth of it.
+
+    Far out, where most of many rows are, it counts (Börjesson and Sundberg 1979, eq. 13).
+    """
+    far = np.abs(away)
+    above = np.exp(-far * far / 2) / (
+        (0.661 * far + 0.339 * np.sqrt(far * far + 5.51)) * math.sqrt(2 * math.pi)
+    )
+    return np.where(away < 0, 1 - above, above)
+
+
+def _enough(scored: Mapping[int, float]) -> float:
+    """Return the least cosine of the best that are found."""
+    return nlargest(signs.TOP, scored.values())[-1]
 
 
 def _rows_of(
