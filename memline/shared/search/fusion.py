@@ -25,7 +25,7 @@ from typing import Any
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.ranking import KeywordHit, put_above
-from memline.shared.search.retrievers import NAME, PATH, STEM, TITLE
+from memline.shared.search.retrievers import MOST, NAME, PATH, STEM, TITLE
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.tokens import DENSE
 
@@ -51,11 +51,10 @@ MMR_POOL = 100
 #: How far a file that the question names is lifted towards 1, by how surely it is named.
 LIFT = {PATH: 0.6, NAME: 0.6, TITLE: 0.3, STEM: 0.3}
 
-#: What is added when the question is that name (`retrievers.by_name` says when).
-WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, TITLE: 1.0, STEM: 0.3}
+#: What is added when the question is that name (`retrievers.by_name` says when), or that title is most of it.
+WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, TITLE: 1.0, STEM: 0.3, MOST: 0.3}
 
-
-_TIER_WORDS = {0: "", STEM: "stem", TITLE: "title", NAME: "name", PATH: "path"}
+_TIER_WORDS = {0: "", STEM: "stem", TITLE: "title", MOST: "most", NAME: "name", PATH: "path"}
 
 
 class Candidate:
@@ -85,7 +84,7 @@ class Candidate:
     late: float | None = None
     #: `late` over the best of the question, 0 … 1.
     late_share: float = 0.0
-    #: PATH, NAME, TITLE or STEM when the question names the file; 0 otherwise.
+    #: PATH, NAME, MOST, TITLE or STEM when the question names the file; 0 otherwise.
     named: int = 0
     path: str = ""
     source: str = ""
@@ -274,7 +273,8 @@ class Fusion:
             fused /= whole
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]
-                fused += WHOLE_LIFT[tier] if is_whole else LIFT[tier] * (1.0 - fused)
+                is_added = is_whole or tier == MOST
+                fused += WHOLE_LIFT[tier] if is_added else LIFT[tier] * (1.0 - fused)
             scores[chunk_id] = fused
         self._put_exact_first(scores, found)
         return {

@@ -56,9 +56,10 @@ DAY_LIFT, DAY_ALONE = 1.0, 0.05
 #: The same for each tag that the question names: more than all others give together.
 TAG_LIFT = 3.0
 
-#: How sure a name in the question means a file: its path; its file name; what it calls itself, in its front
-#: matter or by its name without `.md`, unless its first heading is another; that name or heading alone.
-PATH, NAME, TITLE, STEM = 4, 3, 2, 1
+#: How sure a name in the question means a file: its path; its file name; a title of two words or more with
+#: half of the words of the question; what it calls itself, in its front matter or by its name without `.md`,
+#: unless its first heading is another; that name or heading alone.
+PATH, NAME, MOST, TITLE, STEM = 5, 4, 3, 2, 1
 
 
 class Links:
@@ -132,7 +133,8 @@ def by_name(
 ) -> list[tuple[int, int, bool]]:
     """Return the chunks of files that the question names, the surest first, in the order of lines.
 
-    With PATH, NAME, TITLE or STEM, and whether the question is that name, or a short one with a PATH or NAME.
+    With PATH, NAME, MOST, TITLE or STEM, and whether the question is that name, or a short one with a PATH or
+    NAME.
     """
     tiers: dict[int, tuple[int, bool]] = {}
     for number, name in enumerate(question.names):
@@ -151,10 +153,12 @@ def by_name(
         keys = json.dumps([name_key(run) for run in question.runs])
         titles = connection.execute(_BY_KEYS, (keys,)).fetchall()
         known = {f"-{key}-" for _, _, key, _, _ in titles}
+        words = {name_key(term.label) for term in question.terms if term.is_word}
         for file_id, path, key, own, heading in titles:
             # Of titles in each other the longest.
             if not any(f"-{key}-" in other != f"-{key}-" for other in known):
-                named = _of_title(path, key, own, heading), False
+                is_most = words and 2 * len(words.intersection(key.split("-"))) >= len(words)
+                named = MOST if is_most else _of_title(path, key, own, heading), False
                 tiers[file_id] = max(named, tiers.get(file_id, named))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}

@@ -90,10 +90,21 @@ def test_a_title_of_several_words_is_found_inside_a_question(notes: Notes, index
 
     # One word is rather what is said of a page; of titles in each other the longest is meant.
     assert found("where is the page about community plugins?") == {
-        "memory/Community plugins.md": retrievers.TITLE
+        "memory/Community plugins.md": retrievers.MOST
     }
     assert found("how do I install community plugins, please") == {
-        "memory/Install community plugins.md": retrievers.TITLE
+        "memory/Install community plugins.md": retrievers.MOST
     }
     assert found("what do plugins do") == {}
     assert found("community plugins") == {"memory/Community plugins.md": retrievers.TITLE}
+
+
+def test_a_title_with_half_of_the_words_of_a_question_is_most_of_it(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/Manage tides.md", "Where the water stands.")
+    with index.snapshot() as connection:
+        tiers = [
+            [tier for _, tier, _ in retrievers.by_name(connection, analyse(question), None, 10)]
+            for question in ("Manage tides not working", "manage tides with buoys, ropes, anchors and charts")
+        ]
+
+    assert tiers == [[retrievers.MOST], [retrievers.TITLE]]
