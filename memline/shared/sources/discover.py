@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
@@ -16,6 +17,7 @@ from memline.shared.sources.paths import (
     OPENCLAW_FILES,
     MemoryPaths,
     MemoryRoot,
+    folder_prefix,
     is_ignored_folder,
     is_storable,
     is_transcript,
@@ -23,6 +25,8 @@ from memline.shared.sources.paths import (
     unprintable,
 )
 from memline.shared.values import replace, value
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 #: Names that are looked at for notes beside the memory: 20 ms.
 MOST_BESIDE = 5_000
@@ -202,7 +206,9 @@ class _Walk:
         self._paths = paths
         #: By ledger path; a file that two entries name is listed once.
         self.files: dict[str, DiscoveredFile] = {}
-        #: The same by absolute path without its case: see `_is_other_spelling`.
+        #: Absolute paths of files of the roots before this one, by the same without its case; and those of
+        #: them that may be in this one.
+        self._earlier: dict[str, str] = {}
         self._spellings: dict[str, str] = {}
         self.issues: list[str] = []
         self.unlisted: list[str] = []
@@ -227,6 +233,7 @@ class _Walk:
                 status = os.lstat(root.path)
             except OSError:
                 continue
+            self._begin_root(root)
             if not stat.S_ISDIR(status.st_mode) and not self._is_left_out(root):
                 self._add(root.path, status)
         self.walk_root(self._paths.memory, "memory directory")
@@ -234,6 +241,7 @@ class _Walk:
     def walk_root(self, root: MemoryRoot, kind: str) -> None:
         """Add what is at a root, in which no link is followed; `kind` is what an issue calls it."""
         name = root.named or root.path
+        self._begin_root(root)
         try:
             is_workspace = root.path == self._paths.workspace
             # Named by the user, the workspace may be a link.
@@ -261,6 +269,14 @@ class _Walk:
         else:
             self._add(root.path, status)
 
+    def _begin_root(self, root: MemoryRoot) -> None:
+        for file in islice(self.files.values(), len(self._earlier), None):
+            self._earlier.setdefault(file.absolute.casefold(), file.absolute)
+        start = root.path.casefold()
+        self._spellings = {
+            spelling: absolute for spelling, absolute in self._earlier.items() if spelling.startswith(start)
+        }
+
     def _is_left_out(self, root: MemoryRoot) -> bool:
         reason = self._paths.rules.reason(root.path, root.path)
         if reason:
@@ -269,61 +285,81 @@ class _Walk:
 
     def _walk_folder(self, root: MemoryRoot, issue: str) -> None:
         """Add all files of a folder; `issue` says what it means when the folder itself cannot be listed."""
-        prefix = root.path if root.path.endswith(os.sep) else root.path + os.sep
-        matches, enters = root.pattern.matches, root.pattern.enters
-        todo = [(root.path, prefix, 0)]
+        todo = [(root.path, 0)]
         while todo:
-            folder, inside, depth = todo.pop()
+            folder, depth = todo.pop()
             try:
-                with os.scandir(folder) as listing:
-                    entries = sorted(listing, key=attrgetter("name"))
+                descriptor = os.open(folder, _FOLDER)
             except (FileNotFoundError, NotADirectoryError):
                 # It was removed since its parent was listed, and so were its files.
                 continue
             except OSError as error:
-                problem = unreadable(error)
-                path = self._add(folder, problem)
-                self.unlisted.append(path)
-                is_root = folder == root.path
-                self.issues.append(f"{issue}: {code(error)}" if is_root else f"{path} {problem.reason}")
+                self._add_unlisted(folder, issue if folder == root.path else "", error)
                 continue
-            below = []
-            rules = self._paths.rules.of(root.path, folder)
-            for entry in entries:
-                name = entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    if not is_ignored_folder(name) and enters(depth, name):
-                        if rules and (reason := why(rules, inside + name, is_folder=True)):
-                            self.left_out[printable(self._paths.ledger_path(inside + name)) + "/"] = reason
-                        elif is_storable(name):
-                            below.append((inside + name, inside + name + os.sep, depth + 1))
-                        else:
-                            self._add(inside + name, status_of(entry), NAME_PROBLEM)
-                elif is_markdown(name):
-                    absolute = inside + name
-                    if not matches(absolute[len(prefix) :]):
-                        continue
-                    if rules and (reason := why(rules, absolute, is_folder=False)):
-                        self.left_out[printable(self._paths.ledger_path(absolute))] = reason
+            try:
+                # Of an open folder a status is read by name: that of 20,000 files takes 12 ms less than by
+                # path.
+                with os.scandir(descriptor) as listing:
+                    entries = sorted(listing, key=attrgetter("name"))
+                below = self._add_entries(root, folder, depth, entries)
+            except OSError as error:
+                self._add_unlisted(folder, issue if folder == root.path else "", error)
+            else:
+                todo.extend((each, depth + 1) for each in reversed(below))
+            finally:
+                os.close(descriptor)
+
+    def _add_unlisted(self, folder: str, issue: str, error: OSError) -> None:
+        problem = unreadable(error)
+        path = self._add(folder, problem)
+        self.unlisted.append(path)
+        self.issues.append(f"{issue}: {code(error)}" if issue else f"{path} {problem.reason}")
+
+    def _add_entries(
+        self, root: MemoryRoot, folder: str, depth: int, entries: Sequence[os.DirEntry[str]]
+    ) -> list[str]:
+        """Add what is in an open folder `depth` levels below a root; return the folders in it to walk."""
+        below = []
+        inside = folder_prefix(folder)
+        relative = inside[len(folder_prefix(root.path)) :]
+        takes_all, matches = root.pattern.is_any_name, root.pattern.matches
+        rules = self._paths.rules.of(root.path, folder)
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if not is_ignored_folder(name) and root.pattern.enters(depth, name):
+                    if rules and (reason := why(rules, inside + name, is_folder=True)):
+                        self.left_out[printable(self._paths.ledger_path(inside + name)) + "/"] = reason
+                    elif is_storable(name):
+                        below.append(inside + name)
                     else:
-                        self._add(absolute, status_of(entry))
-                elif entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(entry.path):
-                    self._add(inside + name, status_of(entry), LINK_PROBLEM)
-            todo.extend(reversed(below))
+                        self._add(inside + name, status_of(entry), NAME_PROBLEM)
+            elif is_markdown(name):
+                if not (takes_all or matches(relative + name)):
+                    continue
+                if rules and (reason := why(rules, inside + name, is_folder=False)):
+                    self.left_out[printable(self._paths.ledger_path(inside + name))] = reason
+                else:
+                    self._add(inside + name, status_of(entry))
+            elif entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(inside + name):
+                self._add(inside + name, status_of(entry), LINK_PROBLEM)
+        return below
 
     def _add(
         self, absolute: str, status: os.stat_result | Problem | None, problem: Problem | None = None
     ) -> str:
         """Add a file, or what `problem` says of it; return its ledger path."""
         path = printable(self._paths.ledger_path(absolute))
-        if status is not None and path not in self.files and not self._is_other_spelling(absolute, status):
+        if status is None or path in self.files:
+            return path
+        if not (self._spellings and self._is_other_spelling(absolute, status)):
             self.files[path] = discovered(path, absolute, status, problem)
         return path
 
     def _is_other_spelling(self, absolute: str, status: os.stat_result | Problem) -> bool:
-        """Tell whether the file was found under the same name in another case: the disk ignores case."""
-        first = self._spellings.setdefault(absolute.casefold(), absolute)
-        if first == absolute or isinstance(status, Problem):
+        """Tell whether another root has the file under the same name in another case: the disk ignores it."""
+        first = self._spellings.get(absolute.casefold())
+        if first is None or first == absolute or isinstance(status, Problem):
             return False
         with suppress(OSError):
             return os.path.samestat(os.lstat(first), status)
@@ -362,10 +398,10 @@ def first_link(anchor: str, path: str) -> str | None:
 
 def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
     """Return why what is at the path of a file cannot be read, as far as its name and kind say."""
+    if stat.S_ISREG(status.st_mode):
+        return None if is_storable(absolute) else NAME_PROBLEM
     if not is_storable(absolute):
         return NAME_PROBLEM
-    if stat.S_ISREG(status.st_mode):
-        return None
     if stat.S_ISLNK(status.st_mode):
         return LINK_PROBLEM
     kinds = ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISDIR, "folder"))

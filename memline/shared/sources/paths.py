@@ -130,6 +130,9 @@ def is_transcript_name(name: str) -> bool:
 
 def is_transcript(path: str) -> bool:
     """Tell whether a ledger path is that of a transcript."""
+    # First what is true of no note: each look asks it of each file.
+    if not path.startswith(TRANSCRIPT_PREFIX):
+        return False
     folder, _, name = path.rpartition("/")
     return f"{folder}/" in _TRANSCRIPT_FOLDERS and is_transcript_name(name)
 
@@ -163,7 +166,7 @@ class Pattern:
     characters, it knows no braces, and its import adds 7.8 ms to a search.
     """
 
-    __slots__ = ("_alternatives", "_at_any_depth")
+    __slots__ = ("_alternatives", "_at_any_depth", "is_any_name")
 
     def __init__(self, pattern: str) -> None:
         text = pattern.strip()
@@ -172,6 +175,8 @@ class Pattern:
         is_plain = len(self._alternatives) == 1 and len(first) == 2 and first[0] is None
         #: The test of the name in `**/name`, the default: a walk asks for it with each file.
         self._at_any_depth = first[1] if is_plain else None
+        #: Whether each file at any depth is meant.
+        self.is_any_name = text == _EVERYTHING
 
     def matches(self, relative: str) -> bool:
         """Tell whether the file at this relative path is meant."""
@@ -278,7 +283,7 @@ class MemoryPaths:
     ) -> None:
         """`exclude`: as in `.gitignore`; relative to the workspace, outside of it to the folder named."""
         self.workspace = os.path.abspath(os.path.expanduser(workspace))
-        self._inside = _folder_prefix(self.workspace)
+        self._inside = folder_prefix(self.workspace)
         self.rules = Rules(self.workspace, exclude, uses_files=uses_ignore_files)
         self.extras = tuple(self._extra_roots(extra_paths))
         self._set_roots()
@@ -350,7 +355,7 @@ class MemoryPaths:
             below = _below(root.path, absolute)
             if below is not None and not any(map(is_ignored_folder, below.split("/"))):
                 return True
-            if _folder_prefix(root.path).startswith(_folder_prefix(absolute)):
+            if folder_prefix(root.path).startswith(folder_prefix(absolute)):
                 return True
         return False
 
@@ -368,9 +373,9 @@ class MemoryPaths:
 
 def _below(root: str, absolute: str) -> str | None:
     """Return the path relative to `root`; None when it is not below it."""
-    relative = absolute.removeprefix(_folder_prefix(root))
+    relative = absolute.removeprefix(folder_prefix(root))
     return relative if relative and relative != absolute else None
 
 
-def _folder_prefix(folder: str) -> str:
+def folder_prefix(folder: str) -> str:
     return folder if folder.endswith("/") else folder + "/"

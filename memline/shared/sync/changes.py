@@ -63,19 +63,18 @@ def compare(
     again every time. A transcript is growing while it is larger by less than `growth` bytes.
     """
     groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
-    present: set[str] = set()
     for file in discovery.files:
-        present.add(file.path)
-        by = (transcript_chunking, growth) if is_transcript(file.path) else (chunking, 0)
-        groups[_change_of(file, ledger.get(file.path), *by)].append(file.path)
+        path = file.path
+        by = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
+        groups[_change_of(file, ledger.get(path), *by)].append(path)
     links = tuple(
         file.path + "/" for file in discovery.files if file.problem and file.problem.outcome == SYMLINK
     )
-    for path, recorded in ledger.items():
-        if path in present or discovery.is_unlisted(path):
+    for path in sorted(ledger.keys() - {file.path for file in discovery.files}):
+        if discovery.is_unlisted(path):
             continue
         # Behind a link that the walk did not follow: read again, it would have the same outcome.
-        is_unchanged = recorded.outcome == SYMLINK and path.startswith(links)
+        is_unchanged = ledger[path].outcome == SYMLINK and path.startswith(links)
         groups["unchanged" if is_unchanged else "removed"].append(path)
     return Changes(**{name: tuple(paths) for name, paths in groups.items()})
 
@@ -86,8 +85,7 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
         return "unchanged" if is_recorded else "refused"
     if recorded is None:
         return "added"
-    was = (recorded.size, recorded.mtime_ns, recorded.ctime_ns)
-    if was != (file.size, file.mtime_ns, file.ctime_ns):
+    if recorded[:3] != (file.size, file.mtime_ns, file.ctime_ns):
         is_growing = (
             0 < file.size - recorded.size < growth
             and recorded.outcome in (INDEXED, EMPTY)

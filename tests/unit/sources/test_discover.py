@@ -4,7 +4,7 @@ import builtins
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,15 +46,18 @@ def problems(discovery: Discovery) -> dict[str, str]:
 @contextmanager
 def denied(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """`folder` cannot be listed, as without permission; permissions do not bind the user of some machines."""
-    real = os.scandir
 
-    def scandir(path: Any = ".") -> Any:
-        if path == str(folder):
-            raise PermissionError(13, "Permission denied", path)
-        return real(path)
+    def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any = ".", *flags: int) -> Any:
+            if path == str(folder):
+                raise PermissionError(13, "Permission denied", path)
+            return real(path, *flags)
+
+        return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", scandir)
+        for name in ("open", "scandir"):
+            patch.setattr(os, name, refusing(getattr(os, name)))
         yield
 
 
@@ -256,7 +259,14 @@ def test_five_thousand_files_are_found_in_a_moment_and_none_is_opened(
         for number in range(100):
             (workspace / f"memory/{folder}/{number}.md").touch()
     opened: list[object] = []
-    monkeypatch.setattr(os, "open", lambda *args, **_: opened.append(args))
+    real = os.open
+
+    def of_folders(path: str, flags: int) -> int:
+        if not flags & os.O_DIRECTORY:
+            opened.append(path)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", of_folders)
     monkeypatch.setattr(builtins, "open", lambda *args, **_: opened.append(args))
 
     before = time.process_time()
