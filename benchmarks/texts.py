@@ -138,7 +138,7 @@ def _vocabulary() -> list[str]:
 
 def _make(path: Path, size: int) -> None:
     """Write an index of so many chunks."""
-    from memline.shared.index import chunks, driver
+    from memline.shared.index import driver, full_text
 
     path.unlink(missing_ok=True)
     with closing(driver.open_writer(path)) as writer:
@@ -163,7 +163,7 @@ def _make(path: Path, size: int) -> None:
                     " VALUES (?1, ?1 - (?1 - 1) % ?2, (?1 - 1) % ?2, 1, 1, '', ?3, '', CAST(?1 AS BLOB))",
                     ((each, _CHUNKS_A_FILE, text) for each, text in zip(ids, texts, strict=True)),
                 )
-                for table, columns in chunks.FULL_TEXT.items():
+                for table, columns in full_text.FULL_TEXT.items():
                     writer.execute(
                         f"INSERT INTO {table} (rowid, {columns})"
                         f" SELECT id, {columns} FROM chunk_documents WHERE id BETWEEN ? AND ?",

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
+from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
 from memline.shared.index import chunks, driver, forgotten, ledger, links
-from memline.shared.index.turns import read_turns
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (

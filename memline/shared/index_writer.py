@@ -22,6 +22,7 @@ from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import (
     chunks,
+    full_text,
     identities,
     jobs,
     ledger,
@@ -216,7 +217,7 @@ class IndexWriter:
             kept = vanished.refuse(connection, None if is_meant else self._roots, rows, now)
             for row in rows:
                 if row.path in paths:
-                    chunks.add_full_text(connection, added)
+                    full_text.add(connection, added)
                     added, paths = [], set()
                 paths.add(row.path)
                 change = chunks.apply_file(connection, row, is_kept=row.path in kept)
@@ -230,7 +231,7 @@ class IndexWriter:
                     observed[row.path] = row.observed_ns
                 kinds.append(change.kind)
                 added += change.added
-            chunks.add_full_text(connection, added)
+            full_text.add(connection, added)
             arrived = jobs.files_arrived(connection, observed, now)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.

@@ -14,7 +14,7 @@ from memline.producers.actions.forget_targets import terms_of_lines
 from memline.producers.bridges.qmd.updates import Updater
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
-from memline.shared.index import archive, chunks, copies, driver, erase
+from memline.shared.index import archive, copies, driver, erase, full_text
 from memline.shared.index.vectors import OF_TEXT
 from memline.shared.search.query import Term
 from memline.shared.sources.folding import fold
@@ -171,7 +171,7 @@ def _clean_index(path: Path, hashes: dict[str, set[bytes]], found: Collection[by
                 )
                 for file_id, ordinal, digest in connection.execute(query, (name,)).fetchall():
                     if digest in texts:
-                        chunks.remove_full_text(connection, file_id, ordinal, ordinal + 1)
+                        full_text.remove(connection, file_id, ordinal, ordinal + 1)
                         connection.execute(
                             "DELETE FROM chunks WHERE file_id = ? AND ordinal = ?", (file_id, ordinal)
                         )

@@ -16,8 +16,9 @@ from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver, ledger
-from memline.shared.index.chunks import TOKENIZER, former_texts
+from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
+from memline.shared.index.full_text import TOKENIZER
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files

@@ -1,17 +1,13 @@
-"""Store the chunks of files with their full-text rows, and the names of files as short documents.
-
-Full text is FTS5 over the chunk rows, so that the text is stored once.
-"""
+"""Store the chunks of files, and their names as short documents, with the rows of both in full text."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
-from memline.shared.index import forgotten, ledger, meta
+from memline.shared.index import forgotten, full_text, ledger, meta
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded, name_key, stem_key
 from memline.shared.sources.markdown import outline
@@ -33,24 +29,6 @@ MAX_CLOCK_STEP_NS = 600 * 10**9
 #: After the last ordinal of any file.
 _ALL = 1 << 62
 
-#: Segments of full text above which they are merged: a word is looked for in each of them. With eight a warm
-#: keyword search among 9,000 chunks took 5.2 ms, with one 4.5.
-_MOST_SEGMENTS = 4
-
-#: Pages of full text that one transaction merges: some hundredths of a second.
-_MERGED_PAGES = 500
-
-#: How FTS5 makes words of a text, here and in `schema.sql`.
-TOKENIZER = "porter unicode61 remove_diacritics 2"
-
-#: Indexes of the documents, and their columns: by stems, and the words as typed.
-FULL_TEXT = {"chunks_fts": "text, heading, path, grams", "forms_fts": "text, heading, path"}
-
-_DOCUMENTS_OF = (
-    "FROM chunk_documents"
-    " WHERE id IN (SELECT id FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?)"
-)
-
 
 @value
 class FileChange:
@@ -64,7 +42,7 @@ class FileChange:
     texts: dict[bytes, str] = field(default_factory=dict)
     #: Text hashes that no chunk of any file has any more.
     orphans: list[bytes] = field(default_factory=list)
-    #: Ids of chunks that full text lacks until `add_full_text`.
+    #: Ids of chunks that full text lacks until `full_text.add`.
     added: list[int] = field(default_factory=list)
 
 
@@ -76,7 +54,7 @@ def text_hash(text: str) -> bytes:
 def apply_file(connection: Connection, row: FileRow, *, is_kept: bool = False) -> FileChange:
     """Make the index agree with `row`, inside the caller's transaction; `is_kept`: but for its content.
 
-    What it added is put into full text by `add_full_text`, before the same file is applied again.
+    What it added is put into full text by `full_text.add`, before the same file is applied again.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
     nothing, so the newest read of the file always stays. A row that continues a file counts only on top of
@@ -141,7 +119,7 @@ def _replace_chunks(
     where, span = "file_id = ? AND ordinal >= ? AND ordinal < ?", (file_id, first, stop)
     old = {digest for (digest,) in connection.execute(f"SELECT text_hash FROM chunks WHERE {where}", span)}
     if old:
-        remove_full_text(connection, *span)
+        full_text.remove(connection, *span)
         connection.execute(f"DELETE FROM chunks WHERE {where}", span)
     hashes = [text_hash(chunk.text) for chunk in chunks]
     texts = {digest: chunk.text for digest, chunk in zip(hashes, chunks, strict=True)}
@@ -190,69 +168,9 @@ def _replace_chunks(
     return texts, orphans, added
 
 
-def add_full_text(connection: Connection, chunk_ids: Sequence[int]) -> None:
-    """Put new chunks and the names of their files into full text, inside the caller's transaction.
-
-    Last in it, and all at once: FTS5 writes what it has gathered to its tables before each statement that
-    SQLite may have to undo alone, such as one with a trigger. File by file that took twice as long.
-    """
-    if not chunk_ids:
-        return
-    ids = json.dumps(chunk_ids)
-    for table, columns in FULL_TEXT.items():
-        connection.execute(
-            f"INSERT INTO {table} (rowid, {columns}) SELECT id, {columns} FROM chunk_documents"
-            " WHERE id IN (SELECT value FROM json_each(?))",
-            (ids,),
-        )
-    connection.execute(
-        "INSERT INTO names_fts (rowid, text, grams) SELECT id, text, grams FROM names"
-        " WHERE text IS NOT NULL AND file_id IN (SELECT file_id FROM chunks"
-        " WHERE ordinal = 0 AND id IN (SELECT value FROM json_each(?)))",
-        (ids,),
-    )
-
-
 def count(connection: Connection) -> int:
     """Count the chunks."""
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
-
-
-def remove_full_text(connection: Connection, file_id: int, first: int, stop: int) -> None:
-    """Remove chunks of a file from full text while their rows are there, inside the caller's transaction.
-
-    `first` is the ordinal of the first of them, `stop` the one after the last.
-    """
-    # External content: FTS5 must be told the old values before they are gone.
-    for table, columns in FULL_TEXT.items():
-        connection.execute(
-            f"INSERT INTO {table} ({table}, rowid, {columns}) SELECT 'delete', id, {columns} {_DOCUMENTS_OF}",
-            (file_id, first, stop),
-        )
-
-
-def merge_full_text(connection: Connection) -> None:
-    """Merge all segments of full text: deleted words stay in them until then."""
-    for table in (*FULL_TEXT, "names_fts"):
-        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
-
-
-def has_many_segments(connection: Connection) -> bool:
-    """Tell whether a search reads full text in many places, as after a first index."""
-    # FTS5's structure: a cookie of four bytes, and as varints the levels, the segments and more.
-    structure = connection.execute("SELECT block FROM chunks_fts_data WHERE id = 10").fetchone()[0]
-    return bool(structure[5] > _MOST_SEGMENTS)
-
-
-def merge_full_text_in_slices(connection: Connection) -> None:
-    """Do the same in short transactions, so that a live edit never waits long."""
-    for table in (*FULL_TEXT, "names_fts"):
-        # The first begins a merge of all segments, the others go on; FTS5 changes no more when it is done.
-        pages, done = -_MERGED_PAGES, False
-        while not done:
-            before = connection.total_changes
-            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
-            pages, done = _MERGED_PAGES, connection.total_changes - before < 2
 
 
 def lines_of(connection: Connection, path: str) -> list[str]:
@@ -291,17 +209,6 @@ def former_texts(connection: Connection, path: str) -> set[bytes]:
         " SELECT text_hash FROM former_texts WHERE path IN names"
     )
     return {digest for (digest,) in connection.execute(query, (path, ledger.REMOVED))}
-
-
-def full_text_state(connection: Connection) -> tuple[object, object]:
-    """Return the epoch of the index, and a value that differs whenever its full text does.
-
-    Every transaction that writes to it adds the pages it wrote to a counter in the record of its structure;
-    another index in the place of this one has another epoch.
-    """
-    return meta.get(connection, meta.EPOCH), connection.execute(
-        "SELECT block FROM chunks_fts_data WHERE id IN (1, 10)"
-    ).fetchall()
 
 
 def keeps_ids(connection: Connection) -> bool:

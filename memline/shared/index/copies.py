@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexTooNew, IndexUnwritable
-from memline.shared.index import chunks, driver, erase, ledger, meta, token_rows, vectors
+from memline.shared.index import driver, erase, full_text, ledger, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 from memline.shared.sqlite import SCHEMA, statements
 
@@ -230,7 +230,7 @@ def carry_over(stage: Connection, live: Path) -> None:
             )
         if erase.take_list(stage, "live"):
             # A copy takes free pages along.
-            chunks.merge_full_text(stage)
+            full_text.merge(stage)
     finally:
         stage.execute("DETACH live")
     stage.execute("VACUUM")

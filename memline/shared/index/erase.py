@@ -13,10 +13,9 @@ from memline.shared.errors import IndexFault
 from memline.shared.index import (
     accounts,
     batches,
-    chunks,
-    common_words,
     driver,
     forgotten,
+    full_text,
     jobs,
     meta,
     vectors,
@@ -98,8 +97,8 @@ def erase(connection: Connection) -> None:
     Other processes may have it open. Raises IndexFault when one reads an old state for too long.
     """
     with transaction(connection):
-        chunks.merge_full_text(connection)
-    common_words.store(connection)
+        full_text.merge(connection)
+    full_text.store_common_words(connection)
     _compact(connection)
 
 
@@ -126,7 +125,7 @@ def purge(connection: Connection, now: float) -> None:
     """
     mark = meta.get(connection, meta.TO_ERASE)
     if mark is None:
-        if chunks.has_many_segments(connection) and jobs.next_to_read(connection) is None:
+        if full_text.has_many_segments(connection) and jobs.next_to_read(connection) is None:
             _merge(connection)
         return
     if mark != meta.LOG:
@@ -147,8 +146,8 @@ def purge(connection: Connection, now: float) -> None:
 
 
 def _merge(connection: Connection) -> None:
-    chunks.merge_full_text_in_slices(connection)
-    common_words.store(connection)
+    full_text.merge_in_slices(connection)
+    full_text.store_common_words(connection)
 
 
 def look_again(path: Path, now: float) -> None:
@@ -197,7 +196,7 @@ def take_list(connection: Connection, other: str) -> int:
     rows = list({*rows, *_with_forgotten_lines(connection)})
     with transaction(connection):
         for file_id, ordinal, _ in rows:
-            chunks.remove_full_text(connection, file_id, ordinal, ordinal + 1)
+            full_text.remove(connection, file_id, ordinal, ordinal + 1)
             where = "file_id = ? AND ordinal = ?"
             connection.execute(f"DELETE FROM chunks WHERE {where}", (file_id, ordinal))
             # Read again: what is beside it in the file is still to be found.

@@ -101,7 +101,7 @@ CREATE VIEW IF NOT EXISTS chunk_documents AS
            ifnull(files.folded, files.path) AS path, chunks.grams AS grams
     FROM chunks JOIN files ON files.id = chunks.file_id;
 
--- External content: the text is stored once. The words `tokenize` are `chunks.TOKENIZER`.
+-- External content: the text is stored once. The words `tokenize` are `full_text.TOKENIZER`.
 CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     text, heading, path, grams,
     content = 'chunk_documents', content_rowid = 'id',
@@ -142,7 +142,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS names_fts USING fts5 (
 );
 INSERT INTO names_fts (names_fts, rank) VALUES ('automerge', 0);
 INSERT INTO names_fts (names_fts, rank) VALUES ('crisismerge', 64);
--- `chunks.add_full_text` puts them in.
+-- `full_text.add` puts them in.
 CREATE TRIGGER IF NOT EXISTS names_deleted
 AFTER DELETE ON names WHEN OLD.text IS NOT NULL
 BEGIN INSERT INTO names_fts (names_fts, rowid, text, grams) VALUES ('delete', OLD.id, OLD.text, OLD.grams); END;

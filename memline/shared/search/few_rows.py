@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memline.shared.index import chunks, driver
+from memline.shared.index import driver, full_text
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
 
@@ -29,15 +29,15 @@ LEAST_ROWS = 20_000
 #: Rows of a word for each one that is indexed once more from which on that is faster.
 PER_ROW = 300
 
-_COLUMNS = chunks.FULL_TEXT["chunks_fts"]
+_COLUMNS = full_text.FULL_TEXT["chunks_fts"]
 #: What tables of words are made with. Temporary, so that a connection that only reads can have them. The last
 #: two say what the index calls a word.
 SETUP = (
     f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.few USING fts5({_COLUMNS}, content='',"
-    f" tokenize='{chunks.TOKENIZER}')",
+    f" tokenize='{full_text.TOKENIZER}')",
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.few_places USING fts5vocab(temp, few, instance)",
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.stems USING fts5(word, content='',"
-    f" tokenize='{chunks.TOKENIZER}')",
+    f" tokenize='{full_text.TOKENIZER}')",
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.stemmed USING fts5vocab(temp, stems, row)",
 )
 _AMONG = "(SELECT value FROM json_each(?))"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from memline.shared.index import chunks, common_words, driver
+from memline.shared.index import chunks, driver, full_text
 from memline.shared.search.few_rows import Beside, FewRows, as_word, scale_of, varints
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
@@ -127,7 +127,7 @@ class Postings:
         if version == self._version:
             return
         self._version = version
-        state = chunks.full_text_state(connection)
+        state = full_text.state(connection)
         if state != self._state:
             self._forget()
             if state[0] != self._state[0] or not chunks.keeps_ids(connection):
@@ -160,8 +160,8 @@ class Postings:
         """Look up the count of a word that is common as it was typed; None for others."""
         common = self._common
         if common is None:
-            is_large = self.rows(connection, CHUNKS) >= common_words.MANY_CHUNKS
-            common = self._common = common_words.read(connection) if is_large else {}
+            is_large = self.rows(connection, CHUNKS) >= full_text.MANY_CHUNKS
+            common = self._common = full_text.common_words(connection) if is_large else {}
         as_typed = common.get(CHUNKS.typed, {})
         if table not in common or not (word := as_word(match)) or word not in as_typed:
             return None

@@ -16,7 +16,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
-from memline.shared.index.chunks import TOKENIZER
+from memline.shared.index.full_text import TOKENIZER
 from memline.shared.patterns import late
 from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.query import any_of

@@ -85,7 +85,8 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
         return "unchanged" if is_recorded else "refused"
     if recorded is None:
         return "added"
-    if recorded[:3] != (file.size, file.mtime_ns, file.ctime_ns):
+    was = (recorded.size, recorded.mtime_ns, recorded.ctime_ns)
+    if was != (file.size, file.mtime_ns, file.ctime_ns):
         is_growing = (
             0 < file.size - recorded.size < growth
             and recorded.outcome in (INDEXED, EMPTY)

@@ -13,7 +13,8 @@ import pytest
 from memline.shared.config.schema import ACCOUNT_FILE
 from memline.shared.errors import IndexTooNew, IndexTooOld
 from memline.shared.index import accounts, driver, forgotten, identities, jobs, meta, vectors
-from memline.shared.index.chunks import TOKENIZER, text_hash
+from memline.shared.index.chunks import text_hash
+from memline.shared.index.full_text import TOKENIZER
 from memline.shared.index.migrations import migrate
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from memline.shared.index import common_words
+from memline.shared.index import full_text
 from memline.shared.search import few_rows, keyword
 from memline.shared.search.few_rows import Beside, FewRows
 from memline.shared.search.forms import Ways
@@ -140,8 +140,8 @@ def test_a_line_is_looked_for_only_where_some_chunk_holds_all_its_words(
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count words beforehand in a small index too."""
-    monkeypatch.setattr(common_words, "MANY_CHUNKS", 1)
-    monkeypatch.setattr(common_words, "LEAST", 20)
+    monkeypatch.setattr(full_text, "MANY_CHUNKS", 1)
+    monkeypatch.setattr(full_text, "LEAST", 20)
 
 
 @pytest.mark.usefixtures("counted")
@@ -161,7 +161,7 @@ def test_common_words_are_counted_once_until_full_text_changes(notes: Notes, ind
         return found, [each for each in seen if "count(*)" in each]
 
     plain, asked = counts()
-    common_words.store(notes.writer.connection)
+    full_text.store_common_words(notes.writer.connection)
     kept, still_asked = counts()
     notes.add("memory/more.md", "redis timeouts")
     after, asked_again = counts()
@@ -177,10 +177,10 @@ def test_where_few_chunks_are_left_no_counts_are(
     notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = notes.writer.connection
-    common_words.store(connection)
-    assert common_words.read(connection)["forms_fts"]["redis"] > 20
-    monkeypatch.setattr(common_words, "MANY_CHUNKS", 100_000)
+    full_text.store_common_words(connection)
+    assert full_text.common_words(connection)["forms_fts"]["redis"] > 20
+    monkeypatch.setattr(full_text, "MANY_CHUNKS", 100_000)
 
-    common_words.store(connection)
+    full_text.store_common_words(connection)
 
-    assert common_words.read(connection) == {}
+    assert full_text.common_words(connection) == {}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from memline.shared.config.schema import Hybrid, Query
-from memline.shared.index import chunks
+from memline.shared.index import full_text
 from memline.shared.search import keyword, postings, retrievers
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
@@ -90,7 +90,7 @@ def test_the_state_of_the_full_text_index_is_never_the_same_again(notes: Notes) 
         # The same words in another order: neither rows nor tokens change in number.
         notes.add("memory/a.md", " ".join(chance.sample(WORDS, k=len(WORDS))))
         notes.add("memory/b.md", " ".join(chance.sample(WORDS, k=len(WORDS))))
-        seen.add(repr(chunks.full_text_state(notes.writer.connection)))
+        seen.add(repr(full_text.state(notes.writer.connection)))
 
     assert len(seen) == 60
 

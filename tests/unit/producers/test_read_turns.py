@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from memline.producers.read_turns import read_turns
 from memline.shared.index import driver
-from memline.shared.index.turns import read_turns
 from memline.shared.sources.excerpt import Excerpt, Part
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place
