@@ -50,6 +50,7 @@ def add(connection: Connection, chunk_ids: Sequence[int]) -> None:
     """
     if not chunk_ids:
         return
+    meta.add(connection, meta.FULL_TEXT_CHANGES, 1)
     ids = json.dumps(chunk_ids)
     for table, columns in FULL_TEXT.items():
         connection.execute(
@@ -70,6 +71,7 @@ def remove(connection: Connection, file_id: int, first: int, stop: int) -> None:
 
     `first` is the ordinal of the first of them, `stop` the one after the last.
     """
+    meta.add(connection, meta.FULL_TEXT_CHANGES, 1)
     # External content: FTS5 must be told the old values before they are gone.
     for table, columns in FULL_TEXT.items():
         connection.execute(
@@ -105,12 +107,11 @@ def merge_in_slices(connection: Connection) -> None:
 def state(connection: Connection) -> tuple[object, object]:
     """Return the epoch of the index, and a value that differs whenever its full text does.
 
-    Every transaction that writes to it adds the pages it wrote to a counter in the record of its structure;
-    another index in the place of this one has another epoch.
+    The count of changes, and what FTS5 keeps of its rows and segments: that alone may be the same again
+    after a change and a merge. Another index in the place of this one has another epoch.
     """
-    return meta.get(connection, meta.EPOCH), connection.execute(
-        "SELECT block FROM chunks_fts_data WHERE id IN (1, 10)"
-    ).fetchall()
+    blocks = connection.execute("SELECT block FROM chunks_fts_data WHERE id IN (1, 10)").fetchall()
+    return meta.get(connection, meta.EPOCH), (meta.get(connection, meta.FULL_TEXT_CHANGES, 0), blocks)
 
 
 def store_common_words(connection: Connection) -> None:
@@ -123,14 +124,12 @@ def store_common_words(connection: Connection) -> None:
     mark = _mark(connection)
     if connection.execute("SELECT count(*) FROM chunks").fetchone()[0] >= MANY_CHUNKS:
         for table in FULL_TEXT:
+            connection.execute("DROP TABLE IF EXISTS temp.words")
             connection.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, {table}, row)")
-            try:
-                found = counts[table] = {}
-                # One by one, so that an interrupt need not wait for all.
-                for word, count in connection.execute(_COUNTS, (LEAST,)):
-                    found[word] = count
-            finally:
-                connection.execute("DROP TABLE temp.words")
+            found = counts[table] = {}
+            # One by one, so that an interrupt need not wait for all.
+            for word, count in connection.execute(_COUNTS, (LEAST,)):
+                found[word] = count
     elif meta.get(connection, meta.COMMON_WORDS) is None:
         return
     # What another process changes after this look makes another mark.
@@ -146,5 +145,5 @@ def common_words(connection: Connection) -> dict[str, dict[str, int]]:
 
 
 def _mark(connection: Connection) -> str:
-    _, blocks = state(connection)
-    return sha256(repr(blocks).encode()).hexdigest()
+    _, changed = state(connection)
+    return sha256(repr(changed).encode()).hexdigest()

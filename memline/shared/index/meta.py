@@ -43,6 +43,8 @@ EMBEDDED_RECENTLY = "embedded_lately"
 READ_RECENTLY = "read_recently"
 #: What jobs did of that: [[ten seconds of the epoch, id of the job, files, texts], …] of the last minute.
 JOBS_RECENTLY = "jobs_recently"
+#: How often full text was changed (`full_text`).
+FULL_TEXT_CHANGES = "full_text_changes"
 #: In how many chunks common words stand: {"of": a mark of full text, "counts"} (`full_text`).
 COMMON_WORDS = "common_words"
 #: Where an operator moves this index: {"host": an index host, "left": whether nothing here uses it any more}.

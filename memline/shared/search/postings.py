@@ -126,13 +126,14 @@ class Postings:
         version = driver.scalar(connection, "PRAGMA data_version")
         if version == self._version:
             return
-        self._version = version
         state = full_text.state(connection)
         if state != self._state:
             self._forget()
             if state[0] != self._state[0] or not chunks.keeps_ids(connection):
                 self._forget_chunks()
             self._state = state
+        # Last: after an error above it is looked at again.
+        self._version = version
 
     def rows(self, connection: Connection, table: Table) -> int:
         """Count the rows of a table, as FTS5 does: counting them takes 10 ms a million."""
