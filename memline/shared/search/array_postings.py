@@ -8,7 +8,6 @@ Needs numpy, which costs 110 ms to import: for processes that answer many questi
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import driver
-from memline.shared.search.few_rows import K1, SETUP, B, mean_length, stem_of
+from memline.shared.search.few_rows import K1, SETUP, B, as_word, mean_length, stem_of
 from memline.shared.search.postings import CHUNKS, SPARE, Fits, Packed, Postings, Table
 from memline.shared.search.vector_backends import json_ids
 
@@ -40,8 +39,6 @@ _MANY = 1 / 8
 
 #: Lengths that are read at a time.
 _READ_ROWS = 50_000
-
-_WORD = re.compile(r'"(\w+)"')
 
 # Temporary, so that a connection that only reads can have it.
 _SETUP = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, chunks_fts, instance)"
@@ -146,8 +143,7 @@ class WordReader:
 
     def read(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
         """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""
-        found = _WORD.fullmatch(match)
-        if found is None or (stem := stem_of(connection, found[1])) is None:
+        if not (word := as_word(match)) or (stem := stem_of(connection, word)) is None:
             return None
         text = driver.scalar(connection, _PLACES, stem)
         if text is None:

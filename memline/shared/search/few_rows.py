@@ -73,7 +73,6 @@ class FewRows:
         """Forget the rows: with the end of a transaction they are gone."""
         #: By row that is indexed once more: its tokens.
         self._lengths: dict[int, int] = {}
-        self._mean = 0.0
         self._is_set_up = False
 
     def fits(
@@ -124,21 +123,24 @@ class FewRows:
 
     def _fits_of(self, connection: Connection, stem: str, rows: Collection[int]) -> dict[int, float]:
         """Return bm25 without its idf, as FTS5 computes it."""
-        self._mean = self._mean or mean_length(connection)
+        mean = mean_length(connection)
         counts: dict[int, float] = {}
         for row, column in connection.execute(_PLACES, (stem,)):
             if row in rows:
                 counts[row] = counts.get(row, 0.0) + self._weights[column]
         return {
-            row: count / (count + K1 * (1 - B + B * self._lengths[row] / self._mean))
+            row: count / (count + K1 * (1 - B + B * self._lengths[row] / mean))
             for row, count in counts.items()
         }
 
     def stem_of(self, connection: Connection, word: str) -> str | None:
-        """Return a word as the index has it; None when it is several there."""
+        """Return a word as the index has it; None when it is several there, or no table can be made."""
         if not self._is_set_up:
-            for statement in SETUP:
-                connection.execute(statement)
+            try:
+                for statement in SETUP:
+                    connection.execute(statement)
+            except driver.library().Error:
+                return None
             self._is_set_up = True
         return stem_of(connection, word)
 

@@ -66,12 +66,17 @@ SCORED = 400
 #: this alone. Among 100,000 chunks a warm search took 7 ms with 3,000, 9 with 10,000 and 11 with 50,000.
 MANY_ROWS = 3_000
 
+#: Rows of a common word for each one that rarer terms found, from which on it is asked only what it says
+#: beside them: what they say has to be added up again.
+BESIDE = 16
+
 #: Files that a question names best whose chunks are candidates, and how many of each.
 NAMED, NAMED_CHUNKS = 20, 50
 
-#: Best hits for which chunks with more of the words are looked for, how many for each set of words, and how
-#: many words such a set has at most.
-CHECKED, MORE_WORDS, FEW_WORDS = 20, 20, 4
+#: Best hits for which chunks with more of the words are looked for among those that are known; of these the
+#: best for which FTS5 is asked, twice a list, 2 to 10 ms each at a million chunks; how many are taken for
+#: each set of words, and how many words such a set has at most.
+CHECKED, ASKED, MORE_WORDS, FEW_WORDS = 20, 12, 20, 4
 
 #: Best chunks with the tokens of an id, and names with the stem of a word, that are read to see whether it
 #: stands there as typed.
@@ -102,8 +107,9 @@ class KeywordHits:
     missing: tuple[str, ...] = ()
     #: What some of them were taken for: words that were typed wrong.
     meant: tuple[str, ...] = ()
-    #: idf of the plain words of the question, by label.
+    #: idf of the plain words of the question, by label; and of all that was asked and stands somewhere.
     rarity: Mapping[str, float] = field(default_factory=dict)
+    known: float = 0.0
 
 
 def by_keyword(
@@ -157,6 +163,7 @@ class _KeywordSearch:
         lookups: list[Lookup] = []
         idfs: list[float] = []
         rarity: dict[str, float] = {}
+        known = 0.0
         words = [term.label for term in terms if term.is_word]
         with_forms = set(words[:MAX_TERMS])
         for term in terms:
@@ -170,6 +177,7 @@ class _KeywordSearch:
             idf = self._idf(CHUNKS, ways[0].df if is_there else 0)
             if term.typed:
                 idfs.append(idf)
+                known += idf * is_there
             if term.is_word:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
@@ -202,6 +210,7 @@ class _KeywordSearch:
             missing=as_typed(missing, terms),
             meant=tuple(self._ways.meant),
             rarity=rarity,
+            known=known,
         )
 
     def _idf(self, table: Table, df: int) -> float:
@@ -278,7 +287,8 @@ class _KeywordSearch:
     def _beside(self, lookups: Sequence[Lookup]) -> Beside | None:
         """Return what the rows of terms hold of which all are known; None where it is not worth it."""
         known = lookups[: self._whole]
-        if not known or all(each.df < LEAST_ROWS for each in lookups):
+        rows = sum(each.df for each in known)
+        if not rows or max(each.df for each in lookups) < max(LEAST_ROWS, BESIDE * rows):
             return None
         ways = {way.match: way for lookup in known for way in lookup.ways}
         count = self._postings.rows(self._connection, CHUNKS)
@@ -365,10 +375,12 @@ class _KeywordSearch:
         of files that the question names.
         """
         lookups = self._found.lookups
+        # Of a compound, or a word in a run of CJK, the line may have other tokens.
+        tokens = {*_WORD.findall(self._line.lower())}
         words = [
             rows.keys()
             for rows, each in zip(held, lookups, strict=False)
-            if each.term.is_word and each.term.typed
+            if each.term.is_word and each.term.label in tokens
         ]
         # FTS5 reads all the places of its words: up to 30 ms at a million chunks.
         if self._line and lookups and (not words or set.intersection(*map(set, words))):
@@ -376,6 +388,10 @@ class _KeywordSearch:
             # Of more, some would be left behind.
             self._found.lines = rows if len(rows) < SOME else set()
         self._ruled = {*self._found.lines}
+        if not held and len(lookups) > 1:
+            # With the rarest term come those that hold everything, unless it is common itself.
+            everything = " AND ".join(f"({any_of(way.match for way in each.ways)})" for each in lookups)
+            self._ruled |= self._postings.some(self._connection, everything, self._files)
         for lookup in lookups:
             if lookup.typed_df <= ALONE_CHUNKS < lookup.df:
                 typed = lookup.ways[0].typed
@@ -419,11 +435,11 @@ class _KeywordSearch:
         lookups, names = self._found.lookups, self._found.in_names
         matches = [any_of(way.match for way in each.ways if way.weight >= HALVES) for each in lookups]
         holders: list[set[int]] = []
-        masks = {
-            (tuple(held.get(each, 0.0) >= HALVES for held in self._found.held), names.get(file_of[each], 0))
-            for each in chunk_ids
-        }
-        for mask, name in sorted(masks, key=lambda each: sum(each[0])):
+        masks: dict[tuple[tuple[bool, ...], int], int] = {}
+        for place, each in enumerate(chunk_ids):
+            mask = tuple(held.get(each, 0.0) >= HALVES for held in self._found.held)
+            masks.setdefault((mask, names.get(file_of[each], 0)), place)
+        for (mask, name), place in sorted(masks.items(), key=lambda each: sum(each[0][0])):
             held = frozenset(f"({match})" for match in compress(matches, mask)), name
             others = [match for match, is_held in zip(matches, mask, strict=True) if match and not is_held]
             if not 0 < sum(mask) <= FEW_WORDS or held in self._asked or not others:
@@ -436,6 +452,8 @@ class _KeywordSearch:
                 lacking = compress(holders, [not is_held for is_held in mask])
                 rows = set.intersection(*compress(holders, mask)) & set().union(*lacking)
                 self._asked[held] = False
+            elif place >= ASKED:
+                continue
             else:
                 all_known = (each for each, is_all in self._asked.items() if is_all)
                 if any(terms <= held[0] and not of_name & ~name for terms, of_name in all_known):

@@ -112,7 +112,7 @@ VectorBackend = SqliteVec | NumpyMatrix
 
 
 def _least(found: Sequence[tuple[float, float]], estimates: Sequence[float], step: int) -> float:
-    """Return the estimate below which hardly any of the best is expected: `signs.Line`, without numpy.
+    """Return the estimate below which hardly any of the best is expected: `matrix.Line`, without numpy.
 
     `found`: pairs of estimate and cosine. `estimates`: every `step`th one, the smallest first.
     """
@@ -126,7 +126,7 @@ def _least(found: Sequence[tuple[float, float]], estimates: Sequence[float], ste
     enough = sorted(cosine for _, cosine in found)[-signs.TOP]
     missed = 0.0
     for estimate in estimates:
-        away = min(max((enough - base - slope * (estimate - mean)) / off, -8.0), 8.0)
+        away = (enough - base - slope * (estimate - mean)) / off
         missed += step * signs.chance(away)
         if missed > signs.MISSED:
             return estimate

@@ -3,7 +3,8 @@
 import pytest
 
 from memline.shared.config.schema import Query
-from memline.shared.search import keyword
+from memline.shared.search import forms, keyword
+from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
@@ -29,6 +30,20 @@ def test_a_line_of_common_words_is_found(notes: Notes, index: SearchIndex) -> No
     notes.add("memory/line.md", "He asked: to be or not to be? And went away.")
 
     assert paths(index, "to be or not to be")[0] == "memory/line.md"
+
+
+def test_a_line_with_a_compound_in_two_words_is_found(
+    notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the compound is common, the two words are not looked up beside it."""
+    monkeypatch.setattr(forms, "COMMON", 10)
+    notes.add("memory/line.md", "The weather was fine. " * 30 + "the x-ray of quarterly lungs today")
+    for number in range(30):
+        notes.add(f"memory/{number}.md", f"xray lungs and email {number}")
+
+    assert paths(index, "x-ray of quarterly lungs")[0] == "memory/line.md"
+    with index.snapshot() as connection:
+        assert by_keyword(connection, analyse("x-ray of quarterly lungs"), None, 9).hits[0].is_line
 
 
 def test_words_of_a_path_are_no_line(notes: Notes, index: SearchIndex) -> None:

@@ -1,6 +1,7 @@
 """What common words say of a few chunks is the same whether all of their chunks are read or not."""
 
 import random
+import sqlite3
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +42,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (few_rows, keyword):
         monkeypatch.setattr(module, "LEAST_ROWS", 0)
     monkeypatch.setattr(few_rows, "PER_ROW", 0)
+    monkeypatch.setattr(keyword, "BESIDE", 0)
 
 
 @pytest.mark.parametrize("beside", ["", '"timeout"', '"run" OR "several"'])
@@ -106,6 +108,7 @@ def test_questions_have_the_same_hits(
     for module in (few_rows, keyword):
         monkeypatch.setattr(module, "LEAST_ROWS", 0)
     monkeypatch.setattr(few_rows, "PER_ROW", 0)
+    monkeypatch.setattr(keyword, "BESIDE", 0)
     # What bm25() gives a word in half of the chunks is a millionth of what it gives another.
     assert_same(found(index, Postings(), files), read_all, rel=1e-7)
     assert asked or (files and enough == 500)
@@ -184,3 +187,30 @@ def test_where_few_chunks_are_left_no_counts_are(
     full_text.store_common_words(connection)
 
     assert full_text.common_words(connection) == {}
+
+
+@pytest.mark.usefixtures("counted")
+def test_words_are_counted_after_a_count_that_broke_off(notes: Notes, index: SearchIndex) -> None:
+    connection = notes.writer.connection
+    connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, chunks_fts, row)")
+
+    full_text.store_common_words(connection)
+
+    assert full_text.common_words(connection)["forms_fts"]["redis"] > 20
+
+
+@pytest.mark.usefixtures("always")
+def test_where_no_temporary_table_can_be_made_all_rows_are_read(
+    index: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyword, "FOUND_ENOUGH", 3)
+    with index.snapshot() as connection:
+        right = by_keyword(connection, analyse("redis timeout severance"), None, 12)
+    with index.snapshot() as connection:
+        connection.set_authorizer(lambda action, *_: action == sqlite3.SQLITE_CREATE_VTABLE)
+        try:
+            found = by_keyword(connection, analyse("redis timeout severance"), None, 12)
+        finally:
+            connection.set_authorizer(None)
+
+    assert_same([found], [right], rel=1e-9)

@@ -204,6 +204,20 @@ def test_common_words_only_score_what_rare_ones_found(
     assert len(whole) == 10
 
 
+def test_of_common_words_alone_what_holds_everything_is_found(
+    notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyword, "MANY_ROWS", 10)
+    monkeypatch.setattr(keyword, "SCORED", 5)
+    words = ["redis", "timeout", "kestrel", "quokka", "deploy", "rollback"]
+    # More than the pool has places.
+    for n in range(300):
+        notes.add(f"memory/{n}.md", " ".join(words[: n % 6] + words[n % 6 + 1 :]))
+    notes.add("memory/all.md", "The weather was fine. " * 60 + " ".join(words))
+
+    assert paths(index, " ".join(reversed(words)))[0] == "memory/all.md"
+
+
 @pytest.mark.parametrize(
     ("typed", "like_it"),
     [

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from memline.shared.search import keyword, retrievers, snippets
 from memline.shared.search.forms import related
+from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.words import stop_words, stop_words_of
@@ -168,7 +169,7 @@ def test_no_question_is_a_syntax_error(filled: SearchIndex, question: str) -> No
         hits = keyword.by_keyword(connection, analysed, None, 10)
         keyword.by_keyword(connection, analysed, "[1]", 10)
         snippets.matched_terms(connection, hits, [1])
-        retrievers.by_name(connection, analysed, None, 10)
+        retrievers.by_name(connection, analysed, KeywordHits(), None, 10)
 
 
 @pytest.fixture
