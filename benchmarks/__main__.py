@@ -31,6 +31,7 @@ from benchmarks import (
     saving,
     session_growth,
     texts,
+    titles,
     warm,
 )
 from benchmarks.bench import Bench
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "http": faces.http,
     "mcp": faces.mcp,
     "pages": pages.pages,
+    "titles": titles.inside_questions,
     "fleet-search": fleet.search,
     "fleet-idle": fleet.idle,
     "fleet-files": fleet.files,

@@ -52,7 +52,8 @@ MMR_POOL = 100
 LIFT = {PATH: 0.6, NAME: 0.6, TITLE: 0.3, STEM: 0.3}
 
 #: What is added when the question is that name (`retrievers.by_name` says when), or that title is most of it.
-WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, TITLE: 1.0, STEM: 0.3, MOST: 0.3}
+WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, TITLE: 1.0, STEM: 0.3}
+MOST_LIFT = 0.3
 
 _TIER_WORDS = {0: "", STEM: "stem", TITLE: "title", MOST: "most", NAME: "name", PATH: "path"}
 
@@ -185,7 +186,7 @@ class Found:
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
         self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
         self.cosines = {chunk_id: round(cosine, DECIMALS) for chunk_id, cosine in vector}
-        #: PATH, NAME, TITLE or STEM, and whether the question is that name.
+        #: PATH, NAME, MOST, TITLE or STEM, and whether the question is that name.
         self.named = {chunk_id: (tier, is_whole) for chunk_id, tier, is_whole in named}
         #: Late interaction, and what it is over the best of the question; both 0 … 1.
         self.late: dict[int, tuple[float, float]] = {}
@@ -248,7 +249,7 @@ class Fusion:
         self.scale = (text_weight * quality + vector_weight) / self._whole
 
     def fused(self, found: Found) -> dict[int, float]:
-        """Return for each chunk id what orders the candidates, 0 … 1."""
+        """Return for each chunk id what orders the candidates, 0 … 1, and more for what was lifted."""
         text_weight, vector_weight = self._text_weight, self._vector_weight
         late_whole = self._whole + (2 * LATE_WEIGHT - 1) * vector_weight
         shares, cosines, late, named = found.shares, found.cosines, found.late, found.named
@@ -273,8 +274,10 @@ class Fusion:
             fused /= whole
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]
-                is_added = is_whole or tier == MOST
-                fused += WHOLE_LIFT[tier] if is_added else LIFT[tier] * (1.0 - fused)
+                if is_whole:
+                    fused += WHOLE_LIFT[tier]
+                else:
+                    fused += MOST_LIFT if tier == MOST else LIFT[tier] * (1.0 - fused)
             scores[chunk_id] = fused
         self._put_exact_first(scores, found)
         return {

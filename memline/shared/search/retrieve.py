@@ -237,7 +237,7 @@ class _Search:
         self.mode = "hybrid" if has_keyword and backend else "vector" if backend else "keyword"
         by_vector = retrievers.by_vector(connection, backend, links, file_ids, pool) if backend else ()
         self.steps.end("vector")
-        by_name = retrievers.by_name(connection, question, self.files, pool)
+        by_name = retrievers.by_name(connection, question, self.keyword, self.files, pool)
         self.steps.end("path")
         found = Found(self.keyword.hits, by_vector, by_name)
         if question.days or question.tags:

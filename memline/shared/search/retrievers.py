@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.note_names import without_ending
 from memline.shared.patterns import late
+from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.query import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend, json_ids
@@ -56,10 +59,13 @@ DAY_LIFT, DAY_ALONE = 1.0, 0.05
 #: The same for each tag that the question names: more than all others give together.
 TAG_LIFT = 3.0
 
-#: How sure a name in the question means a file: its path; its file name; a title of two words or more with
-#: half of the words of the question; what it calls itself, in its front matter or by its name without `.md`,
-#: unless its first heading is another; that name or heading alone.
+#: How sure a name in the question means a file: its path; its file name; a title of two words or more that is
+#: half of the question and of one file alone; what it calls itself, in its front matter or by its name
+#: without `.md`, unless its first heading is another; that name or heading alone.
 PATH, NAME, MOST, TITLE, STEM = 5, 4, 3, 2, 1
+
+#: Share of the words of a question, and of their idf, that such a title has at least.
+MOST_SHARE = 0.5
 
 
 class Links:
@@ -129,12 +135,16 @@ def cosines(
 
 
 def by_name(
-    connection: Connection, question: Question, files: Sequence[int] | None, limit: int
+    connection: Connection,
+    question: Question,
+    keyword: KeywordHits,
+    files: Sequence[int] | None,
+    limit: int,
 ) -> list[tuple[int, int, bool]]:
     """Return the chunks of files that the question names, the surest first, in the order of lines.
 
     With PATH, NAME, MOST, TITLE or STEM, and whether the question is that name, or a short one with a PATH or
-    NAME.
+    NAME. `keyword` says how rare its words are.
     """
     tiers: dict[int, tuple[int, bool]] = {}
     for number, name in enumerate(question.names):
@@ -153,11 +163,15 @@ def by_name(
         keys = json.dumps([name_key(run) for run in question.runs])
         titles = connection.execute(_BY_KEYS, (keys,)).fetchall()
         known = {f"-{key}-" for _, _, key, _, _ in titles}
-        words = {name_key(term.label) for term in question.terms if term.is_word}
+        pages = Counter(key for _, _, key, _, _ in titles)
+        rarity = {name_key(label): idf for label, idf in keyword.rarity.items()}
+        words = MOST_SHARE * sum(term.is_asked for term in question.terms)
+        idf = MOST_SHARE * keyword.known
         for file_id, path, key, own, heading in titles:
             # Of titles in each other the longest.
             if not any(f"-{key}-" in other != f"-{key}-" for other in known):
-                is_most = words and 2 * len(words.intersection(key.split("-"))) >= len(words)
+                idfs = [rarity[word] for word in {*key.split("-")} & rarity.keys()]
+                is_most = 0 < len(idfs) >= words and math.fsum(idfs) >= idf and pages[key] == 1
                 named = MOST if is_most else _of_title(path, key, own, heading), False
                 tiers[file_id] = max(named, tiers.get(file_id, named))
     if files is not None:

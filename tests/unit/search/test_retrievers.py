@@ -1,14 +1,22 @@
 from collections.abc import Callable
+from sqlite3 import Connection
 
 from memline.shared.search import retrievers
+from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from tests.unit.search.conftest import Notes
 
 
+def by_name(connection: Connection, question: str, limit: int) -> list[tuple[int, int, bool]]:
+    analysed = analyse(question)
+    keyword = by_keyword(connection, analysed, None, 100)
+    return retrievers.by_name(connection, analysed, keyword, None, limit)
+
+
 def named(index: SearchIndex, question: str) -> dict[str, int]:
     with index.snapshot() as connection:
-        found = retrievers.by_name(connection, analyse(question), None, 50)
+        found = by_name(connection, question, 50)
         path_of: Callable[[int], str] = lambda chunk_id: connection.execute(  # noqa: E731
             "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?", (chunk_id,)
         ).fetchone()[0]
@@ -61,7 +69,7 @@ def test_a_title_inside_a_question_is_not_the_question_and_the_name_of_a_file_is
 
     def is_whole(question: str) -> list[bool]:
         with index.snapshot() as connection:
-            return [each for _, _, each in retrievers.by_name(connection, analyse(question), None, 50)]
+            return [each for _, _, each in by_name(connection, question, 50)]
 
     assert (
         is_whole("deploy-notes.md") == is_whole("deploy notes") == is_whole("open deploy-notes.md") == [True]
@@ -75,7 +83,7 @@ def test_of_many_files_with_one_name_the_surest_are_kept(notes: Notes, index: Se
     notes.add("memory/sea/tide.md", "# Tide\n\nHigh water.")
 
     with index.snapshot() as connection:
-        found = retrievers.by_name(connection, analyse("tide"), None, 3)
+        found = by_name(connection, "tide", 3)
 
     assert [tier for _, tier, _ in found] == [retrievers.TITLE, retrievers.STEM, retrievers.STEM]
 
@@ -101,10 +109,23 @@ def test_a_title_of_several_words_is_found_inside_a_question(notes: Notes, index
 
 def test_a_title_with_half_of_the_words_of_a_question_is_most_of_it(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/Manage tides.md", "Where the water stands.")
-    with index.snapshot() as connection:
-        tiers = [
-            [tier for _, tier, _ in retrievers.by_name(connection, analyse(question), None, 10)]
-            for question in ("Manage tides not working", "manage tides with buoys, ropes, anchors and charts")
-        ]
+    for number, word in enumerate(("working", "buoys", "ropes", "anchors", "charts", "ERR_CONN_42")):
+        notes.add(f"memory/{number}.md", f"{word} of the harbour")
+    for number in range(30):
+        notes.add(f"memory/work {number}.md", "working all day")
+    for number in range(3):
+        notes.add(f"memory/{number}/notes.md", "# Open questions\n\nWho pays?")
 
-    assert tiers == [[retrievers.MOST], [retrievers.TITLE]]
+    def tier(question: str) -> set[int]:
+        return {*named(index, question).values()}
+
+    # Counted by rarity: of half of the words the rarer half.
+    assert tier("Manage tides not working") == {retrievers.MOST}
+    assert tier("manage tides with buoys, ropes, anchors and charts") == {retrievers.TITLE}
+    assert tier("manage tides buoys working") == {retrievers.MOST}
+    assert tier("manage tides buoys ropes anchors") == {retrievers.TITLE}
+    # What stands nowhere says nothing, and an id that does as much as a word.
+    assert tier("manage tides zeppelins balloons") == {retrievers.MOST}
+    assert tier("manage tides buoys ropes ERR_CONN_42") == {retrievers.TITLE}
+    # A heading that several pages have is no title of one.
+    assert tier("open questions today") == {retrievers.STEM}
