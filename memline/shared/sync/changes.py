@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile
+from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile, RecordedFiles
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
 from memline.shared.sources.paths import is_transcript
@@ -50,7 +48,7 @@ class Changes:
 
 def compare(
     discovery: Discovery,
-    ledger: Mapping[str, RecordedFile],
+    ledger: RecordedFiles,
     chunking: str,
     *,
     transcript_chunking: str = "",
@@ -63,10 +61,14 @@ def compare(
     again every time. A transcript is growing while it is larger by less than `growth` bytes.
     """
     groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
+    unchanged = groups["unchanged"]
     for file in discovery.files:
         path = file.path
-        by = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
-        groups[_change_of(file, ledger.get(path), *by)].append(path)
+        cut, most = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
+        if file.problem is None and ledger.is_indexed(path, file.size, file.mtime_ns, file.ctime_ns, cut):
+            unchanged.append(path)
+        else:
+            groups[_change_of(file, ledger.get(path), cut, most)].append(path)
     links = tuple(
         file.path + "/" for file in discovery.files if file.problem and file.problem.outcome == SYMLINK
     )
@@ -94,6 +96,4 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
             and recorded.chunking == chunking
         )
         return "growing" if is_growing else "changed"
-    if recorded.outcome == INDEXED:
-        return "unchanged" if recorded.chunking == chunking else "changed"
     return "unchanged" if recorded.outcome in _BY_CONTENT else "changed"

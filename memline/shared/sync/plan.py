@@ -13,7 +13,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index.ledger import RecordedFile, SetAside
+from memline.shared.index.ledger import RecordedFiles, SetAside
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import Discovery, discover, discovered
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, printable
@@ -36,7 +36,7 @@ FILES_EVERY_S, FILES_SHARE = 4.0, 1 / 400
 class IndexState:
     """Files and backlog of an index; the defaults are those of an agent without an index."""
 
-    files: Mapping[str, RecordedFile] = field(default_factory=dict)
+    files: RecordedFiles = field(default_factory=RecordedFiles)
     backlog: Backlog = field(default_factory=Backlog)
     #: Workspace the index is of; empty when none was recorded.
     workspace: str = ""
@@ -188,7 +188,7 @@ def are_stored(settings: AgentSettings, paths: Collection[str]) -> bool:
     except OSError:
         return False
     with reading_if_any(settings.index_path) as reader:
-        recorded = ledger.recorded_files(reader, [*names]) if reader else {}
+        recorded = ledger.recorded_files(reader, [*names]) if reader else RecordedFiles()
     seen = Discovery(files=tuple(found), issues=())
     return not compare(seen, recorded, chunking_digest(chunking.tokens, chunking.overlap)).count
 

@@ -1,6 +1,6 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
-from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile
+from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile, RecordedFiles
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem
 from memline.shared.sync.changes import Changes, compare
@@ -18,7 +18,14 @@ def seen(
 
 
 def scan(files: list[DiscoveredFile], ledger: dict[str, RecordedFile], *unlisted: str) -> Changes:
-    return compare(Discovery(files=tuple(files), issues=(), unlisted=unlisted), ledger, "c1")
+    return compare(Discovery(files=tuple(files), issues=(), unlisted=unlisted), kept(ledger), "c1")
+
+
+def kept(ledger: dict[str, RecordedFile]) -> RecordedFiles:
+    return RecordedFiles(
+        (path, each.size, each.mtime_ns, each.ctime_ns, each.outcome, each.chunking)
+        for path, each in ledger.items()
+    )
 
 
 def test_the_same_size_time_and_chunking_is_no_change() -> None:
@@ -95,7 +102,7 @@ def grown(by: int, was: RecordedFile | None = None, path: str = "sessions/a.json
     """A transcript that grew, below a threshold of 100 bytes."""
     was = was or seen(chunking="t1", size=50)
     discovery = Discovery(files=(found(path, size=50 + by, mtime_ns=11),), issues=())
-    return compare(discovery, {path: was}, "c1", transcript_chunking="t1", growth=100)
+    return compare(discovery, kept({path: was}), "c1", transcript_chunking="t1", growth=100)
 
 
 def test_a_transcript_that_grew_a_little_is_growing_and_not_behind() -> None:
