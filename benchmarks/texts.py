@@ -32,6 +32,7 @@ _ASK = """
 import json, sys, time
 from pathlib import Path
 from memline.shared.config.schema import Query
+from memline.shared.search.forms import COMMON
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse, any_of
 from memline.shared.search.reader import SearchIndex
@@ -62,9 +63,11 @@ def is_wrong(question):
         found = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
         holders = {}
         for term in analyse(question).terms:
-            # Written as two words it is held as well.
-            match = any_of((term.match, *term.spellings, *term.halves))
-            for (chunk_id,) in connection.execute(found, (match,)):
+            rows = connection.execute(found, (any_of((term.match, *term.spellings)),)).fetchall()
+            if len(rows) <= COMMON and term.halves:
+                # A rare one is also held where it is written as two words.
+                rows += connection.execute(found, (any_of(term.halves),)).fetchall()
+            for (chunk_id,) in rows:
                 holders.setdefault(chunk_id, set()).add(term.label)
     held = [holders.pop(hit.chunk_id, set()) for hit in hits]
     others = {frozenset(words) for words in holders.values()}
@@ -169,6 +172,9 @@ def _make(path: Path, size: int) -> None:
                         f" SELECT id, {columns} FROM chunk_documents WHERE id BETWEEN ? AND ?",
                         (ids[0], ids[-1]),
                     )
+        # As after a first index.
+        full_text.merge_in_slices(writer)
+        full_text.store_common_words(writer)
 
 
 def _texts(count: int) -> Iterator[list[str]]:
