@@ -289,7 +289,8 @@ class _Walk:
         while todo:
             folder, depth = todo.pop()
             try:
-                descriptor = os.open(folder, _FOLDER)
+                # A folder that became a link since its parent was listed is not entered.
+                descriptor = os.open(folder, _FOLDER | (os.O_NOFOLLOW if depth else 0))
             except (FileNotFoundError, NotADirectoryError):
                 # It was removed since its parent was listed, and so were its files.
                 continue

@@ -226,6 +226,24 @@ def test_a_folder_that_cannot_be_listed_is_reported_and_what_it_holds_stays_know
     assert not discovery.is_unlisted("memory/private2/b.md")
 
 
+def test_a_folder_that_becomes_a_link_while_it_is_looked_at_is_not_entered(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "secret/b.md")
+    write(workspace / "memory/sub/c.md")
+    real = os.open
+
+    def swapped(path: str, flags: int) -> int:
+        if path == str(workspace / "memory/sub"):
+            (workspace / "memory/sub").rename(tmp_path / "away")
+            (workspace / "memory/sub").symlink_to(tmp_path / "secret")
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", swapped)
+
+    assert paths(look(workspace)) == ["memory/a.md"]
+
+
 def test_an_extra_path_that_cannot_be_listed_is_an_issue(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
