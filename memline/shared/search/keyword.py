@@ -41,9 +41,8 @@ from memline.shared.search.few_rows import LEAST_ROWS, Beside, scale_of
 from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
-from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, ranked
+from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, KeywordHits, ranked
 from memline.shared.search.vector_backends import json_ids
-from memline.shared.values import field, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -90,26 +89,6 @@ _SPELLINGS = (
 _NAMES = "SELECT id, text FROM names WHERE id IN (SELECT value FROM json_each(?))"
 _FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
 _OF_NAMED = "SELECT id, ordinal FROM chunks WHERE ordinal < ? AND file_id IN (SELECT value FROM json_each(?))"
-
-
-@value
-class KeywordHits:
-    """The hits of the keyword retriever, best first, and what it searched."""
-
-    hits: Sequence[KeywordHit] = ()
-    #: The best sum as a share of what it and all idf of the question are together, 0 … 1.
-    quality: float = 0.0
-    #: MATCH expression of all terms and forms; empty when none was found.
-    match: str = ""
-    #: The terms in it, without repetition.
-    terms: tuple[Term, ...] = ()
-    #: The words, as typed, of which no form stands in what was searched.
-    missing: tuple[str, ...] = ()
-    #: What some of them were taken for: words that were typed wrong.
-    meant: tuple[str, ...] = ()
-    #: idf of the plain words of the question, by label; and of all that was asked and stands somewhere.
-    rarity: Mapping[str, float] = field(default_factory=dict)
-    known: float = 0.0
 
 
 def by_keyword(
@@ -163,7 +142,7 @@ class _KeywordSearch:
         lookups: list[Lookup] = []
         idfs: list[float] = []
         rarity: dict[str, float] = {}
-        known = 0.0
+        found_idfs: list[float] = []
         words = [term.label for term in terms if term.is_word]
         with_forms = set(words[:MAX_TERMS])
         for term in terms:
@@ -177,7 +156,8 @@ class _KeywordSearch:
             idf = self._idf(CHUNKS, ways[0].df if is_there else 0)
             if term.typed:
                 idfs.append(idf)
-                known += idf * is_there
+                if is_there:
+                    found_idfs.append(idf)
             if term.is_word:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
@@ -210,7 +190,7 @@ class _KeywordSearch:
             missing=as_typed(missing, terms),
             meant=tuple(self._ways.meant),
             rarity=rarity,
-            known=known,
+            found_idf=math.fsum(found_idfs),
         )
 
     def _idf(self, table: Table, df: int) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.search.forms import HALVES, Lookup, near
 from memline.shared.search.postings import strongest
+from memline.shared.search.query import Term
 from memline.shared.values import field, value
 
 if TYPE_CHECKING:
@@ -71,6 +72,26 @@ class KeywordHit:
         self.has_id, self.has_alone = has_id, has_alone
         #: Whether it holds the whole question, word for word.
         self.is_line = is_line
+
+
+@value
+class KeywordHits:
+    """The hits of the keyword retriever, best first, and what it searched."""
+
+    hits: Sequence[KeywordHit] = ()
+    #: The best sum as a share of what it and all idf of the question are together, 0 … 1.
+    quality: float = 0.0
+    #: MATCH expression of all terms and forms; empty when none was found.
+    match: str = ""
+    #: The terms in it, without repetition.
+    terms: tuple[Term, ...] = ()
+    #: The words, as typed, of which no form stands in what was searched.
+    missing: tuple[str, ...] = ()
+    #: What some of them were taken for: words that were typed wrong.
+    meant: tuple[str, ...] = ()
+    #: idf of the plain words of the question, by label; and of all that was asked and stands somewhere.
+    rarity: Mapping[str, float] = field(default_factory=dict)
+    found_idf: float = 0.0
 
 
 @value(frozen=False)

@@ -19,9 +19,10 @@ from memline.shared.finding import Trouble
 from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
-from memline.shared.search.keyword import KeywordHits, by_keyword
+from memline.shared.search.keyword import by_keyword
 from memline.shared.search.passages import WINDOW, Passage, passages, weigh
 from memline.shared.search.query import Question, analyse
+from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
 from memline.shared.search.results import Answer, Hit, lacking

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from memline.shared.index import driver
 from memline.shared.note_names import without_ending
 from memline.shared.patterns import late
-from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.query import Question
+from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend, json_ids
 from memline.shared.sources.folding import name_key, stem_key
@@ -166,7 +166,7 @@ def by_name(
         pages = Counter(key for _, _, key, _, _ in titles)
         rarity = {name_key(label): idf for label, idf in keyword.rarity.items()}
         words = MOST_SHARE * sum(term.is_asked for term in question.terms)
-        idf = MOST_SHARE * keyword.known
+        idf = MOST_SHARE * keyword.found_idf
         for file_id, path, key, own, heading in titles:
             # Of titles in each other the longest.
             if not any(f"-{key}-" in other != f"-{key}-" for other in known):

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from memline.shared.index import driver
 from memline.shared.index.full_text import TOKENIZER
 from memline.shared.patterns import late
-from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.query import any_of
+from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold_with_places
 from memline.shared.sources.markdown import front_matter_end

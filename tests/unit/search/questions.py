@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from memline.shared.search.keyword import KeywordHits, by_keyword
+from memline.shared.search.keyword import by_keyword
 from memline.shared.search.postings import Postings
 from memline.shared.search.query import analyse
+from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
 from tests.unit.search.conftest import Notes
 

@@ -9,9 +9,10 @@ import pytest
 from memline.shared.index import chunks
 from memline.shared.search import array_postings, keyword
 from memline.shared.search.array_postings import ArrayPostings, WordReader
-from memline.shared.search.keyword import KeywordHits, by_keyword
+from memline.shared.search.keyword import by_keyword
 from memline.shared.search.postings import Postings
 from memline.shared.search.query import analyse
+from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
 from tests.unit.search.conftest import Notes
 from tests.unit.search.questions import assert_same, fill, found

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from memline.shared.search import keyword, retrievers, snippets
 from memline.shared.search.forms import related
-from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
+from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
 from memline.shared.words import stop_words, stop_words_of
 from tests.unit.search.conftest import Notes
