@@ -107,8 +107,9 @@ def merge_in_slices(connection: Connection) -> None:
 def state(connection: Connection) -> tuple[object, object]:
     """Return the epoch of the index, and a value that differs whenever its full text does.
 
-    The count of changes, and what FTS5 keeps of its rows and segments: that alone may be the same again
-    after a change and a merge. Another index in the place of this one has another epoch.
+    The count of changes, and what FTS5 keeps of its rows and segments: an earlier version counts nothing,
+    and that alone may be the same again after a change and a merge. Another index in the place of this one
+    has another epoch.
     """
     blocks = connection.execute("SELECT block FROM chunks_fts_data WHERE id IN (1, 10)").fetchall()
     return meta.get(connection, meta.EPOCH), (meta.get(connection, meta.FULL_TEXT_CHANGES, 0), blocks)
@@ -124,12 +125,14 @@ def store_common_words(connection: Connection) -> None:
     mark = _mark(connection)
     if connection.execute("SELECT count(*) FROM chunks").fetchone()[0] >= MANY_CHUNKS:
         for table in FULL_TEXT:
+            # The one before, or what a count left that broke off.
             connection.execute("DROP TABLE IF EXISTS temp.words")
             connection.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, {table}, row)")
             found = counts[table] = {}
             # One by one, so that an interrupt need not wait for all.
             for word, count in connection.execute(_COUNTS, (LEAST,)):
                 found[word] = count
+        connection.execute("DROP TABLE temp.words")
     elif meta.get(connection, meta.COMMON_WORDS) is None:
         return
     # What another process changes after this look makes another mark.

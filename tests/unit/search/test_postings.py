@@ -176,18 +176,22 @@ def test_of_a_very_common_word_the_best_chunks_are_enough(
 
     monkeypatch.setattr(postings.Postings, "fits", counted)
 
-    def found(most: int) -> list[list[int]]:
+    def found(most: int) -> list[list[tuple[int, float]]]:
         monkeypatch.setattr(postings, "MAX_ROWS", most)
         monkeypatch.setattr(keyword, "MANY_ROWS", most)
         with opened(long_lived=True).snapshot() as reader:
             kept = postings.Postings()
             asked = [by_keyword(reader, analyse(each), None, limit, kept) for each in questions * 2]
             # Behind the first, what was left out may have been a little better.
-            return [[hit.chunk_id for hit in each.hits[:3]] for each in asked]
+            return [[(hit.chunk_id, hit.strength) for hit in each.hits[:4]] for each in asked]
 
     right = found(1_000)
     assert counts == []
-    assert found(20) == right
+    for mine, theirs in zip(found(20), right, strict=True):
+        # What holds all words may be found where the rest of a full list is none of the best.
+        assert len(mine) == len(theirs)
+        for (chunk, strength), (expected, other) in zip(mine, theirs, strict=True):
+            assert chunk == expected or strength > other
     assert len(counts) > 20
     assert set(counts) == {60}
 
