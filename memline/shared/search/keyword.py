@@ -30,15 +30,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import combining, normalize
 
 from memline.shared.note_names import without_ending
 from memline.shared.search.few_rows import LEAST_ROWS, Beside, scale_of
-from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Ways
+from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Way, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
 from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, KeywordHits, ranked
@@ -165,7 +165,7 @@ class _KeywordSearch:
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
         self._line = question.line
         self._score_names()
-        self._found.sums, self._found.held = self._score(CHUNKS)
+        self._score_chunks()
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
         is_all = len(self._found.lookups) == len(lookups) and not missing
@@ -197,72 +197,86 @@ class _KeywordSearch:
         total = self._postings.rows(self._connection, table)
         return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
-    def _score(
-        self, table: Table, among: list[int] | None = None
-    ) -> tuple[dict[int, float], list[dict[int, float]]]:
-        """Return the sums of rows, and for each term the weights of those that hold it.
+    def _score_chunks(self) -> None:
+        """Score all chunks with one of the rarest terms, and what the common ones say of these.
 
-        `among`: chunks that are none of those that the terms of which all are known have found.
+        Until enough are found, those that a common term fits best count as well.
         """
-        is_chunks, is_first = table is CHUNKS, among is None
-        lookups = self._found.lookups[0 if among is None else self._whole :]
-        # What a rule or a name may put first, all terms are asked about.
-        always: set[int] = set()
-        sums: dict[int, float] = {}
-        held: list[dict[int, float]] = []
+        lookups, sums, held = self._found.lookups, self._found.sums, self._found.held
         rows_read = 0
-        beside: Beside | None = None
-        for number, lookup in enumerate(lookups):
-            is_best = self._files is None and self._df(table, lookup) > MANY_ROWS
-            is_enough = rows_read > FOUND_ENOUGH
-            if is_first and is_chunks and self._ruled is None and (is_enough or is_best):
-                always, beside = self._find_ruled(held), self._beside(lookups)
-            if among is None and is_enough:
-                # Common terms only score what was found. All of it, and not the best alone: each time that
-                # FTS5 is asked about some rows it reads all of a word, 64 ns each.
-                among = sorted(sums.keys() | always)
-            # Of ids, and of forms, all rows are needed.
-            is_best = is_best and among is None
-            if is_first and is_chunks and self._whole == number and among is None and not is_best:
-                self._whole = number + 1
-            holders: dict[int, float] = {}
-            held.append(holders)
-            # Forms first, the term itself last.
-            for way in reversed(lookup.ways):
-                df = way.df if is_chunks else self._ways.count_names(lookup.term, way.match)
-                if not df:
-                    continue
-                typed = way.typed if is_chunks else ""
-                best = max(SCORED, self._limit) * (is_best and way is lookup.ways[0])
-                fits = self._fits(table, way.match, typed, among, best, beside)
-                if best and (known := sums.keys() | always):
-                    rest = self._fits(table, way.match, typed, sorted(known), beside=beside)
-                    fits = (dict(fits) | dict(rest)).items()
-                if table.least:
-                    fits = [(row, table.least + fit) for row, fit in fits]
-                if lookup.term.literal and is_chunks:
-                    fits = self._as_spelled(lookup.term, dict(fits))
-                elif way.typed and not is_chunks:
-                    fits = self._as_typed(way.typed, dict(fits))
-                # No other form counts more than the word itself.
-                worth = way.weight * self._idf(table, max(df, lookup.df) if is_chunks else df)
-                rows_read += df if best else 0
-                before = len(holders)
-                for row, fit in fits:
-                    if fit > 0:
-                        # The greater weight stays.
-                        if way.weight == 1.0 or holders.get(row, 0.0) < way.weight:
-                            holders[row] = way.weight
-                    else:
-                        fit *= -FORM_WEIGHT
-                        holders.setdefault(row, FORM_WEIGHT)
-                    sums[row] = sums.get(row, 0.0) + worth * fit
-                rows_read += len(holders) - before
-        if is_first and is_chunks and self._ruled is None:
-            always = self._find_ruled(held)
-        if is_first and is_chunks and self._whole < len(lookups):
-            self._scored = set(sums.keys() | always if among is None else among)
-        return sums, held
+        for lookup in lookups:
+            if rows_read > FOUND_ENOUGH or self._is_common(CHUNKS, lookup):
+                break
+            rows_read += self._add(CHUNKS, lookup, sums, held)
+        self._whole = len(held)
+        # What a rule or a name may put first, all terms are asked about.
+        always, beside = self._find_ruled(held), self._beside(lookups)
+        for lookup in lookups[self._whole :]:
+            if self._scored is None and rows_read > FOUND_ENOUGH:
+                self._scored = sums.keys() | always
+            among = None if self._scored is None else sorted(self._scored)
+            rows_read += self._add(CHUNKS, lookup, sums, held, among, always=always, beside=beside)
+        if self._scored is None and self._whole < len(lookups):
+            self._scored = sums.keys() | always
+
+    def _add(
+        self,
+        table: Table,
+        lookup: Lookup,
+        sums: dict[int, float],
+        held: list[dict[int, float]],
+        among: list[int] | None = None,
+        *,
+        always: Collection[int] = (),
+        beside: Beside | None = None,
+    ) -> int:
+        """Add to the sums of rows what a term says of them, and to `held` its weight in those that hold it.
+
+        `among`: the rows that count. None for all, but of a common term for its best ones, those with a sum
+        and `always`. Returns how many rows were read.
+        """
+        holders: dict[int, float] = {}
+        held.append(holders)
+        rows_read = 0
+        # Forms first, the term itself last.
+        for way in reversed(lookup.ways):
+            df = self._df(table, lookup, way)
+            if not df:
+                continue
+            is_best = way is lookup.ways[0] and among is None and self._is_common(table, lookup)
+            best = max(SCORED, self._limit) if is_best else 0
+            fits = self._fits(table, way, among=among, best=best, beside=beside)
+            if is_best and (known := sums.keys() | always):
+                rest = self._fits(table, way, among=sorted(known), beside=beside)
+                fits = (dict(fits) | dict(rest)).items()
+            if table.least:
+                fits = [(row, table.least + fit) for row, fit in fits]
+            if lookup.term.literal and table is CHUNKS:
+                fits = self._as_spelled(lookup.term, dict(fits))
+            elif way.typed and table is NAMES:
+                fits = self._as_typed(way.typed, dict(fits))
+            # No other form counts more than the word itself.
+            worth = way.weight * self._idf(table, max(df, lookup.df) if table is CHUNKS else df)
+            for row, fit in fits:
+                if fit > 0:
+                    # The greater weight stays.
+                    if way.weight == 1.0 or holders.get(row, 0.0) < way.weight:
+                        holders[row] = way.weight
+                else:
+                    fit *= -FORM_WEIGHT
+                    holders.setdefault(row, FORM_WEIGHT)
+                sums[row] = sums.get(row, 0.0) + worth * fit
+            rows_read += df if is_best else 0
+        return rows_read + len(holders)
+
+    def _is_common(self, table: Table, lookup: Lookup) -> bool:
+        """Tell whether only the best rows with a term are read: not of an id, and not among some files."""
+        is_id = lookup.term.literal is not None
+        return self._files is None and not is_id and self._df(table, lookup, lookup.ways[0]) > MANY_ROWS
+
+    def _df(self, table: Table, lookup: Lookup, way: Way) -> int:
+        """Count the rows with a form of a term."""
+        return way.df if table is CHUNKS else self._ways.count_names(lookup.term, way.match)
 
     def _beside(self, lookups: Sequence[Lookup]) -> Beside | None:
         """Return what the rows of terms hold of which all are known; None where it is not worth it."""
@@ -275,35 +289,14 @@ class _KeywordSearch:
         sums: dict[int, float] = {}
         for way in ways.values():
             scale = scale_of(way.df, count)
-            for row, fit in self._fits(CHUNKS, way.match, way.typed, None):
+            for row, fit in self._fits(CHUNKS, way):
                 sums[row] = sums.get(row, 0.0) + abs(fit) / scale
         return Beside(match=any_of(ways), sums=sums)
 
-    def _df(self, table: Table, lookup: Lookup) -> int:
-        """Count the rows with a term, 0 for an id."""
-        if lookup.term.literal is not None:
-            return 0
-        way = lookup.ways[0]
-        return way.df if table is CHUNKS else self._ways.count_names(lookup.term, way.match)
-
-    def _fits(
-        self,
-        table: Table,
-        match: str,
-        typed: str,
-        among: list[int] | None,
-        best: int = 0,
-        beside: Beside | None = None,
-    ) -> Fits:
+    def _fits(self, table: Table, way: Way, **options: Any) -> Fits:
+        typed = way.typed if table is CHUNKS else ""
         return self._postings.fits(
-            self._connection,
-            table,
-            match,
-            typed=typed,
-            files=self._files,
-            among=among,
-            best=best,
-            beside=beside,
+            self._connection, table, way.match, typed=typed, files=self._files, **options
         )
 
     def _as_typed(self, typed: str, fits: dict[int, float]) -> Fits:
@@ -335,7 +328,13 @@ class _KeywordSearch:
 
     def _score_names(self) -> None:
         """Score the files whose names hold a term, each by the best of its name documents."""
-        sums, held = self._score(NAMES)
+        sums: dict[int, float] = {}
+        held: list[dict[int, float]] = []
+        rows_read = 0
+        for lookup in self._found.lookups:
+            # Each time that FTS5 is asked about some rows it reads all of a word, 64 ns each: of all, once.
+            among = sorted(sums) if rows_read > FOUND_ENOUGH else None
+            rows_read += self._add(NAMES, lookup, sums, held, among)
         best = strongest(SCORED, sums)
         for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
             self._found.names[file_id] = max(NAME_WEIGHT * sums[row], self._found.names.get(file_id, 0.0))
@@ -398,7 +397,10 @@ class _KeywordSearch:
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""
         if self._scored is not None and (rest := rows - self._scored):
-            sums, held = self._score(CHUNKS, sorted(rest))
+            sums: dict[int, float] = {}
+            held: list[dict[int, float]] = []
+            for lookup in self._found.lookups[self._whole :]:
+                self._add(CHUNKS, lookup, sums, held, sorted(rest))
             self._found.sums |= sums
             for mine, added in zip(self._found.held[self._whole :], held, strict=True):
                 mine |= added

@@ -171,7 +171,7 @@ def test_of_a_very_common_word_the_best_chunks_are_enough(
     counts: list[int] = []
 
     def counted(*arguments: Any, **options: Any) -> Any:
-        counts.extend([options["best"]] if options["best"] else [])
+        counts.extend([options["best"]] if options.get("best") else [])
         return fits(*arguments, **options)
 
     monkeypatch.setattr(postings.Postings, "fits", counted)
