@@ -186,6 +186,9 @@ def filled(notes: Notes, index: SearchIndex) -> SearchIndex:
         ("studies", "learn"),
         ("running", "ran"),
         ("children", "child"),
+        ("conversion", "convert"),
+        ("verified", "verification"),
+        ("colours", "color"),
     ],
 )
 def test_irregular_forms_and_synonyms_are_known_in_every_ending(word: str, other: str) -> None:
