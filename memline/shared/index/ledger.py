@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import meta
-from memline.shared.index.rows import RecordedFiles
+from memline.shared.index.recorded_files import RecordedFiles
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memline.shared.index.ledger import PARTIALLY_READ
-from memline.shared.index.rows import RecordedFile, RecordedFiles
+from memline.shared.index.recorded_files import RecordedFile, RecordedFiles
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
 from memline.shared.sources.paths import is_transcript
