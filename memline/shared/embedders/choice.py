@@ -162,7 +162,7 @@ def _choice(settings: AgentSettings, name: str, *, own: bool = True) -> Choice:
 
         file = model_file(memory.local, settings.home)
         endpoint = Endpoint(provider=LOCAL, base_url=file.path.as_uri(), public=False)
-        model, digest, scheme = file.name, file.digest, file.prompt_family
+        model, digest, scheme = file.name, file.digest, file.family
     else:
         endpoint = endpoint_of(provider, settings, own=own)
         if provider.key_variables and endpoint.public and not endpoint.has_credentials:

@@ -71,7 +71,7 @@ def read_head(path: Path, title: str = "") -> ModelFile:
         _read_keys(first, keys)
     names = (str(keys.get(f"general.{key}", "")) for key in ("architecture", "name", "basename"))
     family = family_of([*names, path.name])
-    return ModelFile(path=path, name=path.name, digest=digest, prompt_family=family)
+    return ModelFile(path=path, name=path.name, digest=digest, family=family)
 
 
 def pooling_of(path: Path) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.local.engines import EMBEDDING, LoadedModel, engine_of
-from memline.shared.embedders.local.model_file import FIRST, LAST, PROMPTS
+from memline.shared.embedders.local.model_file import FAMILIES, FIRST, LAST
 from memline.shared.embedders.protocol import Embedder, Identity, LateVector
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
@@ -49,13 +49,13 @@ class LocalEmbedder(Embedder):
 
         `vector_dims`: what earlier vectors of this identity have; 0: there are none.
         """
-        if identity.scheme not in PROMPTS:
+        if identity.scheme not in FAMILIES:
             raise ProviderStop(
-                f"vectors were made with prompts that are not known: {identity.scheme}",
+                f"vectors were made for a family of models that is not known: {identity.scheme}",
                 hint="memline index",
             )
         self.identity = identity
-        self._prompts = PROMPTS[identity.scheme]
+        self._family = FAMILIES[identity.scheme]
         self._vector_dims = vector_dims
         self._path = Path(unquote(urlsplit(endpoint.base_url).path))
         self._model: EmbeddingModel | None = None
@@ -63,11 +63,15 @@ class LocalEmbedder(Embedder):
     def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
             return []
-        model = self._loaded()
-        return [self._fitted(model.embed(self._prompts.document, text)) for text in texts]
+        model, family = self._loaded(), self._family
+        made = (model.embed(family.document, text, window_tokens=family.window_tokens) for text in texts)
+        return [self._fitted(each) for each in made]
 
     def embed_query(self, text: str, *, timeout_s: float) -> bytes:
-        return self._fitted(self._loaded().embed(self._prompts.query, text, timeout_s=timeout_s))
+        family = self._family
+        return self._fitted(
+            self._loaded().embed(family.query, text, window_tokens=family.window_tokens, timeout_s=timeout_s)
+        )
 
     def close(self) -> None:
         self._model = None
@@ -116,10 +120,11 @@ class EmbeddingModel(LoadedModel, ABC):
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the vectors of all tokens (n x dims), and the one of the text they are."""
 
-    def embed(self, prompt: str, text: str, *, timeout_s: float = -1) -> LateVector:
+    def embed(self, prompt: str, text: str, *, window_tokens: int = 0, timeout_s: float = -1) -> LateVector:
         """Return the vector of prompt and text, of unit length; a longer text is the mean of its windows.
 
-        Raises ProviderLater when `timeout_s` (-1: none) is over before the model is free.
+        `window_tokens`: how long a window is at most; 0: as many tokens as the model takes. Raises
+        ProviderLater when `timeout_s` (-1: none) is over before the model is free.
         """
         # No engine takes anything but valid UTF-8; a lone surrogate becomes "?".
         text = text.encode("utf-8", "replace").decode()
@@ -127,16 +132,17 @@ class EmbeddingModel(LoadedModel, ABC):
             tokens, places = self.tokenize(prompt + text, add_special=True)
             if not tokens:
                 raise ProviderRefused("the text has no token for this model")
-            if len(tokens) <= self.window_tokens:
+            most = min(window_tokens or self.window_tokens, self.window_tokens)
+            if len(tokens) <= most:
                 rows, of_text = self.run(tokens)
                 vector = unit_vector(of_text.tobytes(), dims=self.dims)
                 places = [place - len(prompt) if place >= len(prompt) else -1 for place in places]
             else:
-                vector, rows, places = self._mean_of_windows(prompt, text)
+                vector, rows, places = self._mean_of_windows(prompt, text, most)
         kept = token_vectors.content_tokens(text, places)
         return LateVector(vector, token_vectors.pack([places[index] for index in kept], rows[kept]))
 
-    def _mean_of_windows(self, prompt: str, text: str) -> tuple[bytes, Floats, list[int]]:
+    def _mean_of_windows(self, prompt: str, text: str, most: int) -> tuple[bytes, Floats, list[int]]:
         """Embed windows of equal size, each with the prompt, weighted by their tokens: nothing is lost.
 
         Returns the vector, and those of the tokens of `text` with their places.
@@ -148,7 +154,7 @@ class EmbeddingModel(LoadedModel, ABC):
         at = next((at for at in starts if whole[at : at + len(inner)] == inner), None)
         before, after = ([], []) if at is None else (whole[:at], whole[at + len(inner) :])
         before += self.tokenize(prompt, add_special=False)[0] if prompt else []
-        room = max(self.window_tokens - len(before) - len(after), 1)
+        room = max(most - len(before) - len(after), 1)
         windows = -(-len(body) // room)
         size = -(-len(body) // windows)
         total = [0.0] * self.dims

@@ -69,7 +69,7 @@ def read_head(path: Path, title: str = "") -> ModelFile:
     # Graphs are all called alike: the folder tells what it is.
     name = f"{title or root.name}/{graph.name}"
     family = family_of([str(config.get("model_type", "")), str(config.get("_name_or_path", "")), name])
-    return ModelFile(path=graph, name=name, digest=digest, prompt_family=family)
+    return ModelFile(path=graph, name=name, digest=digest, family=family)
 
 
 def check_graph(path: Path) -> None:

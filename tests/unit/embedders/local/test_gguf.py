@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.embedders.local.gguf import pooling_of, read_head
-from memline.shared.embedders.local.model_file import PROMPTS
+from memline.shared.embedders.local.model_file import FAMILIES
 from memline.shared.errors import ProviderStop
 from tests.support.local_model import gguf
 
@@ -66,7 +66,7 @@ def test_a_chat_model_and_a_reranker_are_refused_with_what_to_take(
         ({}, "multilingual-e5-large-instruct-q8_0.gguf", "e5-instruct"),
         ({"general__name": "Qwen3 Embedding 0.6B"}, "m.gguf", "qwen3-embedding"),
         ({}, "mxbai-embed-large-v1-f16.gguf", "mxbai"),
-        ({"general__name": "all-MiniLM-L6-v2"}, "all-MiniLM-L6-v2-q8_0.gguf", ""),
+        ({"general__name": "all-MiniLM-L6-v2"}, "all-MiniLM-L6-v2-q8_0.gguf", "minilm"),
         ({"general__name": "bge-small-en-v1.5"}, "bge-small-en-v1.5.gguf", ""),
     ],
 )
@@ -76,5 +76,5 @@ def test_the_family_of_a_model_is_known_by_its_own_words(
     model = tmp_path / file
     model.write_bytes(gguf(**keys))
 
-    assert read_head(model).prompt_family == expected
-    assert expected in PROMPTS
+    assert read_head(model).family == expected
+    assert expected in FAMILIES

@@ -155,7 +155,7 @@ def test_a_text_may_be_as_long_as_the_settings_say(
     [
         ("multilingual-e5-small", {}, "e5"),
         ("model", {"_name_or_path": "nomic-ai/nomic-embed-text-v1.5"}, "nomic-embed"),
-        ("all-MiniLM-L6-v2", {"model_type": "bert"}, ""),
+        ("all-MiniLM-L6-v2", {"model_type": "bert"}, "minilm"),
     ],
 )
 def test_the_family_is_known_by_the_folder_and_the_settings(
@@ -164,6 +164,6 @@ def test_the_family_is_known_by_the_folder_and_the_settings(
     (folder / "config.json").write_text(json.dumps(config))
     root = folder.rename(folder.with_name(name))
 
-    assert read_head(root).prompt_family == family
+    assert read_head(root).family == family
     # What the hub calls it counts as its folder does.
-    assert read_head(root, "multilingual-e5-small").prompt_family == "e5" or config
+    assert read_head(root, "multilingual-e5-small").family == "e5" or config
