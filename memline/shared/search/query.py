@@ -94,6 +94,8 @@ class Term:
     is_exact: bool = False
     #: How an id is spelled: its tokens in a row are not it. None when the tokens are enough.
     literal: re.Pattern[str] | None = None
+    #: The figures of a day that the question names.
+    is_day: bool = False
     #: As typed, to say that it is nowhere; of a run of CJK characters each pair has the run. Empty for what
     #: was not typed like that: pieces of an id, days.
     typed: str = ""
@@ -146,6 +148,9 @@ def analyse(raw: str, today: date | None = None) -> Question:
     for words in spoken:
         asked = asked.replace(words, " ")
     rest = _take_compounds(_take_code(_take_quoted(_INITIAL.sub(r"\1", asked), terms), terms), terms)
+    # The pieces of a day are those of others.
+    of_days = {key: term for key, term in terms.items() if term.label in named}
+    terms |= {key: replace(term, is_day=True, fallbacks=()) for key, term in of_days.items()}
     _take_words(rest, terms, is_enough=bool(spoken))
     # An answer need not have the words of a day. Without them conversations lost 0.002 of recall.
     hints: dict[str, Term] = {}

@@ -196,7 +196,7 @@ def lifted(
     """
     lifts: dict[int, float] = {}
     # What else is asked comes first; a question of nothing else is answered by the day.
-    alone = DAY_ALONE if any(term.is_asked for term in question.terms) else DAY_LIFT
+    alone = DAY_ALONE if any(term.is_asked and not term.is_day for term in question.terms) else DAY_LIFT
     dated = _among(files_of_days(connection, question.days), files) if question.days else set()
     lifts |= dict.fromkeys(_chunks_of(connection, dated, limit), alone)
     file_of = dict(connection.execute(_FILES_OF_CHUNKS, (json_ids(hits),)))

@@ -110,6 +110,16 @@ def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index:
     assert ask(index, "special last year", today="2026-03-12").hits[0].score >= 0.9
 
 
+@pytest.mark.parametrize("question", ["2026-03-11", "11.03.2026", "what was there on 2026-03-11"])
+def test_the_figures_of_a_day_find_its_notes_and_no_other_day(
+    notes: Notes, index: SearchIndex, question: str
+) -> None:
+    notes.add("memory/20260311.md", "Nothing special.")
+    notes.add("memory/2026-03-12.md", "# 2026-03-12\n\nNothing on 12.03.2026.")
+
+    assert [hit.path for hit in ask(index, question, today="2026-03-12").hits] == ["memory/20260311.md"]
+
+
 def test_a_question_that_names_a_tag_puts_its_notes_first(notes: Notes, index: SearchIndex) -> None:
     notes.add("boat.md", "# Boat\n\nThe boat, its engine, its boat shed.")
     notes.add("a.md", "Oil the engine.", tags="boat/dinghy")
