@@ -5,6 +5,7 @@ Imported conversations go along, in a folder beside the index: the exports they 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from memline.producers.bridges import import_chats
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
 from memline.shared.figures import counters
@@ -45,8 +47,8 @@ class Saved:
 def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
     """Write the index of each agent that has one into `folder`, a file each; the folder is made.
 
-    A file that is there is replaced when the new one is whole. Raises IndexFaults, and IndexMissing when no
-    agent has an index.
+    A file that is there is replaced when the new one is whole. Raises IndexFaults, ConfigError where it is a
+    backup of another workspace, and IndexMissing when no agent has an index.
     """
     saved = []
     if folder.exists() and not folder.is_dir():
@@ -59,7 +61,7 @@ def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
             continue
         if target.exists() and target.samefile(agent.index_path):
             raise ConfigError(f"{target} is the index itself", hint="name another folder")
-        _refuse_other_files(target)
+        _refuse_other_files(target, agent)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         size = copies.copy_out(agent.index_path, target)
         import_chats.copy(agent.index_path, target, forgets=True)
@@ -73,7 +75,8 @@ def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
 def backups_at(path: Path, agents: Sequence[AgentSettings], one: AgentSettings) -> list[Saved]:
     """List what can be put back from `path`: a folder of backups, or the file of the agent `one`.
 
-    Raises IndexFaults for a file that is not a whole index of ours.
+    Raises IndexFaults for a file that is not a whole index of ours, and ConfigError for the backup of another
+    workspace, unless that is not here any more.
     """
     named = [(agent, path / f"{agent.agent}{SUFFIX}") for agent in agents] if path.is_dir() else [(one, path)]
     found = [(agent, file) for agent, file in named if file.is_file()]
@@ -84,7 +87,11 @@ def backups_at(path: Path, agents: Sequence[AgentSettings], one: AgentSettings) 
             )
         wanted = f"{SUFFIX}, ".join(agent.agent for agent in agents) + SUFFIX
         raise ConfigError(f"{path} has no backup of this configuration's agents ({wanted})")
-    return [_summary(agent.agent, file, file.stat().st_size) for agent, file in found]
+    saved = [_summary(agent.agent, file, file.stat().st_size) for agent, file in found]
+    for (agent, file), each in zip(found, saved, strict=True):
+        hint = f"memline --workspace {shlex.quote(each.workspace)} restore {shlex.quote(str(path))}"
+        _refuse_other_workspace(file, each.workspace, agent, hint=hint)
+    return saved
 
 
 def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -> Saved:
@@ -120,10 +127,19 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
     return _summary(agent.agent, index, index.stat().st_size)
 
 
-def _refuse_other_files(target: Path) -> None:
+def _refuse_other_files(target: Path, agent: AgentSettings) -> None:
+    """Raise where a backup would replace another program's file, or the backup of another workspace."""
     if target.exists() and target.stat().st_size:
         with copies.reading_raw(target, hint="name another folder") as connection:
             refuse_foreign(connection, target, oldest=0)
+            recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
+        _refuse_other_workspace(target, recorded, agent, hint="name another folder")
+
+
+def _refuse_other_workspace(file: Path, recorded: str, agent: AgentSettings, *, hint: str) -> None:
+    # One that is not here was moved, or is on another machine.
+    if recorded and Path(recorded).is_dir() and not workspaces.is_same(recorded, agent.workspace):
+        raise ConfigError(f"{file} is a backup of {recorded}, not of {agent.workspace}", hint=hint)
 
 
 def _summary(agent: str, path: Path, size: int) -> Saved:

@@ -302,13 +302,19 @@ def has_former_texts(agent: AgentSettings) -> bool:
 
 
 def targets_before(agent: AgentSettings, day: date) -> list[Target]:
-    """List the dated notes and the sessions that ended before a day."""
+    """List the dated notes and the sessions that ended before a day.
+
+    A note is of the day in its front matter, as the index has it, else of that in its name.
+    """
     found: list[Target] = []
-    for file in discover(MemoryPaths.of(agent)).files:
-        dated = day_of_path(file.path)
-        if file.problem is None and dated is not None and dated < day:
-            found += targets_of_path(agent, file.path)
     with driver.reading_if_any(agent.index_path) as reader:
+        of_files = "SELECT path, day FROM files WHERE day <> ''"
+        days = dict(reader.execute(of_files).fetchall()) if reader is not None else {}
+        for file in discover(MemoryPaths.of(agent)).files:
+            stated = days.get(file.path)
+            dated = date.fromisoformat(stated) if stated else day_of_path(file.path)
+            if file.problem is None and dated is not None and dated < day:
+                found += targets_of_path(agent, file.path)
         if reader is not None:
             query = (
                 "SELECT path FROM files JOIN transcripts ON file_id = files.id"

@@ -271,8 +271,12 @@ def forget(
     agent = invocation.agent()
     if as_list or undo is not None:
         return _forgotten_list(agent, undo, as_json)
-    if sum(each is not None for each in (path, query, session, before)) != 1:
-        raise ConfigError("say what to forget", hint="one of: PATH, --query, --session, --before")
+    given = sum(each is not None for each in (path, query, session, before))
+    if given != 1:
+        reason = "say one thing to forget, not several" if given else "say what to forget"
+        raise ConfigError(reason, hint="one of: PATH, --query, --session, --before")
+    if query is not None and not resolve.terms_of(query):
+        raise ConfigError("--query has no word to look for", hint="memline forget --query 'door code'")
     found: dict[Path, set[bytes]] = {}
     resolve.end_removals(agent)
     if path is not None:
@@ -282,17 +286,18 @@ def forget(
         targets = resolve.targets_of_session(agent, session)
     elif before is not None:
         today = day_of_time(SystemClock().now())
+        catch_up(agent, choose(agent), clock=SystemClock())
         targets = resolve.targets_before(agent, parse_bound(before, today, option="--before"))
     else:
         catch_up(agent, choose(agent), clock=SystemClock())
         targets = resolve.targets_of_query(agent, query or "")
-        if terms := resolve.terms_of(query or ""):
-            found = holding(agent, terms)
+        found = holding(agent, resolve.terms_of(query or ""))
     if not targets and not found:
         batches = forget_batches.unnamed(agent) if query is not None else []
-        of = path if query is None else "what is in no note any more" * resolve.has_former_texts(agent)
-        left = f": nothing but hashes is left of {of}" if of and not batches else ""
+        left = f": nothing but hashes is left of {path}" if path and not batches else ""
         echo(f"Nothing to forget{left}.", err=True)
+        if query is not None and not batches and resolve.has_former_texts(agent):
+            echo("Of texts that are in no note any more the index has hashes alone.", err=True)
         if query is not None:
             echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
             if not batches:

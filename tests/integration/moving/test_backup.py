@@ -16,6 +16,7 @@ from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import driver, meta
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark, is_fresh
+from memline.shared.values import replace
 from tests.support import old_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
@@ -41,6 +42,21 @@ def test_a_backup_holds_everything_and_is_for_its_owner_alone(place: Place, tmp_
     assert [path.name for path in saved.path.parent.iterdir()] == ["main.sqlite"]
     assert place.contents() == before
     assert not [path for path in place.index_path.parent.iterdir() if "restore" in path.name]
+
+
+def test_a_backup_of_another_workspace_is_neither_replaced_nor_put_back(place: Place, tmp_path: Path) -> None:
+    (saved,) = back_up([place.agent], tmp_path / "saved")
+    (tmp_path / "other").mkdir()
+    other = replace(place.agent, workspace=tmp_path / "other")
+
+    with pytest.raises(ConfigError, match="is a backup of"):
+        back_up([other], tmp_path / "saved")
+    with pytest.raises(ConfigError, match="is a backup of") as refused:
+        backups_at(tmp_path / "saved", [other], other)
+    assert f"--workspace {place.workspace}" in refused.value.hint
+    # A workspace that was moved keeps its backups.
+    place.workspace.rename(tmp_path / "moved")
+    assert backups_at(tmp_path / "saved", [other], other)[0].files == saved.files
 
 
 def test_a_restore_is_seen_by_processes_that_have_the_index_open(

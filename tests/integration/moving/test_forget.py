@@ -675,12 +675,15 @@ def test_old_notes_and_sessions_are_named_by_their_day(sessions: Path, place: Pl
     place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none")
     place.write("memory/2025-12-31.md", "# Old\n\nyesteryear\n")
     place.write("memory/2026-02-01.md", "# New\n\ntoday\n")
+    place.write("memory/plan.md", "---\ndate: 2025-06-01\n---\nold, by its front matter\n")
+    place.write("memory/2025-05-05.md", "---\ndate: 2026-03-01\n---\nnew, whatever its name\n")
     (sessions / "abc.jsonl").write_text(opening() + said("user", "Hello.", at="2025-06-01T10:00:00.000Z"))
     place.index()
 
     found = targets_before(place.agent, date(2026, 1, 1))
 
-    assert [str(target) for target in found] == ["memory/2025-12-31.md#L1-L3", "sessions/abc.jsonl"]
+    named = ["memory/2025-12-31.md#L1-L3", "memory/plan.md#L1-L4", "sessions/abc.jsonl"]
+    assert [str(target) for target in found] == named
 
 
 QUESTIONS = {

@@ -91,7 +91,7 @@ def test_a_query_names_the_batches_that_may_hold_what_is_in_no_note_any_more(
     assert (found.status, files_at(server)) == (0, 0), found.stderr
     again = submitted.call("forget", "--query", "word1x1x7", "--yes")
     assert again.status == 1
-    assert "Nothing to forget: nothing but hashes is left" in again.stderr
+    assert "in no note any more the index has hashes alone" in again.stderr
     assert "batch cancel" not in again.stderr
 
 
