@@ -9,6 +9,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index import forgotten, ledger
+from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
@@ -17,6 +18,10 @@ from memline.shared.sync.read_file import FileReader
 #: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
 #: is reported as `stale`. A thousand notes take about one.
 CATCH_UP_S = 1.5
+
+#: Characters of text that one transaction stores, about. Files that are gone have none: of each of several
+#: transactions all files of the index are looked at, 0.2 s at 20,000.
+BATCH_CHARS = 100_000
 
 #: Milliseconds it waits for another writer meanwhile.
 CATCH_UP_BUSY_MS = 500
@@ -37,16 +42,26 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
             if plan.kept != plan.index.kept:
                 writer.note_kept(plan.kept)
             until = clock.now() + CATCH_UP_S
+            rows: list[FileRow] = []
+            read = chars = 0
             for path in plan.changes.to_read():
                 if clock.now() > until:
                     break
                 entry = ledger.entry(writer.connection, path)
                 gone = forgotten.lines_of(writer.connection, path)
                 for row in reader.read(path, entry=entry, forgotten=gone):
-                    writer.store_file(row)
+                    rows.append(row)
+                    chars += sum(len(chunk.text) for chunk in row.chunks or ())
+                    if chars > BATCH_CHARS or clock.now() > until:
+                        writer.store_files(rows)
+                        rows, chars = [], 0
                     if clock.now() > until:
                         break
-                done += path not in plan.changes.growing and not row.is_partial
+                read += path not in plan.changes.growing and not row.is_partial
+                done = done if rows else read
+            if rows:
+                writer.store_files(rows)
+                done = read
     except IndexCorrupt:
         raise
     except IndexFault as error:

@@ -87,7 +87,9 @@ def _write(
     if _read(path) != before:
         raise MemlineError(f"{path} was changed meanwhile; nothing was written", hint="run it again")
     if path.exists():
-        copy = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
+        # Of two changes in one second the first copy is the file as it was.
+        while (copy := path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")).exists():
+            time.sleep(0.05)
         config_file.write(copy, before)
         echo(f"Kept {copy}")
     if after or was_empty:

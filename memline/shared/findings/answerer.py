@@ -49,7 +49,8 @@ def is_quiet(index: Connection, settings: AgentSettings, choice: Choice) -> bool
         return False
     if not settings.memory.enabled or not settings.workspace.is_dir():
         return False
-    marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) LIMIT 1"
+    # A pause that was ended left an empty list.
+    marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) AND value <> '[]' LIMIT 1"
     if scalar(index, marks, *_KEYS) or scalar(index, _PAUSED_JOB) or scalar(index, ledger.ANY_PROBLEM):
         return False
     if scalar(index, _KEPT):

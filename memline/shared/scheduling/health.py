@@ -187,7 +187,7 @@ def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) ->
     keys = _manual(accounts.index) - {f"{provider} {mode}"}
     if is_paused:
         keys.add(f"{provider} {mode}")
-    meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys))
+    meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys) or None)
 
 
 def forget_limits(accounts: Accounts, provider: str, now: float) -> None:

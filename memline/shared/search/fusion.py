@@ -5,7 +5,7 @@ of this question, the cosine as it is, and late interaction over the best of thi
 token vectors; `rrf` adds reciprocal ranks. What the question names by file name or title is lifted, and what
 is exact (`KeywordHit.has_alone`) comes first. The score that is shown rises strictly with what orders:
 
-    x      = fused * decay * weight * how much the best keyword hit has of the question (1 for vectors)
+    x      = fused * decay * how much the best keyword hit has of the question (1 for vectors)
     score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
              0.9 + 0.1 tanh(x)              where everything is held
 
@@ -104,8 +104,6 @@ class Candidate:
     scale: float = 1.0
     #: Share of it that age leaves.
     decay: float = 1.0
-    #: What it counts: less for a list of links.
-    weight: float = 1.0
     #: How well it answers, as the reranker read it, 0 … 1; None when it was not read.
     rerank: float | None = None
     #: Its score in MMR; None when MMR did not choose it.
@@ -114,7 +112,7 @@ class Candidate:
     @property
     def score(self) -> float:
         """Return the score that the hit is shown with."""
-        x = self.fused * self.decay * self.weight * self.scale
+        x = self.fused * self.decay * self.scale
         if self.is_full:
             # Steep where most sums are: with x / (x + 1/2) a half more of the lists had equal scores.
             return round(HOLDS_ALL + (1 - HOLDS_ALL) * math.tanh(x), DECIMALS)
@@ -126,7 +124,7 @@ class Candidate:
     def relevance(self) -> float:
         """Return what orders candidates, the higher the better."""
         value = self.fused if self.rerank is None else self.rerank
-        return round(value * self.decay * self.weight, FINE)
+        return round(value * self.decay, FINE)
 
     @property
     def order(self) -> tuple[bool, bool, float, str, int, int]:
@@ -148,7 +146,6 @@ class Candidate:
             "named": _TIER_WORDS[self.named],
             "fused": self.fused,
             "decay": self.decay,
-            "weight": self.weight,
             "rerank": self.rerank,
             "mmr": self.mmr,
         }
@@ -156,8 +153,7 @@ class Candidate:
     def stand_for(self, other: Candidate) -> None:
         """Take the place of a candidate that says the same, if that is the better one."""
         if other.order < self.order:
-            self.fused, self.is_full = other.fused, other.is_full
-            self.decay, self.weight = other.decay, other.weight
+            self.fused, self.is_full, self.decay = other.fused, other.is_full, other.decay
 
 
 class Found:

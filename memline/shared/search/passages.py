@@ -1,4 +1,4 @@
-"""Make passages of ranked chunks: what is cited once instead of twice, and what weighs little.
+"""Make passages of ranked chunks: what is cited once instead of twice.
 
 Neighbouring chunks overlap by a fifth, so the best hits of a long note repeat each other: 18 % of hits on
 real documentation. Hits that overlap or adjoin become one passage of up to a chunk and a half, and others
@@ -16,21 +16,17 @@ from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import weighted_length
 from memline.shared.values import field, value
 
-#: Candidates among which passages are made, one after another, and the best that are looked at for lists of
-#: links and for what a note and a transcript both say; fixed, so that the first hits are the same however
-#: many are asked for. More than 16 measured the same.
+#: Candidates among which passages are made, one after another, and the best that are looked at for what a
+#: note and a transcript both say; fixed, so that the first hits are the same however many are asked for. More
+#: than 16 measured the same.
 WINDOW = 20
 
 #: Share of a neighbour's new lines that must fit into the passage; what does not fit is left out.
 MOST_OF = 0.5
 
-#: What a chunk of nothing but links counts.
-LINKS_WEIGHT = 0.3
-
 #: Share of a transcript's words, in their order, that a note must hold to stand for it.
 SAME_WORDS = 0.9
 
-_LINK = late(r"\s*(?:[-*+]|\d+[.)])?\s*(?:\[[^\]\n]*\](?::\s+\S.*|\([^)\n]*\))|<?https?://\S+)[\s.;,]*")
 _WORD = late(r"\w+")
 
 
@@ -46,23 +42,22 @@ class Passage:
     joined: list[Candidate] = field(default_factory=list)
 
 
-def weigh(ranked: Sequence[Candidate], texts: Mapping[int, str], *, notes_first: bool) -> list[Candidate]:
-    """Reorder the best candidates: lists of links last, and with `notes_first` one of note and transcript.
+def once_of_both(ranked: Sequence[Candidate], texts: Mapping[int, str]) -> list[Candidate]:
+    """Leave out, of the best candidates, transcripts whose words a note holds: it takes their places.
 
-    `texts` holds the first WINDOW. A note that holds the words of a transcript takes its place.
+    `texts` holds the first WINDOW.
     """
     head = list(ranked[:WINDOW])
-    for each in head:
-        each.weight = _weight(texts[each.chunk_id])
     notes = [each for each in head if each.source != SESSIONS]
-    if notes_first and len(notes) < len(head):
-        words = {each.chunk_id: _WORD.findall(texts[each.chunk_id].casefold()) for each in head}
-        for each in [each for each in head if each.source == SESSIONS]:
-            said = words[each.chunk_id]
-            twin = next((note for note in notes if _holds(words[note.chunk_id], said)), None)
-            if twin is not None:
-                twin.stand_for(each)
-                head.remove(each)
+    if not notes or len(notes) == len(head):
+        return list(ranked)
+    words = {each.chunk_id: _WORD.findall(texts[each.chunk_id].casefold()) for each in head}
+    for each in [each for each in head if each.source == SESSIONS]:
+        said = words[each.chunk_id]
+        twin = next((note for note in notes if _holds(words[note.chunk_id], said)), None)
+        if twin is not None:
+            twin.stand_for(each)
+            head.remove(each)
     return [*sorted(head, key=lambda each: each.order), *ranked[WINDOW:]]
 
 
@@ -129,23 +124,6 @@ def _fitting(lines: Sequence[str], room: int) -> int:
         if room < 0:
             return number
     return len(lines)
-
-
-def _weight(text: str) -> float:
-    """Return what a chunk counts: less the more of it are link definitions and lines of a bare link."""
-    if not _may_link(text):
-        return 1.0
-    lines = text.split("\n")
-    links = sum(len(line) for line in lines if _may_link(line) and _LINK.fullmatch(line))
-    if not links:
-        return 1.0
-    share = links / sum(len(line) for line in lines if line.strip() and not line.startswith("#"))
-    return 1.0 if share < 0.5 else round(1.0 - (1.0 - LINKS_WEIGHT) * share, 6)
-
-
-def _may_link(text: str) -> bool:
-    """Tell whether there may be a link, ten times as fast as looking for one."""
-    return "](" in text or "]:" in text or "://" in text
 
 
 def _holds(note: Sequence[str], transcript: Sequence[str]) -> bool:

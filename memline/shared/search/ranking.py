@@ -151,14 +151,15 @@ def ranked(
     # A day in words is a hint: a note that says it otherwise holds everything all the same.
     asked = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
     words, ids = _alone(found, pool, file_of)
-    few, lacking = list[int](), list[int]()
-    for (mask, _, _), rows in groups.items():
-        if not mask & (words | ids):
-            lacking += rows
-            few += rows if mask.bit_count() <= LOUD_WORDS else ()
+    few = [
+        each
+        for (mask, _, _), rows in groups.items()
+        if not mask & (words | ids) and mask.bit_count() <= LOUD_WORDS
+        for each in rows
+    ]
     put_above(sums, (each for held, rows in groups.items() if held[0] & words for each in rows), few)
     with_id = {each for held, rows in groups.items() if held[0] & ids for each in rows}
-    put_above(sums, with_id, lacking)
+    put_above(sums, with_id, sums.keys() - with_id)
     # In a small memory one note alone has most words.
     rare = sum(1 << number for number, lookup in enumerate(lookups) if lookup.typed_idf >= RARE)
     rare &= words if asked.bit_count() <= 1 + LOUD_WORDS else 0

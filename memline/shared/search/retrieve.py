@@ -20,7 +20,7 @@ from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
 from memline.shared.search.keyword import by_keyword
-from memline.shared.search.passages import WINDOW, Passage, passages, weigh
+from memline.shared.search.passages import WINDOW, Passage, once_of_both, passages
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
@@ -321,7 +321,8 @@ class _Search:
             rest = [chunk_id for chunk_id in among if chunk_id not in known]
             self.rest = lambda: self._in_order(found.candidates(rest, fused, fuse.scale))
         ranked = self._once(sorted(candidates, key=lambda candidate: candidate.order))
-        ranked = weigh(ranked, self.texts, notes_first=notes_first)
+        if notes_first:
+            ranked = once_of_both(ranked, self.texts)
         self.steps.end("fusion")
         if self.reranker is not None:
             ranked = self._read_again(ranked, self.reranker)

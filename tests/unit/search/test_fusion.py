@@ -46,7 +46,7 @@ def test_a_score_rises_strictly_with_what_orders_and_with_nothing_else() -> None
         assert all((HOLDS_ALL <= score < 0.9995) if is_full else (0 < score < HOLDS_ALL) for score in scores)
     far = Candidate(fused=0.5, path="z.md", start_line=900, chunk_id=7, keyword_rank=40)
     assert far.score == Candidate(fused=0.5).score
-    assert Candidate(fused=0.8, decay=0.5, weight=0.5).score == Candidate(fused=0.2).score
+    assert Candidate(fused=0.8, decay=0.5).score == Candidate(fused=0.4).score
 
 
 def test_weighted_adds_shares() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.search.fusion import Candidate
-from memline.shared.search.passages import passages, weigh
+from memline.shared.search.passages import once_of_both, passages
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
@@ -72,19 +72,23 @@ def test_chunks_of_other_files_and_pieces_of_one_line_stay_apart() -> None:
 @pytest.mark.parametrize(
     "links",
     [
-        "[deploy]: https://example.org/deploy\n[guide]: https://example.org/guide 'The deploy guide'",
-        "- [deploy](https://example.org/deploy)\n- [deploy guide](guide.md)\n* [more](more.md)",
-        "https://example.org/deploy/guide\n<https://example.org/guide>",
+        "[book]: https://example.org/book\n[guide]: https://example.org/guide 'The book'",
+        "- [book](https://example.org/book)\n- [guide](guide.md)\n* [more](more.md)",
+        "https://example.org/book/guide\n<https://example.org/guide>",
     ],
 )
-def test_lists_of_links_weigh_little(notes: Notes, index: SearchIndex, links: str) -> None:
-    notes.add("memory/links.md", f"# Links\n\nDeploy guide\n{links}")
-    words = " ".join(f"word{n}" for n in range(90))
-    notes.add("memory/text.md", f"{words} How we deploy, and where the [guide](guide.md) is. {words}")
+@pytest.mark.parametrize("question", ["reading list", "Reading list.md", "ERR_CONN_42 boat"])
+def test_a_note_of_links_is_found_as_any_other(
+    notes: Notes, index: SearchIndex, links: str, question: str
+) -> None:
+    notes.add("memory/Reading list.md", f"{links}\n<https://example.org/ERR_CONN_42>")
+    notes.add("memory/o.md", "# Habits\n\nReading, a list of reading, and lists. A boat, the boat.")
+    for number in range(8):
+        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
 
-    hits = retrieve(index, SearchRequest(query="deploy guide"), Query()).hits
+    hits = retrieve(index, SearchRequest(query=question), Query()).hits
 
-    assert [hit.path for hit in hits] == ["memory/text.md", "memory/links.md"]
+    assert hits[0].path == "memory/Reading list.md"
 
 
 TALK = "we moved the nightly restore drill to the second tuesday of the month because the ferry leaves early"
@@ -109,9 +113,8 @@ def test_other_words_in_the_same_number_are_another_text() -> None:
     note, transcript = candidate(1, 1, 1), candidate(2, 1, 1, path="s.jsonl", source="sessions")
     texts = {1: TALK, 2: " ".join(sorted(TALK.split()))}
 
-    assert weigh([transcript, note], texts, notes_first=True) == [note, transcript]
-    assert weigh([note, transcript], {1: TALK, 2: TALK}, notes_first=True) == [note]
-    assert weigh([note, transcript], {1: TALK, 2: TALK}, notes_first=False) == [note, transcript]
+    assert once_of_both([note, transcript], texts) == [note, transcript]
+    assert once_of_both([note, transcript], {1: TALK, 2: TALK}) == [note]
 
 
 def test_words_that_a_note_repeats_count_in_the_order_of_the_transcript() -> None:
@@ -120,7 +123,7 @@ def test_words_that_a_note_repeats_count_in_the_order_of_the_transcript() -> Non
     said = "the ferry leaves at nine and we walk to the old pier"
     texts = {1: f"to the old pier. {' well '.join(said.split())}. {'well ' * 2_000}", 2: said}
 
-    assert weigh([transcript, note], texts, notes_first=True) == [note]
+    assert once_of_both([transcript, note], texts) == [note]
 
 
 def test_a_search_cites_neighbours_once(notes: Notes, index: SearchIndex) -> None:
