@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import IndexMissing
+from memline.shared.errors import IndexMissing, MemlineError, PathNotAllowed
 from memline.shared.finding import Finding, Trouble
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
@@ -59,7 +59,14 @@ class Builtin:
     def get(self, asked: Asked, *, private: bool) -> Excerpt:
         from memline.producers.read_note import read_note
 
-        return read_note(self._agent, asked, private=private, clock=self._clock)
+        try:
+            return read_note(self._agent, asked, private=private, clock=self._clock)
+        except PathNotAllowed:
+            # A note that was saved since the last look is known by its name once it is in the index.
+            if self._agent.memory.enabled:
+                with suppress(MemlineError):
+                    self._searching()[1].state()
+            return read_note(self._agent, asked, private=private, clock=self._clock)
 
     def lint(self, *, private: bool) -> LinkCheck:
         from memline.producers.read_note import check_links

@@ -256,8 +256,6 @@ def inflections(word: str) -> list[str]:
         return [word]
     for base in _bases(word):
         forms[base] = None
-        if base in _uninflected():
-            continue
         last = base[-1]
         if last == "y" and base[-2:-1] not in "aeiou":
             more = [base[:-1] + "ies", base[:-1] + "ied", base + "ing"]

@@ -120,8 +120,8 @@ class Question:
     terms: tuple[Term, ...]
     #: What may be the name or the path of a file, as written in the question.
     names: tuple[str, ...]
-    #: Whether the whole question is one of the `names`.
-    is_name: bool
+    #: How many of the `names`, the first ones, are the whole question.
+    wholes: int
     #: Words of it that follow each other, which may be a title.
     runs: tuple[str, ...] = ()
     #: MATCH expression of all of it, word for word in a text; empty where it has too few words or too many.
@@ -166,7 +166,9 @@ def analyse(raw: str, today: date | None = None) -> Question:
     is_short = len(whole) <= MAX_CHARS
     is_line = is_short and '"' not in text and not (tags or spoken)
     is_line = is_line and len(_WORD.findall(whole)) in LINE_WORDS
-    names = [whole] if is_name else []
+    # Of a file it may end with a mark: `What's new?.md`.
+    names = [*dict.fromkeys((whole, text.strip()))] if is_name else []
+    wholes = len(names)
     names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (str(each) for each in exact if each.has_year)
     found = tuple(terms.values())[:MAX_CANDIDATES]
@@ -176,7 +178,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         text=original,
         terms=found,
         names=tuple(dict.fromkeys(names))[:8],
-        is_name=is_name,
+        wholes=wholes,
         runs=_runs(whole) if is_short else (),
         line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,

@@ -52,9 +52,9 @@ _DAY = late(r"\d{4}-\d{2}-\d{2}")
 #: Links that are kept, 100 bytes each.
 MAX_LINKS = 100_000
 
-#: What is added to the score of a hit in a file of a day that the question names, and the score of what is in
-#: such a file and is no hit.
-DAY_LIFT, DAY_ALONE = 1.0, 0.05
+#: What is added to the score of a hit in a file of a day that the question names, more than the best words
+#: give, and the score of what is in such a file and is no hit.
+DAY_LIFT, DAY_ALONE = 1.1, 0.05
 
 #: The same for each tag that the question names: more than all others give together.
 TAG_LIFT = 3.0
@@ -156,7 +156,7 @@ def by_name(
             tier = _tier(wanted, name_key(path)) or (key == wanted and _of_title(path, key, own, heading))
             if tier or day:
                 # A path or the name of a file is not written by chance.
-                is_whole = question.is_name and (not number or tier >= NAME)
+                is_whole = number < question.wholes or (question.wholes > 0 and tier >= NAME)
                 named = max(tier, STEM), is_whole
                 tiers[file_id] = max(named, tiers.get(file_id, named))
     if question.runs and not any(is_whole for _, is_whole in tiers.values()):

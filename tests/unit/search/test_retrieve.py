@@ -108,6 +108,8 @@ def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index:
     assert found("yesterday", exclude="memory/**") == []
     assert ask(index, "yesterday", today="2026-03-12").hits[0].score > 0.5
     assert ask(index, "special last year", today="2026-03-12").hits[0].score >= 0.9
+    notes.add("0.md", "What I said yesterday does not hold.")
+    assert found("yesterday") == found("what did I do yesterday") == ["memory/2026-03-11.md", "0.md"]
 
 
 @pytest.mark.parametrize("question", ["2026-03-11", "11.03.2026", "what was there on 2026-03-11"])
