@@ -65,6 +65,17 @@ def test_a_day_of_the_front_matter_makes_a_note_fade(place: Place) -> None:
     assert decays["old/untitled.md"] < decays["journals/2026_03_02.md"]
 
 
+def test_a_note_that_was_just_saved_is_read_by_its_name(place: Place) -> None:
+    place.write("walk.md", "# Harbour walk\n\nAlong the pier.\n")
+
+    ran = place.call("get", "harbour walk")
+    beyond = place.call("get", "walk.md#L90")
+
+    assert (ran.status, ran.stdout) == (0, "# Harbour walk\n\nAlong the pier.\n")
+    assert (beyond.status, beyond.stdout.strip()) == (0, "")
+    assert "[it has no line 90]" in beyond.stderr
+
+
 def test_a_note_is_read_by_its_title(place: Place) -> None:
     place.write("other.md", "---\ntitle: Twin\n---\n")
     place.write("another.md", "---\naliases: [twin]\n---\n")

@@ -28,7 +28,7 @@ def assert_as_undisturbed(place: Place, folder: Path) -> None:
 
 
 def assert_paid_once(server: EmbeddingServer, *, but: Collection[str] = (), at_most: int = 0) -> None:
-    """No text was embedded twice, but for those given and so many that were on their way at a kill."""
+    """No text was embedded twice, but for those given and so many that were on the way at a kill."""
     repeated = {digest: times for digest, times in server.repeated().items() if digest not in but}
     again = sum(times - 1 for times in repeated.values())
-    assert again <= at_most, f"{again} texts were sent again; {at_most} were on their way"
+    assert again <= at_most, f"{again} texts were sent again; {at_most} were on the way"

@@ -25,6 +25,8 @@ def get(
         echo(f"{excerpt.path} does not exist.", err=True)
     else:
         echo_file(excerpt.text)
+        if not excerpt.lines and excerpt.first > 1:
+            echo(f"[it has no line {excerpt.first:,}]", err=True)
         if excerpt.gone:
             echo(f"[{GONE_HERE}]", err=True)
         if excerpt.next_from:

@@ -57,7 +57,8 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             name = error.command_name
-            raise click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx) from None
+            known = ["--help"] if name == "help" else COMMANDS
+            raise click.exceptions.NoSuchCommand(name, possibilities=known, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -97,7 +98,7 @@ def cli(context: click.Context) -> None:
 
 
 def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
-    """Return the command line in which a word that begins with `-` is asked for; empty without such a word.
+    """Return the command line in which all words are the question; empty where an option was meant.
 
     Only of commands that take a question, or the name of a note.
     """
@@ -126,9 +127,14 @@ def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
         else:
             given += [word, *([left.pop()] if takes_value[name] and name == word else [])]
     words += reversed(left[:-1])
-    if not any(word.startswith("-") for word in words):
+    # Beside other words what is nearly an option is meant as one.
+    if len(words) > 1 and isinstance(error, click.NoSuchOption) and error.possibilities:
         return ""
-    return f"{shlex.join([PROGRAM, *given, '--'])} {_in_quotes(' '.join(words))}"
+    if any(word.startswith("-") for word in words):
+        given.append("--")
+    elif len(words) < 2:
+        return ""
+    return f"{shlex.join([PROGRAM, *given])} {_in_quotes(' '.join(words))}"
 
 
 def _in_quotes(text: str) -> str:

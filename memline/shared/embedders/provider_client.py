@@ -205,7 +205,10 @@ class ProviderClient(ABC):
             later.has_waited = True
         else:
             reason = redact_line(str(error) or type(error).__name__, self._endpoint.secrets)
-            later = ProviderLater(self._message(what, reason), hint=f"is a server running at {address}?")
+            # getaddrinfo(3) numbers its errors below zero.
+            is_unknown = "[Errno -" in reason
+            hint = "is this machine online?" if is_unknown else f"is a server running at {address}?"
+            later = ProviderLater(self._message(what, reason), hint=hint)
         later.maybe_paid = was_sent
         later.maybe_done = once and was_sent
         return later

@@ -183,7 +183,7 @@ def _lost_sessions(facts: Facts) -> list[SessionState]:
 
 @finding(
     NOTE,
-    "{vectors} on their way{rate}",
+    "{vectors} on the way{rate}",
     metric="memline_vectors_per_second",
     means="A process is at work on it: a fleet, `memline up` or `memline index`. Nothing need be done.",
 )

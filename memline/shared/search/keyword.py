@@ -328,13 +328,14 @@ class _KeywordSearch:
 
     def _score_names(self) -> None:
         """Score the files whose names hold a term, each by the best of its name documents."""
-        sums: dict[int, float] = {}
-        held: list[dict[int, float]] = []
+        sums, held = dict[int, float](), list[dict[int, float]]()
         rows_read = 0
         for lookup in self._found.lookups:
             # Each time that FTS5 is asked about some rows it reads all of a word, 64 ns each: of all, once.
             among = sorted(sums) if rows_read > FOUND_ENOUGH else None
             rows_read += self._add(NAMES, lookup, sums, held, among)
+            if lookup.term.in_grams and held[-1]:
+                self._spelled.add(lookup.term.label)
         best = strongest(SCORED, sums)
         for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
             self._found.names[file_id] = max(NAME_WEIGHT * sums[row], self._found.names.get(file_id, 0.0))
@@ -397,8 +398,7 @@ class _KeywordSearch:
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""
         if self._scored is not None and (rest := rows - self._scored):
-            sums: dict[int, float] = {}
-            held: list[dict[int, float]] = []
+            sums, held = dict[int, float](), list[dict[int, float]]()
             for lookup in self._found.lookups[self._whole :]:
                 self._add(CHUNKS, lookup, sums, held, sorted(rest))
             self._found.sums |= sums

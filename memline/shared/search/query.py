@@ -106,6 +106,11 @@ class Term:
         return bool(self.typed) or self.is_word
 
     @property
+    def in_grams(self) -> bool:
+        """Say whether it is no word: CJK characters or an emoji. Of a path only the name document has it."""
+        return self.match.startswith(("{grams}", "grams"))
+
+    @property
     def is_pair(self) -> bool:
         """Say whether it is two CJK characters."""
         return self.match.startswith("{grams}")

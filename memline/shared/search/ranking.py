@@ -211,12 +211,12 @@ def _cover(
     """Return the set of terms that are held with weight 1, the same with those held by less, and the share.
 
     `way`: for each of `lookups` the weight with which it is held; None where it is not. `name`: the set that
-    the name holds. The path of a chunk has its words, but no pairs of CJK characters: those the name has.
+    the name holds. The path of a chunk has its words, but no CJK characters and emoji: those the name has.
     """
     coverage = 0.0
     mask = parts = 0
     for number, (weight, lookup) in enumerate(zip(way, lookups, strict=True)):
-        if lookup.term.is_pair and name >> number & 1:
+        if lookup.term.in_grams and name >> number & 1:
             weight = 1.0
         if weight is None:
             continue
@@ -237,7 +237,10 @@ def _alone(found: Evidence, pool: Collection[int], file_of: Mapping[int, int]) -
         is_id = lookup.term.is_exact
         if (is_id or lookup.term.is_word) and (lookup.term.literal or lookup.typed_df <= ALONE_CHUNKS):
             exact = [each for each, weight in holders.items() if weight == 1.0 and each in pool]
-            if 0 < len(exact) <= ALONE_CHUNKS and len({file_of[each] for each in exact}) == 1:
+            files = {file_of[each] for each in exact}
+            if lookup.term.in_grams:
+                files.update(each for each, terms in found.in_names.items() if terms >> number & 1)
+            if 0 < len(exact) <= ALONE_CHUNKS and len(files) == 1:
                 words |= (not is_id) << number
                 ids |= is_id << number
     return words, ids

@@ -1,8 +1,4 @@
-"""Read what a note says of itself: title, aliases and day above its text, its tags and its links.
-
-The front matter of Obsidian and of site generators is YAML between two lines of dashes, of which the plain
-forms are read (`key: value`, `key: [a, b]`, a list below the key); Logseq's is lines of `key:: value`.
-"""
+"""Read what a note says of itself: title, aliases and day above its text, its tags and its links."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from functools import cache
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
 from memline.shared.sources.markdown import CODE_SPAN, code_lines
+from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_logseq, from_yaml
 from memline.shared.sources.tags import patterns, tag_key
 from memline.shared.values import value
 
@@ -24,14 +21,9 @@ _MAX_CHARS = 160
 #: Tags of a note that are kept.
 _MAX_TAGS = 256
 
-_PROPERTY = re.compile(r"\s*(?:[-*] )?([A-Za-z][\w-]*):(:?)(?:\s+(.*?))?\s*")
-_ITEM = re.compile(r"\s*-\s+(.*?)\s*")
 _ADDRESS = re.compile(r"\w+://\S+")
-_COMMENT = re.compile(r"\s+#\s.*$")
-_SPACE = re.compile(r"[,\s]+")
 _DAY = re.compile(r"\D{0,2}(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
 
-_TITLES, _ALIASES, _TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
 #: The strongest first.
 _DAYS = ("date", "created", "created-at", "created_at")
 
@@ -52,11 +44,11 @@ class About:
 
 def about(lines: Sequence[str], front_lines: int) -> About:
     """Read the front matter, the first `front_lines` lines, or Logseq's properties, then tags and links."""
-    properties = _yaml(lines[1 : front_lines - 1]) if front_lines else _logseq(lines)
-    names = [name for key in (*_TITLES, *_ALIASES) for name in properties.get(key, ())]
+    properties = from_yaml(lines[1 : front_lines - 1]) if front_lines else from_logseq(lines)
+    names = [name for key in (*TITLES, *ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))
-    listed = [tag for key in _TAGS for tag in properties.get(key, ())]
+    listed = [tag for key in TAGS for tag in properties.get(key, ())]
     code = cache(lambda: code_lines(lines))
     return About(
         names=tuple(keys)[:_MAX_NAMES],
@@ -64,55 +56,6 @@ def about(lines: Sequence[str], front_lines: int) -> About:
         tags=_tags(lines, front_lines, listed, code),
         links=links(lines, code),
     )
-
-
-def _yaml(lines: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    below: list[str] | None = None
-    rest = iter(lines)
-    for line in rest:
-        if below is not None and (item := _ITEM.fullmatch(line)):
-            below.append(_plain(item[1]))
-            continue
-        if not line.strip() or line.lstrip().startswith("# "):
-            continue
-        match = _PROPERTY.fullmatch(line)
-        below = None
-        if match and not match[2] and not line[:1].isspace():
-            key, text = match[1].lower(), _COMMENT.sub("", match[3] or "")
-            while text.startswith("[") and "]" not in text and (more := next(rest, "")):
-                text += " " + _COMMENT.sub("", more).strip()
-            is_words = key in _TAGS and not text.startswith("[")
-            values = _SPACE.split(_plain(text)) if is_words and text else _values(text)
-            below = found.setdefault(key, [])
-            below += values
-            below = below if not values else None
-    return found
-
-
-def _logseq(lines: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        match = _PROPERTY.fullmatch(line)
-        if not match or not match[2]:
-            break
-        is_list = match[1].lower() in (*_ALIASES, *_TAGS)
-        text = match[3] or ""
-        values = [_plain(part) for part in (text.split(",") if is_list else [text])]
-        found.setdefault(match[1].lower(), []).extend(filter(None, values))
-    return found
-
-
-def _values(text: str) -> list[str]:
-    if text.startswith("[") and text.endswith("]") and not text.startswith("[["):
-        return [each for part in text[1:-1].split(",") if (each := _plain(part))]
-    return [text] if (text := _plain(text)) else []
-
-
-def _plain(text: str) -> str:
-    text = _COMMENT.sub("", text.strip())
-    text = "" if text in ("null", "~") else text
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _day(text: str) -> str:

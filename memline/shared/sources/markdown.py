@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from memline.shared.patterns import late
+from memline.shared.sources.properties import TITLES, from_yaml
 from memline.shared.values import value
 
 #: Longest title kept in a trail; a longer one is a paragraph that begins with "#".
@@ -19,7 +19,6 @@ _PARAGRAPH = late(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
 _ANCHOR = late(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
 _FRONT_KEY = late(r"#|-{3}|[\w-][\w -]*:")
-_FRONT_TITLE = late(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
 _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line.
@@ -139,10 +138,7 @@ def front_matter_end(lines: list[str]) -> int:
 
 
 def _front_title(lines: list[str]) -> str:
-    value = next((match[1] for match in map(_FRONT_TITLE.fullmatch, lines) if match), "")
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        value = value[1:-1]
-    return _title(value)
+    return _title(next((text for key in TITLES for text in from_yaml(lines).get(key, ())), ""))
 
 
 def _title(text: str) -> str:

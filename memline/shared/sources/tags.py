@@ -21,7 +21,7 @@ def patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     inside = "[^\\s!-,.:-@\\[-^`{-~\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+"
     return (
         # `#boat/dinghy`, Logseq's `#[[two words]]`; not within a word or an address, nor where a link leads.
-        re.compile(rf"(?<![^\s(“‘«,;、，。（])(?<!\]\()#(?:\[\[([^\]\n]+)\]\]|({inside}))"),
+        re.compile(rf"(?<![^\s(“‘«,;、，。（*_])(?<!\]\()#(?:\[\[([^\]\n]+)\]\]|({inside}))"),
         re.compile(rf"(?<!\S)tag:(?:#?({inside})|\"([^\"]+)\")", re.I),
     )
 

@@ -264,6 +264,15 @@ def test_what_begins_like_an_option_can_be_asked_for(
     assert read is not None and read.arguments["query" if "search" in hint else "path"].count("-")
 
 
+def test_several_words_are_to_be_quoted_and_a_misspelt_option_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["search", "-n", "3", "deploy", "plan"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Try: memline search -n 3 'deploy plan'"
+    assert run(["search", "deploy", "--max-result", "3"]) == 2
+    assert "Did you mean '--max-results'?" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("line", ["search x --min-score a", "status --foo", "index --foo"])
 def test_other_mistakes_are_not_taken_for_questions(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(shlex.split(line)) == 2

@@ -457,7 +457,7 @@ def test_what_is_at_work_is_a_note_with_its_rate_and_no_advice(place: Place) -> 
     under_way = one(found(place), "embedding_under_way")
 
     assert (under_way.level, under_way.action) == (NOTE, "")
-    assert re.fullmatch(r"1,628 vectors on their way, \d+ a second, about \d+ s", under_way.what)
+    assert re.fullmatch(r"1,628 vectors on the way, \d+ a second, about \d+ s", under_way.what)
     assert "vectors_behind" not in {each.code for each in found(place)}
     assert (one(found(place), "files_behind").level, one(found(place), "files_behind").action) == (NOTE, "")
 

@@ -118,3 +118,37 @@ def test_what_a_rule_puts_first_is_asked_about_the_commonest_words(
         ).fetchone()[0]
 
     assert (path, hit.is_full) == ("memory/first.md", True)
+
+
+@pytest.mark.parametrize(
+    ("file", "question"),
+    [
+        ("🎉 Party", "🎉 Party"),
+        ("🚀 Launch plan", "🚀 launch plan"),
+        ("What's new?", "What's new?"),
+        ("Ready to launch!", "ready to launch!"),
+        ("U.S.", "U.S."),
+        ("¿Qué hay?", "¿Qué hay?"),
+    ],
+)
+def test_a_file_is_found_by_all_of_its_name(
+    notes: Notes, index: SearchIndex, file: str, question: str
+) -> None:
+    for number in range(8):
+        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
+    notes.add(f"memory/{file}.md", "Boats are moored here.")
+    notes.add("memory/other.md", f"All of {question} and {question}, or {question}")
+
+    answer = retrieve(index, SearchRequest(query=question), Query())
+
+    assert answer.hits[0].path == f"memory/{file}.md"
+    assert answer.missing == ()
+
+
+def test_an_id_comes_before_a_word_that_one_file_alone_has(notes: Notes, index: SearchIndex) -> None:
+    for number in range(8):
+        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
+    notes.add("memory/word.md", "A boat, the boat of boats.")
+    notes.add("memory/id.md", "word " * 90 + "ERR_CONN_42")
+
+    assert paths(index, "ERR_CONN_42 boat")[0] == "memory/id.md"

@@ -29,6 +29,26 @@ def test_the_word_itself_counts_more_than_another_form(notes: Notes, index: Sear
     assert paths(index, "buy")[0] == "memory/word.md"
 
 
+@pytest.mark.parametrize(
+    "forms",
+    [
+        *("bus buses", "status statuses", "alias aliases aliased", "focus focused focusing", "gas gases"),
+        *("die dies died dying", "tie ties tied", "quiz quizzes", "panic panicked", "queue queued queuing"),
+        *("analysis analyses", "crisis crises", "axis axes", "wolf wolves", "free freed", "go goes"),
+    ],
+)
+def test_inflections_that_the_stemmer_keeps_apart_find_each_other(
+    notes: Notes, index: SearchIndex, forms: str
+) -> None:
+    for number in range(8):
+        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
+    for form in forms.split():
+        notes.add(f"memory/{form}.md", f"Yesterday afternoon the {form} was talked over at length.")
+
+    for form in forms.split():
+        assert {*paths(index, form)} == {f"memory/{each}.md" for each in forms.split()}
+
+
 def test_accents_and_case_do_not_matter(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Réunion au CAFÉ de la gare")
 

@@ -18,6 +18,11 @@ def said(text: str) -> tuple[tuple[str, ...], str]:
     [
         ("---\ntitle: Deploy Plan\ndate: 2026-02-10\n---\nx", ("deploy-plan",), "2026-02-10"),
         ("---\ntitle: 'A: b'\naliases: [One, \"Two Words\"]\n---", ("a:-b", "one", "two-words"), ""),
+        ('---\naliases: ["Hello, world", b]\n---', ("hello,-world", "b"), ""),
+        ("---\ntitle: 'Bob''s notes'\naliases: [don't, won't]\n---", ("bob's-notes", "don't", "won't"), ""),
+        ('---\ntitle: "Caf\\u00e9 \\"x\\""\n---', ('café-"x"',), ""),
+        ("---\ntitle: >-\n  Folded\n  title\ndate: 2026-02-10\n---", ("folded-title",), "2026-02-10"),
+        ("---\ntitle: |\n\n  As it stands\n---", ("as-it-stands",), ""),
         ("---\naliases:\n  - One\n  - Two Words\n---", ("one", "two-words"), ""),
         ("---\ncreated: 2026-02-10T10:00:00Z\n---", (), "2026-02-10"),
         ("---\nalias: One\ncreated: 20260210\n---", ("one",), "2026-02-10"),

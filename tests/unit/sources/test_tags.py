@@ -49,6 +49,7 @@ def test_front_matter_may_list_none(front: str) -> None:
         ("> said #boat\n\n1. item\n\n    #sail below an item", ["boat", "sail"]),
         ("#標籤，#été #🚤", ["標籤", "été", "🚤"]),
         ("Logseq's #[[two words]]", ["two-words"]),
+        ("**#boat** and _#sail_, *#two_words*", ["boat", "sail", "two-words"]),
         ("tags:: boat, [[two words]], #sail\n- x", ["boat", "two-words", "sail"]),
         ("# boat\n## #boat in a heading", ["boat"]),
         ("`#code` and ``a `#b` c`` and https://x.org/#part [a](#b) <x href='#y'>", []),
