@@ -15,7 +15,7 @@ from memline.shared.index import identities, meta, vectors
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import price_of
 from memline.shared.sources.tokens import CHARS_PER_TOKEN
-from memline.shared.values import value
+from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def model_state(connection: Connection, settings: AgentSettings, choice: Choice)
         return ModelState()
     before = identities.active(connection) if target is None else target
     what = "nothing is embedded yet"
-    if before is not None:
+    if before is not None and replace(before.identity, scheme=wanted.scheme).key == wanted.key:
+        how = "input type, prompt or windows"
+        what = f"{_name(before)} reads texts otherwise than when those of the index were embedded ({how})"
+    elif before is not None:
         what = f"the settings choose {_place(choice)}, the index has vectors of {_name(before)}"
         if before.base_url and (before.identity.provider, before.identity.model) == (
             wanted.provider,

@@ -1,5 +1,9 @@
+from contextlib import closing
+
 import pytest
 
+from memline.shared.index import driver, identities
+from memline.shared.values import replace
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 
@@ -52,6 +56,22 @@ def test_another_model_is_told_before_it_is_indexed(place: Place, change: dict[s
         assert place.status()["modelDiffers"].startswith(words)
         place.index()
         assert place.search("note").warning == ""
+
+
+def test_another_way_to_read_texts_is_told(place: Place) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+        place.index()
+        with closing(driver.open_writer(place.index_path)) as writer, driver.transaction(writer):
+            identity = identities.target(writer)
+            assert identity is not None
+            earlier = replace(identity.identity, scheme="earlier")
+            writer.execute("UPDATE identities SET scheme = 'earlier', key = ?", (earlier.key,))
+
+        warning = place.search("note").warning
+
+        assert "openai stub reads texts otherwise than when those of the index were embedded" in warning
+        assert "2 texts to embed with openai stub" in warning
 
 
 def test_another_address_is_told_and_its_cost(place: Place) -> None:
