@@ -44,11 +44,11 @@ class Saved:
     conversations: int = 0
 
 
-def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
+def back_up(agents: Sequence[AgentSettings], folder: Path, *, any_workspace: bool = False) -> list[Saved]:
     """Write the index of each agent that has one into `folder`, a file each; the folder is made.
 
-    A file that is there is replaced when the new one is whole. Raises IndexFaults, ConfigError where it is a
-    backup of another workspace, and IndexMissing when no agent has an index.
+    A file that is there is replaced when the new one is whole. Raises ConfigError where it is a backup of
+    another workspace, unless `any_workspace`; IndexFaults, and IndexMissing when no agent has an index.
     """
     saved = []
     if folder.exists() and not folder.is_dir():
@@ -61,7 +61,7 @@ def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
             continue
         if target.exists() and target.samefile(agent.index_path):
             raise ConfigError(f"{target} is the index itself", hint="name another folder")
-        _refuse_other_files(target, agent)
+        _refuse_other_files(target, None if any_workspace else agent)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         size = copies.copy_out(agent.index_path, target)
         import_chats.copy(agent.index_path, target, forgets=True)
@@ -75,8 +75,7 @@ def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
 def backups_at(path: Path, agents: Sequence[AgentSettings], one: AgentSettings) -> list[Saved]:
     """List what can be put back from `path`: a folder of backups, or the file of the agent `one`.
 
-    Raises IndexFaults for a file that is not a whole index of ours, and ConfigError for the backup of another
-    workspace, unless that is not here any more.
+    Raises IndexFaults for a file that is not a whole index of ours.
     """
     named = [(agent, path / f"{agent.agent}{SUFFIX}") for agent in agents] if path.is_dir() else [(one, path)]
     found = [(agent, file) for agent, file in named if file.is_file()]
@@ -87,11 +86,13 @@ def backups_at(path: Path, agents: Sequence[AgentSettings], one: AgentSettings) 
             )
         wanted = f"{SUFFIX}, ".join(agent.agent for agent in agents) + SUFFIX
         raise ConfigError(f"{path} has no backup of this configuration's agents ({wanted})")
-    saved = [_summary(agent.agent, file, file.stat().st_size) for agent, file in found]
-    for (agent, file), each in zip(found, saved, strict=True):
-        hint = f"memline --workspace {shlex.quote(each.workspace)} restore {shlex.quote(str(path))}"
-        _refuse_other_workspace(file, each.workspace, agent, hint=hint)
-    return saved
+    return [_summary(agent.agent, file, file.stat().st_size) for agent, file in found]
+
+
+def refuse_other_workspace(saved: Saved, agent: AgentSettings) -> None:
+    """Raise ConfigError for the backup of another workspace than the agent's that is still here."""
+    hint = f"memline --workspace {shlex.quote(saved.workspace)} restore {shlex.quote(str(saved.path))}"
+    _refuse_other_workspace(saved.path, saved.workspace, agent, hint=hint)
 
 
 def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -> Saved:
@@ -127,13 +128,14 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
     return _summary(agent.agent, index, index.stat().st_size)
 
 
-def _refuse_other_files(target: Path, agent: AgentSettings) -> None:
+def _refuse_other_files(target: Path, agent: AgentSettings | None) -> None:
     """Raise where a backup would replace another program's file, or the backup of another workspace."""
     if target.exists() and target.stat().st_size:
         with copies.reading_raw(target, hint="name another folder") as connection:
             refuse_foreign(connection, target, oldest=0)
             recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
-        _refuse_other_workspace(target, recorded, agent, hint="name another folder")
+        if agent is not None:
+            _refuse_other_workspace(target, recorded, agent, hint="name another folder")
 
 
 def _refuse_other_workspace(file: Path, recorded: str, agent: AgentSettings, *, hint: str) -> None:

@@ -99,7 +99,8 @@ def leave(
         found = hosts.hand_over(client, agent.agent, expected=expected, to=on_the_way)
         if found != hosts.AgentHost(host=host, next=to):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
-    (saved,) = back_up([agent], folder)
+    # Each host has the notes in a folder of its own.
+    (saved,) = back_up([agent], folder, any_workspace=True)
     return saved
 
 

@@ -70,6 +70,7 @@ def _conversations(saved: backups.Saved) -> str:
 def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int | None:
     found = backups.backups_at(Path(path), invocation.agents(), invocation.agent())
     for each in found:
+        backups.refuse_other_workspace(each, invocation.agent(each.agent))
         counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
         counts += f" {counted(each.vectors, 'vector')}{_conversations(each)}"
         echo(f"{each.agent}: {counts} from {each.path}", err=True)

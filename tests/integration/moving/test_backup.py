@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.actions.backup import back_up, backups_at, restore
+from memline.producers.actions.backup import back_up, backups_at, refuse_other_workspace, restore
 from memline.producers.memory import Memory
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import driver, meta
@@ -52,11 +52,23 @@ def test_a_backup_of_another_workspace_is_neither_replaced_nor_put_back(place: P
     with pytest.raises(ConfigError, match="is a backup of"):
         back_up([other], tmp_path / "saved")
     with pytest.raises(ConfigError, match="is a backup of") as refused:
-        backups_at(tmp_path / "saved", [other], other)
+        refuse_other_workspace(saved, other)
     assert f"--workspace {place.workspace}" in refused.value.hint
     # A workspace that was moved keeps its backups.
     place.workspace.rename(tmp_path / "moved")
-    assert backups_at(tmp_path / "saved", [other], other)[0].files == saved.files
+    refuse_other_workspace(saved, other)
+    assert back_up([other], tmp_path / "saved")[0].files == saved.files
+
+
+def test_restore_refuses_the_backup_of_another_workspace(place: Place, tmp_path: Path) -> None:
+    back_up([place.agent], tmp_path / "saved")
+    (tmp_path / "other").mkdir()
+    index = ("--workspace", str(tmp_path / "other"), "--home", str(tmp_path / "home"))
+
+    ran = place.run(*index, "restore", str(tmp_path / "saved"), "--yes")
+
+    assert ran.status == 2
+    assert f"is a backup of {place.workspace}" in ran.stderr
 
 
 def test_a_restore_is_seen_by_processes_that_have_the_index_open(
