@@ -2,8 +2,9 @@
 
 A candidate is a chunk that a retriever found. `weighted` adds the sum of the keyword retriever over the best
 of this question, the cosine as it is, and late interaction over the best of this question where there are
-token vectors; `rrf` adds reciprocal ranks. What the question names by file name or title is lifted, and what
-is exact (`KeywordHit.has_alone`) comes first. The score that is shown rises strictly with what orders:
+token vectors. Beside vectors the words weigh the less, down to a half, the less of the question their best
+hit holds. `rrf` adds reciprocal ranks. What the question names by file name or title is lifted, and what is
+exact (`KeywordHit.has_alone`) comes first. The score that is shown rises strictly with what orders:
 
     x      = fused * decay * how much the best keyword hit has of the question (1 for vectors)
     score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
@@ -253,6 +254,10 @@ class Fusion:
         if not (self._is_rrf or cosines or late or named or found.lifted):
             factor = text_weight / self._whole
             return {chunk_id: round(factor * shares[chunk_id], FINE) for chunk_id in found.ids}
+        if cosines and not self._is_rrf:
+            # Words that stand nowhere together say less of what is meant. Conversations won .002 of recall
+            # and .005 of nDCG, abstracts .004; down to nothing they won more, and notes lost .003 of both.
+            text_weight *= (1.0 + max((hit.coverage for hit in found.hits.values()), default=1.0)) / 2
         for chunk_id in found.ids:
             whole = self._whole
             if self._is_rrf:

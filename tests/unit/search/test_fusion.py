@@ -49,11 +49,16 @@ def test_a_score_rises_strictly_with_what_orders_and_with_nothing_else() -> None
     assert Candidate(fused=0.8, decay=0.5).score == Candidate(fused=0.4).score
 
 
-def test_weighted_adds_shares() -> None:
-    found = Found([keyword_hit(2, 5.0), keyword_hit(1, 3.0, coverage=0.2)], [(1, 0.4)], [])
+def test_weighted_adds_shares_and_words_weigh_by_how_much_of_the_question_the_best_holds() -> None:
+    def of(coverage: float) -> Found:
+        return Found(
+            [keyword_hit(2, 5.0, coverage=coverage), keyword_hit(1, 3.0, coverage=0)], [(1, 0.4)], []
+        )
 
-    assert fused(found, Hybrid())[0] == 0.5
-    assert fused(found, Hybrid(vector_weight=0.75, text_weight=0.25))[0] == 0.45
+    assert fused(of(1.0), Hybrid())[0] == 0.5
+    assert fused(of(1.0), Hybrid(vector_weight=0.75, text_weight=0.25))[0] == 0.45
+    assert fused(of(0.5), Hybrid())[0] == 0.5 * 0.75 * 0.6 + 0.2
+    assert fused(of(0.0), Hybrid())[0] == 0.5 * 0.5 * 0.6 + 0.2
 
 
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
