@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import meta
-from memline.shared.index.recorded_files import RecordedFiles
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
-from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sources.outcomes import INDEXED, RecordedFiles
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
 from memline.shared.values import asdict, astuple, replace, value

@@ -321,8 +321,7 @@ class _Search:
             rest = [chunk_id for chunk_id in among if chunk_id not in known]
             self.rest = lambda: self._in_order(found.candidates(rest, fused, fuse.scale))
         ranked = self._once(sorted(candidates, key=lambda candidate: candidate.order))
-        if notes_first:
-            ranked = once_of_both(ranked, self.texts)
+        ranked = once_of_both(ranked, self.texts) if notes_first else ranked
         self.steps.end("fusion")
         if self.reranker is not None:
             ranked = self._read_again(ranked, self.reranker)

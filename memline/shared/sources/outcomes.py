@@ -1,8 +1,9 @@
-"""Name the outcomes of files in the ledger, and the reasons that go with them."""
+"""Name the outcomes of files, the reasons that go with them, and the files that a ledger has with theirs."""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 
 from memline.shared.values import value
 
@@ -39,3 +40,46 @@ def code(error: OSError) -> str:
 def unreadable(error: OSError) -> Problem:
     """Return the problem of a file or folder that the system does not let us read."""
     return Problem(outcome=UNREADABLE, reason=f"not readable ({code(error)})")
+
+
+@value
+class RecordedFile:
+    """What a scan compares with the file on the disk."""
+
+    size: int
+    mtime_ns: int
+    #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
+    ctime_ns: int
+    outcome: str
+    chunking: str
+
+
+class RecordedFiles(Mapping[str, RecordedFile]):
+    """Files of a ledger by path.
+
+    Every search asks for all of them, and hardly any has changed: a row becomes a record when it is looked
+    up, which took a third of the time of comparing 20,000.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, int, int, int, str, str]] = ()) -> None:
+        """`rows`: path, then the fields of a record."""
+        self._rows = {row[0]: row for row in rows}
+
+    def __getitem__(self, path: str) -> RecordedFile:
+        _, size, mtime_ns, ctime_ns, outcome, chunking = self._rows[path]
+        return RecordedFile(
+            size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, outcome=outcome, chunking=chunking
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def keys(self) -> KeysView[str]:
+        return self._rows.keys()
+
+    def is_indexed(self, path: str, size: int, mtime_ns: int, ctime_ns: int, chunking: str) -> bool:
+        """Tell whether a file was indexed just as it is, and cut like that."""
+        return self._rows.get(path) == (path, size, mtime_ns, ctime_ns, INDEXED, chunking)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from memline.shared.index.ledger import PARTIALLY_READ
-from memline.shared.index.recorded_files import RecordedFile, RecordedFiles
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
+from memline.shared.sources.outcomes import (
+    EMPTY,
+    INDEXED,
+    NOT_TEXT,
+    SYMLINK,
+    TOO_LARGE,
+    RecordedFile,
+    RecordedFiles,
+)
 from memline.shared.sources.paths import is_transcript
 from memline.shared.values import fields, value
 

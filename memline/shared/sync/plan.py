@@ -14,9 +14,9 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import SetAside
-from memline.shared.index.recorded_files import RecordedFiles
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import Discovery, discover, discovered
+from memline.shared.sources.outcomes import RecordedFiles
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, printable
 from memline.shared.sync import vanished
 from memline.shared.sync.changes import Changes, compare

@@ -27,8 +27,8 @@ from memline.shared.config.transcript_programs import retention_days
 from memline.shared.digests import sha256
 from memline.shared.index import ledger
 from memline.shared.index.ledger import SetAside
-from memline.shared.index.recorded_files import RecordedFile
 from memline.shared.sources.discover import Discovery
+from memline.shared.sources.outcomes import RecordedFile
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript, unprintable
 from memline.shared.values import value
 from memline.shared.words import counted

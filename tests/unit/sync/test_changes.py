@@ -1,9 +1,8 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
 from memline.shared.index.ledger import PARTIALLY_READ
-from memline.shared.index.recorded_files import RecordedFile, RecordedFiles
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem
+from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem, RecordedFile, RecordedFiles
 from memline.shared.sync.changes import Changes, compare
 
 
