@@ -3,8 +3,9 @@
 A candidate is a chunk that a retriever found. `weighted` adds the sum of the keyword retriever over the best
 of this question, the cosine as it is, and late interaction over the best of this question where there are
 token vectors. Beside vectors the words weigh the less, down to a half, the less of the question their best
-hit holds. `rrf` adds reciprocal ranks. What the question names by file name or title is lifted, and what is
-exact (`KeywordHit.has_alone`) comes first. The score that is shown rises strictly with what orders:
+hit holds, and the name of a file, of which they know nothing, counts once more. `rrf` adds reciprocal ranks.
+What the question names by file name or title is lifted, and what is exact (`KeywordHit.has_alone`) comes
+first. The score that is shown rises strictly with what orders:
 
     x      = fused * decay * how much the best keyword hit has of the question (1 for vectors)
     score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
@@ -42,6 +43,10 @@ HOLDS_ALL = 0.9
 #: What the cosine of a chunk and its late interaction each weigh, of the weight of vectors. 0.5 to 1 measured
 #: alike.
 LATE_WEIGHT = 0.7
+
+#: What the name of a file adds beside vectors, times what it is of the best sum. Descriptions found their
+#: page first in .770 of cases (documentation) and .957 (help), .747 and .928 with 0, .757 and .957 with 0.2.
+NAME_BESIDE = 0.3
 
 #: The usual constant of reciprocal rank fusion.
 RRF_K = 60
@@ -179,6 +184,8 @@ class Found:
         self.hits = {hit.chunk_id: hit for hit in keyword}
         #: The sum of each over the best of the question, 0 … 1.
         self.shares = {hit.chunk_id: hit.strength / best for hit in keyword}
+        #: What the name of its file is of that.
+        self.names = {hit.chunk_id: min(hit.name / best, 1.0) for hit in keyword}
         #: 1 is the best.
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
         self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
@@ -272,6 +279,7 @@ class Fusion:
                     whole = late_whole
                     share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
                 fused = text_weight * shares.get(chunk_id, 0.0) + share
+                fused += whole * NAME_BESIDE * found.names.get(chunk_id, 0.0) * bool(cosines)
             fused /= whole
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]

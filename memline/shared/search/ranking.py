@@ -49,7 +49,7 @@ Held = tuple[int, int, int]
 class KeywordHit:
     """A chunk with a term of the question, in it or in its file's name: made in 0.11 µs, a value in 0.77."""
 
-    __slots__ = ("chunk_id", "coverage", "has_alone", "has_id", "is_full", "is_line", "strength")
+    __slots__ = ("chunk_id", "coverage", "has_alone", "has_id", "is_full", "is_line", "name", "strength")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class KeywordHit:
         has_id: bool = False,
         has_alone: bool = False,
         is_line: bool = False,
+        name: float = 0.0,
     ) -> None:
         self.chunk_id = chunk_id
         #: Share of the idf mass of the question that the chunk holds, by weight.
@@ -72,6 +73,8 @@ class KeywordHit:
         self.has_id, self.has_alone = has_id, has_alone
         #: Whether it holds the whole question, word for word.
         self.is_line = is_line
+        #: What the name of its file adds to the sum.
+        self.name = name
 
 
 @value
@@ -195,6 +198,7 @@ def ranked(
             has_id=each in with_id,
             has_alone=each in with_alone,
             is_line=each in lines,
+            name=found.names.get(file_of[each], 0.0),
         )
         for each in strongest(limit, sums)
     ]

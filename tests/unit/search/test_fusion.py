@@ -61,6 +61,13 @@ def test_weighted_adds_shares_and_words_weigh_by_how_much_of_the_question_the_be
     assert fused(of(0.0), Hybrid())[0] == 0.5 * 0.5 * 0.6 + 0.2
 
 
+def test_the_name_of_a_file_counts_once_more_beside_vectors() -> None:
+    named = KeywordHit(chunk_id=1, coverage=1.0, is_full=False, strength=2.0, name=1.0)
+
+    assert fused(Found([named], [(1, 0.4)], []), Hybrid())[0] == 0.5 + 0.2 + 0.3 * 0.5
+    assert fused(Found([named], [], []), Hybrid(), vector=False)[0] == 1.0
+
+
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     rrf = Hybrid(fusion="rrf")
 
