@@ -19,9 +19,9 @@ from memline.shared.sync.read_file import FileReader
 #: is reported as `stale`. A thousand notes take about one.
 CATCH_UP_S = 1.5
 
-#: Characters of text that one transaction stores, about. Files that are gone have none: of each of several
-#: transactions all files of the index are looked at, 0.2 s at 20,000.
-BATCH_CHARS = 100_000
+#: Characters of text, and files, that one transaction stores, about. Of files that are gone, which have no
+#: text, each transaction looks at all files of the index: 0.2 s at 20,000.
+BATCH_CHARS, BATCH_ROWS = 100_000, 500
 
 #: Milliseconds it waits for another writer meanwhile.
 CATCH_UP_BUSY_MS = 500
@@ -52,9 +52,9 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
                 for row in reader.read(path, entry=entry, forgotten=gone):
                     rows.append(row)
                     chars += sum(len(chunk.text) for chunk in row.chunks or ())
-                    if chars > BATCH_CHARS or clock.now() > until:
+                    if chars > BATCH_CHARS or len(rows) >= BATCH_ROWS or clock.now() > until:
                         writer.store_files(rows)
-                        rows, chars = [], 0
+                        rows, chars, done = [], 0, read
                     if clock.now() > until:
                         break
                 read += path not in plan.changes.growing and not row.is_partial

@@ -17,7 +17,7 @@ from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
 from memline.shared.figures import counters
-from memline.shared.index import chunks, copies, meta, vectors
+from memline.shared.index import chunks, copies, driver, meta, vectors
 from memline.shared.index.driver import file_id, open_writer, refuse_foreign
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
@@ -133,7 +133,8 @@ def _refuse_other_files(target: Path, agent: AgentSettings | None) -> None:
     if target.exists() and target.stat().st_size:
         with copies.reading_raw(target, hint="name another folder") as connection:
             refuse_foreign(connection, target, oldest=0)
-            recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
+            has_marks = driver.scalar(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'")
+            recorded = str(meta.get(connection, meta.WORKSPACE, "") or "") if has_marks else ""
         if agent is not None:
             _refuse_other_workspace(target, recorded, agent, hint="name another folder")
 

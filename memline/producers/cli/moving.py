@@ -287,7 +287,9 @@ def forget(
         targets = resolve.targets_of_session(agent, session)
     elif before is not None:
         today = day_of_time(SystemClock().now())
-        catch_up(agent, choose(agent), clock=SystemClock())
+        if behind := catch_up(agent, choose(agent), clock=SystemClock()).files_behind:
+            unread = f"{counted(behind, 'file')} may say another day than the index knows"
+            raise ConfigError(unread, hint="memline index, then again")
         targets = resolve.targets_before(agent, parse_bound(before, today, option="--before"))
     else:
         catch_up(agent, choose(agent), clock=SystemClock())

@@ -253,7 +253,10 @@ class Fusion:
         self.scale = (text_weight * quality + vector_weight) / self._whole
 
     def fused(self, found: Found) -> dict[int, float]:
-        """Return for each chunk id what orders the candidates, 0 … 1, and more for what was lifted."""
+        """Return for each chunk id what orders the candidates.
+
+        0 … 1, beside vectors up to 1 + NAME_BESIDE; more for what was lifted.
+        """
         text_weight, vector_weight = self._text_weight, self._vector_weight
         late_whole = self._whole + (2 * LATE_WEIGHT - 1) * vector_weight
         shares, cosines, late, named = found.shares, found.cosines, found.late, found.named
@@ -279,14 +282,15 @@ class Fusion:
                     whole = late_whole
                     share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
                 fused = text_weight * shares.get(chunk_id, 0.0) + share
-                fused += whole * NAME_BESIDE * found.names.get(chunk_id, 0.0) * bool(cosines)
+                if cosines:
+                    fused += NAME_BESIDE * whole * found.names.get(chunk_id, 0.0)
             fused /= whole
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]
                 if is_whole:
                     fused += WHOLE_LIFT[tier]
                 else:
-                    fused += MOST_LIFT if tier == MOST else LIFT[tier] * (1.0 - fused)
+                    fused += MOST_LIFT if tier == MOST else LIFT[tier] * max(1.0 - fused, 0.0)
             scores[chunk_id] = fused
         self._put_exact_first(scores, found)
         return {
@@ -302,8 +306,10 @@ class Fusion:
         files = {each for each, (tier, _) in found.named.items() if tier >= NAME}
         lines = [chunk_id for chunk_id, hit in found.hits.items() if hit.is_line]
         alone = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_alone}
+        with_id = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_id}
         # Of lines the best: a page may repeat one in many chunks.
-        for first, others in ((set(nlargest(1, lines, key=scores.__getitem__)), called), (alone, files)):
+        line = set(nlargest(1, lines, key=scores.__getitem__))
+        for first, others in ((line, called), (alone, files), (with_id, files)):
             if first:
                 put_above(scores, first, scores.keys() - first - others)
 

@@ -329,10 +329,10 @@ class _KeywordSearch:
     def _score_names(self) -> None:
         """Score the files whose names hold a term, each by the best of its name documents."""
         sums, held = dict[int, float](), list[dict[int, float]]()
-        rows_read = 0
+        rows_read, among = 0, None
         for lookup in self._found.lookups:
-            # Each time that FTS5 is asked about some rows it reads all of a word, 64 ns each: of all, once.
-            among = sorted(sums) if rows_read > FOUND_ENOUGH else None
+            if among is None and rows_read > FOUND_ENOUGH:
+                among = sorted(sums)
             rows_read += self._add(NAMES, lookup, sums, held, among)
             if lookup.term.in_grams and held[-1]:
                 self._spelled.add(lookup.term.label)

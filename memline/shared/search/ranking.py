@@ -162,7 +162,8 @@ def ranked(
     ]
     put_above(sums, (each for held, rows in groups.items() if held[0] & words for each in rows), few)
     with_id = {each for held, rows in groups.items() if held[0] & ids for each in rows}
-    put_above(sums, with_id, sums.keys() - with_id)
+    if with_id:
+        put_above(sums, with_id, sums.keys() - with_id)
     # In a small memory one note alone has most words.
     rare = sum(1 << number for number, lookup in enumerate(lookups) if lookup.typed_idf >= RARE)
     rare &= words if asked.bit_count() <= 1 + LOUD_WORDS else 0

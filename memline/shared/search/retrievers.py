@@ -52,9 +52,9 @@ _DAY = late(r"\d{4}-\d{2}-\d{2}")
 #: Links that are kept, 100 bytes each.
 MAX_LINKS = 100_000
 
-#: What is added to the score of a hit in a file of a day that the question names, more than the best words
-#: give, and the score of what is in such a file and is no hit.
-DAY_LIFT, DAY_ALONE = 1.1, 0.05
+#: What is added to the score of a hit in a file of a day that the question names, more than the best words,
+#: vectors and name give, and the score of what is in such a file and is no hit.
+DAY_LIFT, DAY_ALONE = 1.5, 0.05
 
 #: The same for each tag that the question names: more than all others give together.
 TAG_LIFT = 3.0

@@ -14,14 +14,18 @@ from memline.shared.patterns import late
 
 TITLES, ALIASES, TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
 
-_PROPERTY = late(r"\s*(?:[-*] )?([A-Za-z][\w-]*):(:?)(?:\s+(.*?))?\s*")
+_PROPERTY = late(r"\s*(?:[-*] )?([A-Za-z][\w-]*)[ \t]*:(:?)(?:\s+(.*?))?\s*")
 #: A text on the lines below, folded or as it stands.
 _BLOCK = late(r"[>|][-+]?")
+_QUOTED = r"""(?:"(?:\\.|[^"\\])*"|'(?:''|[^'])*')"""
 #: The parts of a list in brackets: in quotes a comma is one like any other character.
-_PARTS = late(r"""\s*(?:"(?:\\.|[^"\\])*"|'(?:''|[^'])*')\s*(?=,|$)|[^,]+""")
+_PARTS = late(rf"\s*{_QUOTED}\s*(?=,|$)|[^,]+")
+#: What is in quotes, and a comment that is not.
+_COMMENT = late(rf"({_QUOTED})|\s+#\s.*$")
 _ITEM = late(r"\s*-\s+(.*?)\s*")
-_COMMENT = late(r"\s+#\s.*$")
 _SPACE = late(r"[,\s]+")
+#: What quotes may write and no name has: line ends, other controls, halves of a character.
+_UNWRITTEN = late("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
 def from_yaml(lines: Sequence[str]) -> dict[str, list[str]]:
@@ -39,9 +43,9 @@ def from_yaml(lines: Sequence[str]) -> dict[str, list[str]]:
         match = _PROPERTY.fullmatch(line)
         below = None
         if match and not match[2] and not line[:1].isspace():
-            key, text = match[1].lower(), _COMMENT.sub("", match[3] or "")
-            while text.startswith("[") and "]" not in text and left:
-                text += " " + _COMMENT.sub("", left.pop()).strip()
+            key, text = match[1].lower(), _uncommented(match[3] or "")
+            if text.startswith("[") and "]" not in text:
+                text = _whole_list(text, left)
             if _BLOCK.fullmatch(text):
                 text = ""
                 while left and (not left[-1].strip() or left[-1][:1].isspace()):
@@ -74,14 +78,30 @@ def _values(text: str) -> list[str]:
     return [text] if (text := _plain(text)) else []
 
 
+def _whole_list(text: str, left: list[str]) -> str:
+    """Take the lines up to the end of a list in brackets; none where it does not end."""
+    for count, line in enumerate(reversed(left), 1):
+        if line.strip() in ("---", "...") or (not line[:1].isspace() and _PROPERTY.fullmatch(line)):
+            break
+        if "]" in line:
+            taken = [left.pop() for _ in range(count)]
+            return " ".join([text, *(_uncommented(each).strip() for each in taken)])
+    return text
+
+
+def _uncommented(text: str) -> str:
+    return _COMMENT.sub(lambda match: match[1] or "", text)
+
+
 def _plain(text: str) -> str:
-    text = _COMMENT.sub("", text.strip())
+    text = _uncommented(text.strip()).strip()
     if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
         return "" if text in ("null", "~") else text
+    inside = text[1:-1]
     if text[0] == "'":
-        return text[1:-1].replace("''", "'")
+        return inside.replace("''", "'")
     try:
         # What YAML writes in double quotes JSON does, but for a few escapes.
-        return str(json.loads(text))
+        return _UNWRITTEN.sub(" ", str(json.loads(text))).strip()
     except ValueError:
-        return text[1:-1]
+        return inside

@@ -58,7 +58,12 @@ def model_state(connection: Connection, settings: AgentSettings, choice: Choice)
         return ModelState()
     before = identities.active(connection) if target is None else target
     what = "nothing is embedded yet"
-    if before is not None and replace(before.identity, scheme=wanted.scheme).key == wanted.key:
+    is_same = before is not None and before.identity.key == wanted.key
+    if (
+        before is not None
+        and not is_same
+        and replace(before.identity, scheme=wanted.scheme).key == wanted.key
+    ):
         how = "input type, prompt or windows"
         what = f"{_name(before)} reads texts otherwise than when those of the index were embedded ({how})"
     elif before is not None:

@@ -58,6 +58,28 @@ def test_what_does_not_fit_into_the_time_stays_behind(
     assert look(tmp_path).files_behind == 2
 
 
+def test_files_that_are_gone_are_stored_together(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes / "memory").mkdir()
+    for number in range(60):
+        (notes / f"memory/{number}.md").write_text(f"Note {number}.\n")
+    look(tmp_path)
+    calls, store = list[int](), IndexWriter.store_files
+
+    def counted(self: IndexWriter, rows: Any, **options: Any) -> list[str]:
+        calls.append(len(rows))
+        return store(self, rows, **options)
+
+    monkeypatch.setattr(IndexWriter, "store_files", counted)
+    for number in range(20):
+        (notes / f"memory/{number}.md").unlink()
+
+    assert look(tmp_path).files_behind == 0
+    # Each call looks at all files of the index.
+    assert calls == [20]
+
+
 def test_an_index_that_is_slow_to_open_takes_nothing_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,25 @@ def test_the_name_of_a_file_counts_once_more_beside_vectors() -> None:
     assert fused(Found([named], [], []), Hybrid(), vector=False)[0] == 1.0
 
 
+def test_an_id_comes_before_a_rare_word_whatever_is_nearer() -> None:
+    with_id = KeywordHit(1, 0.5, False, 1.0, has_id=True, has_alone=True)
+    with_word = KeywordHit(2, 0.5, False, 0.95, has_alone=True)
+    found = Found([with_id, with_word, keyword_hit(3, 1.0)], [(2, 0.9), (3, 0.8), (1, 0.2)], [])
+
+    scores = Fusion(Hybrid(), **BOTH).fused(found)
+
+    assert sorted(scores, key=scores.__getitem__, reverse=True) == [1, 2, 3]
+
+
+def test_to_be_named_lowers_no_file() -> None:
+    hits = [KeywordHit(n, 1.0, True, 1.0 - n / 100, name=0.6) for n in (1, 2)]
+    vectors = [(1, 0.85), (2, 0.85)]
+
+    scores = Fusion(Hybrid(), **BOTH).fused(Found(hits, vectors, [(1, NAME, False)]))
+
+    assert scores[1] > scores[2]
+
+
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     rrf = Hybrid(fusion="rrf")
 

@@ -39,6 +39,8 @@ def trail_at_the_end(text: str) -> str:
         ("# A\n`code` and ``` in a line\n## B\ntext", "A > B"),
         ('---\ntitle: "The Plan"\ntags: [x]\n---\n# Goals\ntext', "The Plan > Goals"),
         ("---\ntitle: 'Bob''s'\n---\ntext", "Bob's"),
+        ('---\ntitle : "a # b"\n---\ntext', "a # b"),
+        ("---\ntitle: [WIP\ntags: x\n---\ntext", "[WIP"),
         ("---\ntitle: >-\n  The\n  Plan\n---\n# Goals\ntext", "The Plan > Goals"),
         ("---\ntitle: Goals\n---\n# Goals\ntext", "Goals"),
         ("---\ntags:\n  - a\n---\ntext", ""),
