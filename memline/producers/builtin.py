@@ -63,7 +63,7 @@ class Builtin:
             return read_note(self._agent, asked, private=private, clock=self._clock)
         except PathNotAllowed:
             # A note that was saved since the last look is known by its name once it is in the index.
-            if self._agent.memory.enabled:
+            if self._agent.memory.enabled and "/" not in asked.path:
                 with suppress(MemlineError):
                     self._searching()[1].state()
             return read_note(self._agent, asked, private=private, clock=self._clock)

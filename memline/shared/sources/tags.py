@@ -19,12 +19,11 @@ def patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Compile the patterns of `#x` and `tag:x`, where a question or a note has one of the marks."""
     # What cannot be in a tag: blanks, ASCII punctuation but `-`, `_` and `/`, that of other scripts.
     inside = "[^\\s!-,.:-@\\[-^`{-~\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+"
+    # Not within a word or an address, nor where a link leads; but for emphasis, `**#boat**`.
+    begin = r"(?:(?<![^\s(“‘«,;、，。（])|(?<=[\s(][*_])|(?<=[\s(][*_]{2})|(?<=^[*_])|(?<=^[*_]{2}))(?<!\]\()"
     return (
-        # `#boat/dinghy`, Logseq's `#[[two words]]`, `**#boat**`; not within a word or an address, nor where a
-        # link leads.
-        re.compile(
-            rf"(?:(?<![^\s(“‘«,;、，。（])|(?<=[\s(][*_])|(?<=[\s(][*_]{{2}})|(?<=^[*_])|(?<=^[*_]{{2}}))(?<!\]\()#(?:\[\[([^\]\n]+)\]\]|({inside}))"
-        ),
+        # `#boat/dinghy`, Logseq's `#[[two words]]`.
+        re.compile(rf"{begin}#(?:\[\[([^\]\n]+)\]\]|({inside}))"),
         re.compile(rf"(?<!\S)tag:(?:#?({inside})|\"([^\"]+)\")", re.I),
     )
 

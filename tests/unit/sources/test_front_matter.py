@@ -25,6 +25,7 @@ def said(text: str) -> tuple[tuple[str, ...], str]:
         ("---\ntitle: |\n\n  As it stands\n---", ("as-it-stands",), ""),
         ('---\ntitle: "a # b"  # why\naliases: ["x # y", c]\n---', ("a-#-b", "x-#-y", "c"), ""),
         ('---\ntitle: "a\\ud800\\n\\u0000b"\n---', ("a-b",), ""),
+        ("---\ntitle: Don't panic  # why\n---", ("don't-panic",), ""),
         ("---\ntitle: [WIP\ndate: 2026-02-10\n---", ("[wip",), "2026-02-10"),
         ("---\naliases:\n  - One\n  - Two Words\n---", ("one", "two-words"), ""),
         ("---\ncreated: 2026-02-10T10:00:00Z\n---", (), "2026-02-10"),
@@ -42,6 +43,11 @@ def said(text: str) -> tuple[tuple[str, ...], str]:
 )  # fmt: skip
 def test_title_aliases_and_day_are_read(text: str, names: tuple[str, ...], day: str) -> None:
     assert said(text) == (names, day)
+
+
+@pytest.mark.parametrize("text", ['"' + '\\"' * 50_000, " " * 100_000 + "x", "' " * 50_001, '[" ' * 40_000])
+def test_many_marks_take_no_time(text: str) -> None:
+    said(f"---\ntitle: {text}\naliases: [{text}]\n---\nx")
 
 
 def test_names_are_compared_without_case_and_blanks() -> None:
