@@ -48,9 +48,10 @@ def from_yaml(lines: Sequence[str]) -> dict[str, list[str]]:
             if text.startswith("[") and "]" not in text:
                 text = _whole_list(text, left)
             if _BLOCK.fullmatch(text):
-                text = ""
+                block: list[str] = []
                 while left and (not left[-1].strip() or left[-1][:1].isspace()):
-                    text = f"{text} {left.pop().strip()}".strip()
+                    block.append(left.pop().strip())
+                text = " ".join(filter(None, block))
             is_words = key in TAGS and not text.startswith("[")
             values = _SPACE.split(_plain(text)) if is_words and text else _values(text)
             below = found.setdefault(key, [])

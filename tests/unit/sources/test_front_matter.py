@@ -47,7 +47,9 @@ def test_title_aliases_and_day_are_read(text: str, names: tuple[str, ...], day: 
 
 @pytest.mark.parametrize("text", ['"' + '\\"' * 50_000, " " * 100_000 + "x", "' " * 50_001, '[" ' * 40_000])
 def test_many_marks_take_no_time(text: str) -> None:
-    said(f"---\ntitle: {text}\naliases: [{text}]\n---\nx")
+    block = "  x\n" * 100_000
+
+    said(f"---\ntitle: {text}\naliases: [{text}]\ndate: >\n{block}---\nx")
 
 
 def test_names_are_compared_without_case_and_blanks() -> None:
