@@ -329,7 +329,10 @@ def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
     """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
     transcripts = transcripts_of(agent)
     if transcripts is None:
-        raise ConfigError("this agent has no source `sessions`", hint="see docs/sessions.md")
+        raise ConfigError(
+            "this agent has no source `sessions`",
+            hint='in memorySearch set sources: ["memory", "sessions"] and experimental.sessionMemory: true',
+        )
     names = [name for name, entry in read_registry(folder_of(agent)).items() if entry.key == key]
     ids = {name.partition(".jsonl")[0] for name in names} | transcripts.sessions_of(key)
     ids = ids or {key.partition(".jsonl")[0]}

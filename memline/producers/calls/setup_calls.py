@@ -91,7 +91,7 @@ it is kept beside it. No key is ever written.""",
 Answer a hook of Claude Code: an event as JSON on standard input, the answer on standard output.
 
 SessionStart gives the session its context, as memline context --private does. PreCompact writes the
-session down before it is compacted, where a flush is configured (docs/flush.md). The plugin of the
+session down before it is compacted, where a flush is configured. The plugin of the
 repository calls it. A problem is a message for the user, and never stops the session.""",
         examples=("""echo '{"hook_event_name": "SessionStart", "cwd": "'"$PWD"'"}' | memline hook""",),
     ),

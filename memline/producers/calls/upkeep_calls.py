@@ -127,7 +127,7 @@ run. On HOST it puts the index in place. Nothing is embedded again. Interrupted,
 Show how close sessions are to a memory flush, and the outcome of the last one.
 
 A flush is one silent request to a chat model before a session is compacted; its answer is appended to
-today's daily note. `memline up` and `memline watch` start it; see docs/flush.md.""",
+today's daily note. `memline up` and `memline watch` start it.""",
         answer="sessions",
         run="memline.producers.watching.flush_sessions:flush_session",
         is_of_one_agent=True,

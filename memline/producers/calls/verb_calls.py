@@ -307,7 +307,7 @@ Name which: with --match '*' all of them.""",
         text="""\
 Ask a worker process to take no more messages, finish those in hand, and end with status 0.
 
-A supervisor may start another one in its place; docs/fleet-scale.md has more.""",
+A supervisor may start another one in its place.""",
         answer="draining",
         run=f"{_VERBS}:drain",
         audit="drain",

@@ -202,6 +202,13 @@ class LabelledQuestion:
     today: str = ""
 
 
+#: A labelled question, to be copied.
+LINE = (
+    'a line is {"query_id": "q1", "query": "where do kestrels nest", "workspace": "home",'
+    ' "evidence": [[{"view": "memory", "path": "docs/birds.md", "line": 12}]]}'
+)
+
+
 def read_questions(path: Path, root: Path, view: str, *, keeps_all: bool = False) -> list[LabelledQuestion]:
     """Read the questions of a JSONL file with the evidence of a view. Raises MemlineError for a bad line.
 
@@ -216,7 +223,7 @@ def read_questions(path: Path, root: Path, view: str, *, keeps_all: bool = False
         except (ValueError, KeyError, TypeError) as error:
             raise MemlineError(
                 f"{path}, line {number} is not a labelled question: {type(error).__name__}: {error}",
-                hint="see the format in docs/search.md",
+                hint=LINE,
             ) from error
         if question.evidence or keeps_all:
             questions.append(question)

@@ -387,7 +387,7 @@ def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json
     if not settings.queue.url or not settings.queue.host:
         raise ConfigError(
             "agents move between index hosts of a fleet, and this one has no name",
-            hint="set queue.url, queue.name and queue.host on each (docs/fleet-scale.md)",
+            hint="set queue.url, queue.name and queue.host on each",
         )
     if not re.fullmatch(HOST_NAME, host):
         raise ConfigError(f"{host[:80]!r} is not a valid name of an index host", hint="memline agent ls")

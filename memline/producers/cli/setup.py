@@ -77,7 +77,7 @@ def _write(
 ) -> int | None:
     """Change the client's file once the difference is agreed to. What is empty then, and was not, goes."""
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), str(path), f"{path} (new)", lineterm=""
+        before.splitlines(), after.splitlines(), f"{path} (as it is)", f"{path} (changed)", lineterm=""
     )
     for line in lines:
         echo(line)

@@ -116,7 +116,9 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line; the caller leaves out lines without text."""
     body = report["status"]
     vector, cache, batch = body["vector"], body["cache"], body["batch"]
-    files = f"{body['files']}/{counted(report['scan']['totalFiles'] + body['gone'], 'file')}"
+    # Files that are left out from now on are in the index until the next run.
+    there = max(body["files"], report["scan"]["totalFiles"] + body["gone"])
+    files = f"{body['files']}/{counted(there, 'file')}"
     outcomes = (f"{count} {name}" for name, count in body["outcomes"].items() if name != "indexed")
     failures = f"{batch['open']} open, failures {batch['failures']}/{batch['limit']}"
     batches = f"enabled from {counted(batch['minTexts'], 'text')} on ({failures})"

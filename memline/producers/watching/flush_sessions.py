@@ -136,7 +136,9 @@ def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionSt
     session that is not there or that another process has just flushed.
     """
     if not flush_plan.is_on(settings):
-        raise ConfigError(SET_UP, hint="docs/flush.md has examples")
+        raise ConfigError(
+            SET_UP, hint='such as memoryFlush: { model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }'
+        )
     folder = flush_plan.folder_of(settings)
     if not flush_state.can_be_named(name):
         raise MemlineError(f"{name!r} is not a valid name of a transcript", hint="memline flush")

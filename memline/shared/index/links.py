@@ -35,9 +35,10 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     """Return the paths of the notes that a name means, sorted, whatever its case, with its ending or without.
 
     Those with this path, else with this title or alias, this file name, the end of this path, this heading
-    at the top: the first of these that some note has.
+    at the top: the first of these that some note has. A question mark at its end may be left out.
     """
-    return next(filter(None, _by_way(connection, name)), [])
+    ways = (*_by_way(connection, name), *_by_way(connection, f"{name}?"))
+    return next(filter(None, ways), [])
 
 
 def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:

@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from memline.shared.note_names import without_ending
 from memline.shared.patterns import late
-from memline.shared.sources.dates import Days, days_in
+from memline.shared.sources.dates import Days, days_in, start_with_fillers
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
@@ -150,8 +150,9 @@ def analyse(raw: str, today: date | None = None) -> Question:
     # 2026-03-14 is an id.
     spoken = [words for words in named if any(map(str.isalpha, words))]
     asked = text
-    for words in spoken:
-        asked = asked.replace(words, " ")
+    for each in reversed(days):
+        if text[each.begin : each.end] in spoken:
+            asked = f"{asked[: start_with_fillers(text, each.begin)]} {asked[each.end :]}"
     rest = _take_compounds(_take_code(_take_quoted(_INITIAL.sub(r"\1", asked), terms), terms), terms)
     # The pieces of a day are those of others.
     of_days = {key: term for key, term in terms.items() if term.label in named}
@@ -171,8 +172,8 @@ def analyse(raw: str, today: date | None = None) -> Question:
     is_short = len(whole) <= MAX_CHARS
     is_line = is_short and '"' not in text and not (tags or spoken)
     is_line = is_line and len(_WORD.findall(whole)) in LINE_WORDS
-    # Of a file it may end with a mark: `What's new?.md`.
-    names = [*dict.fromkeys((whole, text.strip()))] if is_name else []
+    # A title may end with a mark that is typed or left out: `What's new?`.
+    names = [*dict.fromkeys((whole, text.strip(), f"{whole}?"))] if is_name else []
     wholes = len(names)
     names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (str(each) for each in exact if each.has_year)

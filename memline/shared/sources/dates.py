@@ -122,6 +122,15 @@ def parse_bound(text: str, today: date, *, option: str, is_end: bool = False) ->
     return days.last if is_end else days.first
 
 
+def start_with_fillers(text: str, begin: int) -> int:
+    """Return where the words that belong to a day at `begin` begin: "la" of "la semaine dernière"."""
+    for word in reversed([*re.finditer(r"\w+", text[:begin])]):
+        if text[word.end() : begin].strip(" '’") or word[0].lower() not in _fillers():
+            break
+        begin = word.start()
+    return begin
+
+
 def day_of_path(path: str) -> date | None:
     """Read the day in the name of a file; None when there is none.
 
@@ -303,7 +312,7 @@ def _table(language: str) -> _Table:
 @cache
 def _fillers() -> frozenset[str]:
     """Return what may stand around a bound: "la semaine dernière", "since March"."""
-    words = ["the", "der", "die", "das", "den", "le", "la", "il", "lo", "el", "o", "a", "am"]
+    words = ["the", "der", "die", "das", "den", "le", "la", "il", "lo", "el", "o", "a", "am", "na"]
     for table in map(_table, LANGUAGES):
         words += [word for key in ("in", "on", "of") for word in table.get(key, ())]
     return frozenset(words)

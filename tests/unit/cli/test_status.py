@@ -29,6 +29,18 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(
     assert "  Embeddings:  unavailable: " in after
 
 
+def test_files_that_are_left_out_from_now_on_count_until_the_next_index(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.write("memory/more.md", "# More\n")
+    place.index()
+    place.configure(exclude=["more.md"])
+
+    run(place.arguments("status"))
+
+    assert "  Indexed:     2/2 files · 2 chunks\n" in capsys.readouterr().out
+
+
 def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memline.shared.index.links import Resolver, check, linked
+from memline.shared.index.links import Resolver, check, linked, notes_named
 from memline.shared.index.rows import Link
 from memline.shared.index_writer import IndexWriter
 from memline.shared.values import replace
@@ -72,6 +72,17 @@ def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(
 
     resolver = Resolver(notes.writer.connection)
     assert resolver.note(target, is_path=target.endswith(".md"), of="boats/from.md") == meant
+
+
+def test_a_question_mark_at_the_end_of_a_name_may_be_left_out(notes: Notes) -> None:
+    notes.add("boats/why.md", names="what-is-a-boat?")
+    notes.add("boats/twin.md", names="why-not")
+    notes.add("boats/other.md", names="why-not?")
+
+    connection = notes.writer.connection
+    assert notes_named(connection, "What is a boat") == ["boats/why.md"]
+    assert notes_named(connection, "what is a boat?") == ["boats/why.md"]
+    assert notes_named(connection, "Why not") == ["boats/twin.md"]
 
 
 def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(

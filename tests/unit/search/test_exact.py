@@ -126,6 +126,7 @@ def test_what_a_rule_puts_first_is_asked_about_the_commonest_words(
         ("🎉 Party", "🎉 Party"),
         ("🚀 Launch plan", "🚀 launch plan"),
         ("What's new?", "What's new?"),
+        ("What's new?", "what's new"),
         ("Ready to launch!", "ready to launch!"),
         ("U.S.", "U.S."),
         ("¿Qué hay?", "¿Qué hay?"),

@@ -89,6 +89,13 @@ def test_a_day_in_words_is_looked_for_in_paths_and_headings(words: str) -> None:
         ("what did I do last week", []),
         ("boats on 14 March", ["boats"]),
         ("2026-03-14", ["2026-03-14"]),
+        ("boats since last Tuesday", ["boats"]),
+        ("la semaine dernière", []),
+        ("l'année dernière", []),
+        ("barcos del martes pasado", ["barcos"]),
+        ("na semana passada", []),
+        ("Notizen der letzten Woche", ["notizen"]),
+        ("the la mar harbour last week", ["la", "mar", "harbour"]),
     ],
 )
 def test_the_words_of_a_day_are_hints_and_stop_words_beside_them_nothing(
