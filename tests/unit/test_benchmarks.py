@@ -1,12 +1,13 @@
 """The benchmarks as a program: they can be named, and what they print can be read. Nothing is timed here."""
 
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import corpus, plots, texts
+from benchmarks import ablation, corpus, plots, texts
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bench import Bench
 from benchmarks.children import environment, memline
@@ -101,3 +102,40 @@ def test_the_texts_of_large_indexes_are_the_same_every_time(monkeypatch: pytest.
 
     assert list(texts._texts(20)) == list(texts._texts(20))
     assert {len(text.split()) for batch in texts._texts(20) for text in batch} <= set(range(60, 240))
+
+
+def test_the_ablation_asks_a_set_of_pages_and_one_with_evidence_without_each_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {
+        "pages/help": [
+            {"kind": "title", "query": "Boats", "path": "boats.md"},
+            {"kind": "description", "query": "what floats", "path": "boats.md"},
+        ],
+        "notes": [
+            {
+                "query_id": "1",
+                "query": "where do kestrels nest",
+                "workspace": "ws",
+                "evidence": [[{"view": "memory", "path": "birds.md", "line": 3}]],
+            }
+        ],
+    }
+    for name, questions in rows.items():
+        notes = tmp_path / name / "ws"
+        notes.mkdir(parents=True)
+        (notes / "boats.md").write_text("# Boats\n\nA boat floats.\n")
+        (notes / "birds.md").write_text("# Birds\n\nKestrels nest in the old mill.\n")
+        (tmp_path / name / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in questions))
+    monkeypatch.setattr(ablation, "FOLDER", tmp_path)
+
+    header, _, whole, *others = ablation.rows(Bench(tmp_path / "bench"), [*rows])
+
+    assert header == "| | pages/help | notes |"
+    assert whole == "| all of it | 1.000, 1.000 | 1.000 / 1.000 |"
+    assert [line.split(" | ")[0].removeprefix("| ") for line in others] == [*ablation.PARTS][1:]
+
+
+def test_a_set_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ablation.main(["nothing"]) == 2
+    assert capsys.readouterr().err == "needs ../shared/eval/dev (nothing)\n"

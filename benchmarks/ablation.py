@@ -1,0 +1,181 @@
+"""What each part of keyword search is worth: all labelled questions, with one part left out at a time.
+
+`python -m benchmarks.ablation [SET …]` prints the table of docs/search.md. Pages: the share of questions that
+find their page first, by its title and by its description. The others: R@6 / nDCG@10. The sets lie beside the
+repository and are no part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.bench import Bench, Place
+from benchmarks.children import ROOT, memline, run
+from memline import Memory
+from memline.producers.cli.bench import mean, read_questions, score
+from memline.shared.search import forms, fusion, keyword, passages, postings, query, ranking, retrieve
+from memline.shared.values import replace
+
+FOLDER = ROOT.parent / "shared/eval/dev"
+
+#: The sets, in the order of the columns.
+SETS = ("pages/obsidian", "pages/openclaw", "locomo", "notes", "cran")
+
+
+def _changed(*changes: tuple[object, str, Any]) -> AbstractContextManager[object]:
+    """Give attributes of modules another value for a while."""
+    stack = ExitStack()
+    for owner, name, value in changes:
+        stack.enter_context(patch.object(owner, name, value))
+    return stack
+
+
+def _everywhere(name: str, table: postings.Table) -> AbstractContextManager[object]:
+    """Put another full-text table in the place of one, which is known by its identity."""
+    return _changed(*((owner, name, table) for owner in (postings, keyword, forms)))
+
+
+def _stems_count() -> AbstractContextManager[object]:
+    count = forms.Ways._count
+
+    def of_stem(ways: forms.Ways, table: str, match: str) -> int:
+        return count(ways, postings.CHUNKS.name, match)
+
+    return _changed((forms.Ways, "_count", of_stem))
+
+
+def _with(call: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+    """Return what calls `call` with some of its options fixed, whatever it is given."""
+    return lambda *args, **given: call(*args, **given | fixed)
+
+
+_NONE: Mapping[int, float] = dict.fromkeys(fusion.LIFT, 0.0)
+
+#: What is left out or done otherwise -> how.
+PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "all of it": nullcontext,
+    "without names of files": partial(_changed, (keyword, "NAME_WEIGHT", 0.0)),
+    "without the tenth for a word that a name holds": lambda: _everywhere(
+        "NAMES", replace(postings.NAMES, least=0.0)
+    ),
+    "without headings and paths in chunks": lambda: _everywhere(
+        "CHUNKS", replace(postings.CHUNKS, weights=(1.0, 0.0, 0.0, 1.0))
+    ),
+    "without the lift of a name or title": partial(
+        _changed, (fusion, "LIFT", _NONE), (fusion, "WHOLE_LIFT", _NONE), (fusion, "MOST_LIFT", 0.0)
+    ),
+    "without what stands together": partial(_changed, (ranking, "NEAR", 0.0)),
+    "without the place of the first word": partial(_changed, (ranking, "EARLY", 0.0)),
+    "without the rule of more words": partial(_changed, (ranking, "_lift", lambda sums, groups: None)),
+    "without the rule of what one file alone has": partial(
+        _changed, (ranking, "_alone", lambda found, pool, file_of: (0, 0))
+    ),
+    "without the rule of what holds everything": partial(
+        _changed, (keyword, "ranked", _with(ranking.ranked, is_all=False))
+    ),
+    "without the rule of a copied line": partial(_changed, (query, "LINE_WORDS", range(0))),
+    "without other forms, spellings and synonyms": partial(_changed, (forms, "related", lambda word: {})),
+    "without compounds and numbers": partial(
+        _changed,
+        (query, "_figures", dict),
+        (query, "_halves", lambda word, stop: ()),
+        (query, "_are_one", lambda first, second, stop: False),
+    ),
+    "a stem counts as the word": _stems_count,
+    "12 terms of a question instead of 24": partial(_changed, (keyword, "MAX_TERMS", 12)),
+    "each chunk cited alone": partial(
+        _changed, (retrieve, "passages", _with(passages.passages, max_tokens=0))
+    ),
+}
+
+#: Returns the hits of a question.
+Ask = Callable[[str], Any]
+
+
+def pages(folder: Path, places: Mapping[str, Place]) -> str:
+    """Return the share of titles, and of descriptions, whose page is the first hit."""
+    found: dict[str, list[bool]] = {"title": [], "description": []}
+    with _opened(places["ws"]) as ask:
+        for row in map(json.loads, (folder / "queries.jsonl").read_text().splitlines()):
+            hits = ask(row["query"])
+            found[row["kind"]].append(bool(hits) and hits[0].path == row["path"])
+    title, description = (sum(each) / len(each) for each in found.values())
+    return f"{title:.3f}, {description:.3f}"
+
+
+def labelled(folder: Path, places: Mapping[str, Place]) -> str:
+    """Return R@6 / nDCG@10."""
+    rows = []
+    with ExitStack() as stack:
+        ask = {name: stack.enter_context(_opened(place)) for name, place in places.items()}
+        for question in read_questions(folder / "queries.jsonl", folder, "memory"):
+            rows.append(score(question, ask[question.workspace](question.text)))
+    means = mean(rows)
+    return f"{means['R@6']:.3f} / {means['nDCG@10']:.3f}"
+
+
+class _opened:
+    """A memory, opened anew: what a search keeps was computed with the parts of another row."""
+
+    def __init__(self, place: Place) -> None:
+        self._memory = Memory(workspace=place.workspace, config=place.config, home=place.home)
+
+    def __enter__(self) -> Ask:
+        return lambda words: self._memory.search(words, max_results=10).hits
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
+
+
+def _indexed(bench: Bench, name: str) -> dict[str, Place]:
+    """Index the workspaces of a set, by keywords."""
+    places = {}
+    for folder in sorted(each for each in (FOLDER / name).iterdir() if each.is_dir()):
+        place = bench.place(f"{name.replace('/', '-')}-{folder.name}", folder)
+        memory = {"provider": "none", "extraPaths": ["."]}
+        place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": memory}}}))
+        run(memline(*place.options(), "index", "--json"))
+        places[folder.name] = place
+    return places
+
+
+def rows(bench: Bench, sets: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the table, in Markdown."""
+    places = {name: _indexed(bench, name) for name in sets}
+    yield f"| | {' | '.join(sets)} |"
+    yield "|---" * (len(sets) + 1) + "|"
+    for what, change in PARTS.items():
+        cells = []
+        with change():
+            for name in sets:
+                measured = pages if name.startswith("pages/") else labelled
+                cells.append(measured(FOLDER / name, places[name]))
+        yield f"| {what} | {' | '.join(cells)} |"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; 2 where the sets are not there."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
+    parser.add_argument("sets", nargs="*", default=SETS, metavar="SET", help=", ".join(SETS))
+    sets = parser.parse_args(arguments).sets
+    missing = [name for name in sets if not (FOLDER / name / "queries.jsonl").is_file()]
+    if missing:
+        print(f"needs ../shared/eval/dev ({', '.join(missing)})", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="memline-ablation-") as folder:
+        for line in rows(Bench(Path(folder)), sets):
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
