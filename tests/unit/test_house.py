@@ -1,5 +1,6 @@
 """The house around the code: what is written about commands, dependencies and processes is true."""
 
+import ast
 import re
 import tomllib
 from importlib import import_module
@@ -206,3 +207,16 @@ def test_the_first_screen_names_every_client_and_every_past_that_is_read() -> No
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 170
+
+
+def test_no_constant_is_given_a_second_value_further_down() -> None:
+    twice = []
+    for file in sorted((ROOT / "memline").rglob("*.py")):
+        names: set[str] = set()
+        for node in ast.parse(file.read_text("utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for name in (each.id for each in targets if isinstance(each, ast.Name)):
+                if name in names:
+                    twice.append(f"{file.relative_to(ROOT)}: {name}")
+                names.add(name)
+    assert not twice

@@ -53,6 +53,8 @@ class Forgotten:
     files: tuple[str, ...] = ()
     #: Files of the home that hold a line of it and are not Memline's to change.
     out_of_reach: tuple[str, ...] = ()
+    #: Indexes of other agents and workspaces in the home that hold some of it.
+    other_indexes: tuple[str, ...] = ()
     #: Notes with the very same text, which were not named.
     also_in: tuple[str, ...] = ()
     kept_notes: bool = False
@@ -85,6 +87,11 @@ def forget(
     if backup is not None:
         if backup.absolute().is_relative_to(agent.home.absolute()):
             raise ConfigError(f"{backup} is inside Memline's home", hint="name a folder outside of it")
+        paths = MemoryPaths.of(agent)
+        if any(paths.locate(str(backup.absolute() / target.path.lstrip("/"))) for target in targets):
+            raise ConfigError(
+                f"{backup} is searched: the copy would be found", hint="name a folder outside of the notes"
+            )
         for target in targets:
             target.keep_copy(agent, backup)
     in_files = frozenset[bytes]().union(*found.values())
@@ -118,6 +125,7 @@ def forget(
     erase.drop_account_errors(agent.account_path, agent.agent)
     long_needles = {each for each in needles if len(each) >= forget_home.MIN_NEEDLE or each in in_files}
     files, out_of_reach = forget_home.clean(agent, hashes, long_needles, in_files)
+    other_indexes = forget_home.other_indexes(agent, every, long_needles)
     if queue_address and needles:
         # By the hash its vector too, and by the path what is too short to be looked for.
         named = {target.path.encode() for target in targets}
@@ -130,6 +138,7 @@ def forget(
         vectors=gone,
         files=tuple(files),
         out_of_reach=tuple(out_of_reach),
+        other_indexes=tuple(other_indexes),
         also_in=tuple(also_in),
         kept_notes=keep_note,
         backup=str(backup or ""),

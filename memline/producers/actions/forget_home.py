@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from memline.producers.actions.forget_targets import terms_of_lines
 from memline.producers.bridges.qmd.updates import Updater
@@ -19,6 +19,9 @@ from memline.shared.index.vectors import OF_TEXT
 from memline.shared.search.query import Term
 from memline.shared.sources.folding import fold
 from memline.shared.sources.transcripts.imported import empty, path_of
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: The file with one line for every time something was forgotten, without its text.
 AUDIT = "forgotten.jsonl"
@@ -115,6 +118,27 @@ def clean(
         elif _holds(path, needles):
             others.append(str(path))
     return cleaned, others
+
+
+def other_indexes(agent: AgentSettings, hashes: Collection[bytes], needles: Collection[bytes]) -> list[str]:
+    """Name the indexes of other agents and workspaces in the home that hold some of it: they have their own
+    list of what was forgotten.
+    """
+    found = []
+    for path in sorted(agent.index_path.parent.glob(f"*{agent.index_path.suffix}")):
+        if path != agent.index_path and not path.name.startswith("."):
+            with suppress(IndexFault), copies.reading_raw(path) as connection, driver.faults(path):
+                if _has_text(connection, hashes, needles):
+                    found.append(str(path))
+    return found
+
+
+def _has_text(connection: Connection, hashes: Collection[bytes], needles: Collection[bytes]) -> bool:
+    by_hash = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
+    if any(connection.execute(by_hash, (digest,)).fetchone() for digest in hashes):
+        return True
+    texts = connection.execute("SELECT CAST(text AS BLOB) FROM chunks") if needles else ()
+    return any(needle in text for (text,) in texts for needle in needles)
 
 
 def _is_left_alone(path: Path, agent: AgentSettings) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import date
@@ -15,10 +16,11 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
-from memline.shared.index import driver, ledger
+from memline.shared.index import driver, forgotten, ledger
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
 from memline.shared.index.full_text import TOKENIZER
+from memline.shared.index.links import notes_named
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files
@@ -36,6 +38,7 @@ from memline.shared.sources.transcripts import imported
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync import vanished
 from memline.shared.values import value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -263,7 +266,7 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
     citation = parse_citation(cited)
     if (kind := kind_of(citation.path)) is not Lines:
-        return kind.holding(agent, citation.path, ())
+        return kind.holding(agent, citation.path, ()) if _has_transcript(agent, citation.path) else []
     paths = MemoryPaths.of(agent)
     located = paths.locate(citation.path)
     path = located.path if located else citation.path
@@ -279,6 +282,25 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     return Lines.of_part(agent, located.path, citation)
 
 
+def why_nothing(agent: AgentSettings, cited: str) -> tuple[str, str]:
+    """Say why a path or citation has nothing to be forgotten, and what to do; the last may be empty."""
+    citation = parse_citation(cited)
+    path = citation.path
+    located = MemoryPaths.of(agent).locate(path)
+    if located and os.path.lexists(located.absolute) and kind_of(path) is Lines:
+        reading = read_file(located.absolute, root=located.anchor, clock=SystemClock())
+        if reading.outcome not in (INDEXED, EMPTY):
+            return f"{path} is on the disk and was not read: {reading.reason}", f"rm {shlex.quote(path)}"
+        count = len(Lines.lines_of(agent, path))
+        return f"{path} has {counted(count, 'line')}" if count else f"{path} is empty", ""
+    with driver.reading_if_any(agent.index_path) as reader:
+        if reader is not None and any(group.path == path for group in forgotten.groups(reader)):
+            return f"nothing but hashes is left of {path}", ""
+        named = notes_named(reader, path) if reader is not None else []
+    again = f"memline forget {shlex.quote(named[0])}" if named else "memline search QUERY"
+    return f"there is no {'note' if kind_of(path) is Lines else 'transcript'} {path}", again
+
+
 def _is_kept(agent: AgentSettings, path: str) -> bool:
     """Tell whether a note is gone with its root, and kept in the index."""
     look = catch_up(agent, choose(agent), clock=SystemClock(), may_write=False)
@@ -292,6 +314,13 @@ def _is_left(agent: AgentSettings, path: str) -> bool:
             return False
         has_chunks = reader.execute(f"{_CHUNKS_OF} LIMIT 1", (path,)).fetchone() is not None
         return has_chunks or bool(former_texts(reader, path))
+
+
+def _has_transcript(agent: AgentSettings, path: str) -> bool:
+    """Tell whether a transcript is on the disk, or in the index."""
+    transcripts = transcripts_of(agent)
+    found = transcripts.discover().files if transcripts is not None else ()
+    return any(file.path == path for file in found) or _is_left(agent, path)
 
 
 def has_former_texts(agent: AgentSettings) -> bool:

@@ -71,11 +71,17 @@ def failed(error: Exception) -> int:
     if isinstance(error, OSError):
         where = f": {error.filename}" if error.filename else ""
         return plain.fail(f"{error.strerror or error}{where}", "", 1)
+    if isinstance(error, UnicodeEncodeError) and error.encoding.startswith("utf"):
+        # The bytes of an argument, or of the name of a folder in a text.
+        line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
+        name = ascii(line.strip()[:200]).replace("\\udc", "\\x").strip("'")
+        return plain.fail(f"not a name in UTF-8: {name}", "rename it, or type it in UTF-8", 1)
     raise error
 
 
 def run_process() -> int:
     """Run the command line of this process and return its exit status."""
+    _open_standard_streams()
     name = next((argument for argument in sys.argv[1:] if argument in COMMANDS), "")
     if name in UNTIL_STOPPED:
         signal(SIGTERM, _end)
@@ -93,6 +99,13 @@ def run_process() -> int:
     status = run()
     _leave(status)
     return status
+
+
+def _open_standard_streams() -> None:
+    """Open nothing in the place of a standard stream that was closed (`>&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _leave(status: int) -> None:

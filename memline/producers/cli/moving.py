@@ -270,12 +270,13 @@ def forget(
     as_json: bool,
 ) -> int | None:
     agent = invocation.agent()
-    if as_list or undo is not None:
-        return _forgotten_list(agent, undo, as_json)
     given = sum(each is not None for each in (path, query, session, before))
-    if given != 1:
-        reason = "say one thing to forget, not several" if given else "say what to forget"
-        raise ConfigError(reason, hint="one of: PATH, --query, --session, --before")
+    of_list = as_list + (undo is not None)
+    if given + of_list != 1:
+        reason = "say one thing, not several" if given + of_list else "say what to forget"
+        raise ConfigError(reason, hint="one of: PATH, --query, --session, --before, --list, --undo")
+    if of_list:
+        return _forgotten_list(agent, undo, as_json)
     if query is not None and not resolve.terms_of(query):
         raise ConfigError("--query has no word to look for", hint="memline forget --query 'door code'")
     found: dict[Path, set[bytes]] = {}
@@ -297,8 +298,10 @@ def forget(
         found = holding(agent, resolve.terms_of(query or ""))
     if not targets and not found:
         batches = forget_batches.unnamed(agent) if query is not None else []
-        left = f": nothing but hashes is left of {path}" if path and not batches else ""
-        echo(f"Nothing to forget{left}.", err=True)
+        why, what = resolve.why_nothing(agent, path) if path is not None else ("", "")
+        echo(f"Nothing to forget{why and f': {why}'}.", err=True)
+        if what:
+            advise(what)
         if query is not None and not batches and resolve.has_former_texts(agent):
             echo("Of texts that are in no note any more the index has hashes alone.", err=True)
         if query is not None:
@@ -342,6 +345,7 @@ def forget(
         *(f"  cleaned: {name}" for name in done.files),
         *(f"  holds a line of it, and is left to you: {name}" for name in done.out_of_reach),
         *(f"  the same text also stands in {name}" for name in done.also_in),
+        *(f"  another agent or workspace still has it: {name}" for name in done.other_indexes),
         f"  out of reach: copies outside of {agent.home} (exports, backups, version control)",
     ]
     print_result(done.to_json(), as_json, lines)

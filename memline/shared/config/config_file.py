@@ -67,11 +67,14 @@ def write(file: Path, text: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}")
     # Never readable to others, not for a moment either: settings may hold keys.
-    with open(part, "w", encoding="utf-8", newline="", opener=for_owner) as opened:
-        opened.write(text)
-    if target.exists():
-        os.chmod(part, target.stat().st_mode & 0o777)
-    os.replace(part, target)
+    try:
+        with open(part, "w", encoding="utf-8", newline="", opener=for_owner) as opened:
+            opened.write(text)
+        if target.exists():
+            os.chmod(part, target.stat().st_mode & 0o777)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def for_owner(path: str, flags: int) -> int:

@@ -37,7 +37,7 @@ MOST_LETTERS = 24
 _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 
 #: Characters of a question in which titles and lines are looked for.
-MAX_CHARS = 1_000
+SHORT_CHARS = 1_000
 
 #: Words of a question among which titles are looked for, and what may stand around one of them.
 RUN_WORDS, _AROUND = 24, " \"'?!.,:;()"
@@ -169,7 +169,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         _add(terms, Term(label=day, match=f"{{path heading}} : {quoted(day)}"))
     whole = text.strip(" \"'?!.")
     is_name = 0 < len(whole) <= 200 and len(whole.split()) <= MAX_NAME_WORDS
-    is_short = len(whole) <= MAX_CHARS
+    is_short = len(whole) <= SHORT_CHARS
     is_line = is_short and '"' not in text and not (tags or spoken)
     is_line = is_line and len(_WORD.findall(whole)) in LINE_WORDS
     # A title may end with a mark that is typed or left out: `What's new?`.

@@ -1,6 +1,7 @@
 """What is forgotten is in no file of the home, WAL included, and nothing that comes late brings it back."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -296,12 +297,51 @@ def test_an_older_backup_does_not_bring_it_back(place: Place, tmp_path: Path) ->
     assert files_with(place.home) == []
 
 
-def test_a_backup_of_the_note_goes_outside_of_the_home(place: Place, tmp_path: Path) -> None:
+def test_a_backup_of_the_note_goes_outside_of_the_home_and_of_the_notes(place: Place, tmp_path: Path) -> None:
     forget_line(place, backup=tmp_path / "attic")
 
     assert SECRET in (tmp_path / "attic/memory/doors.md").read_text()
     with pytest.raises(ConfigError):
         forget_line(place, backup=place.home / "attic")
+    with pytest.raises(ConfigError, match="the copy would be found"):
+        forget_line(place, backup=place.workspace / "memory/attic")
+
+
+def test_the_index_of_another_agent_that_has_it_is_named(place: Place) -> None:
+    shutil.copytree(place.workspace, f"{place.workspace}-other")
+    place.call("--agent", "other", "index", "--new-agent")
+    (other,) = place.index_path.parent.glob("other*.sqlite")
+
+    ran = place.call("forget", "--query", "quixotzalp", "--keep-note", "--yes")
+    again = place.call("--agent", "other", "forget", "--query", "quixotzalp", "--keep-note", "--yes")
+
+    assert f"  another agent or workspace still has it: {other}\n" in ran.stdout
+    assert "another agent" not in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("cited", "why"),
+    [
+        ("memory/nosuch.md", r"there is no note memory/nosuch\.md\.\nTry: memline .*search QUERY"),
+        ("memory/DOORS.md", r"there is no note memory/DOORS\.md\.\nTry: memline .*forget memory/doors\.md"),
+        (
+            "memory/nul.md",
+            r"memory/nul\.md is on the disk and was not read: contains NUL bytes\.\nTry: rm .*",
+        ),
+        ("memory/doors.md#L99", r"memory/doors\.md has \d lines\."),
+        ("memory/empty.md", r"memory/empty\.md is empty\."),
+        ("sessions/nosuch.jsonl", r"there is no transcript sessions/nosuch\.jsonl\.\nTry: .*"),
+    ],
+)
+def test_what_has_nothing_to_be_forgotten_says_why(place: Place, cited: str, why: str) -> None:
+    place.write("memory/nul.md", "a\0b")
+    place.write("memory/empty.md", "")
+    place.index()
+
+    ran = place.call("forget", cited, "--yes")
+
+    assert (ran.status, ran.stdout) == (1, "")
+    assert re.fullmatch(f"Nothing to forget: {why}\n", ran.stderr)
 
 
 def test_with_up_running_it_is_in_no_file_and_up_goes_on(place: Place) -> None:

@@ -125,6 +125,10 @@ def test_a_pasted_document_is_cut() -> None:
     assert question.terms[0].label == "needle"
 
 
+def test_an_id_at_the_end_of_a_pasted_page_is_looked_for() -> None:
+    assert "e1042" in labels("lorem " * 600 + "E1042")
+
+
 def test_there_is_a_limit_to_the_terms() -> None:
     assert len(analyse(" ".join(f"word{n}" for n in range(500))).terms) == MAX_CANDIDATES
 

@@ -1,0 +1,57 @@
+"""Names that are not UTF-8, and standard streams that are closed: a line that says so, or the answer."""
+
+import os
+import shutil
+
+import pytest
+
+from tests.support.workspace import Place
+
+pytestmark = pytest.mark.place(files={"memory/good.md": "# Good\n\nThe lighthouse is white.\n"})
+
+#: As Python reads bytes that are not UTF-8.
+CAFE = os.fsdecode(b"caf\xe9")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("get", f"{CAFE}.md"),
+        ("search", "lighthouse", "--tag", CAFE),
+        ("search", "lighthouse", "--linked-from", CAFE),
+        ("forget", f"{CAFE}.md", "--dry-run"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_named_in_one_line(place: Place, args: tuple[str, ...]) -> None:
+    place.index()
+
+    ran = place.run(*args)
+
+    assert (ran.status, ran.stdout) == (1, "")
+    assert ran.stderr.splitlines()[0].startswith(r"Error: not a name in UTF-8: caf\xe9")
+
+
+def test_a_folder_whose_name_is_not_utf_8_leaves_nothing_in_the_settings(place: Place) -> None:
+    folder = place.folder / CAFE
+    shutil.copytree(place.workspace, folder)
+
+    ran = place.run("init", str(folder), "--yes", env={"XDG_CONFIG_HOME": str(place.folder / "settings")})
+
+    assert ran.status == 1
+    assert "Error: not a name in UTF-8: " in ran.stderr and r"caf\xe9" in ran.stderr
+    assert [each for each in place.folder.glob("settings/**/*") if each.is_file()] == []
+
+
+@pytest.mark.parametrize("command", [("search", "lighthouse"), ("get", "memory/good.md"), ("status",)])
+@pytest.mark.parametrize(("number", "name"), [(0, "stdin"), (1, "stdout"), (2, "stderr")])
+def test_a_command_ends_well_with_a_standard_stream_that_is_closed(
+    place: Place, command: tuple[str, ...], number: int, name: str
+) -> None:
+    place.write("memory/nul.md", "a\0b")
+    place.index()
+
+    ran = place.run(*command, before=f"import os, sys; os.close({number}); sys.{name} = None")
+
+    assert ran.status == 0
+    assert "Traceback" not in ran.stderr
+    assert bool(ran.stdout) == (name != "stdout")
