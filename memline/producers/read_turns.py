@@ -29,6 +29,15 @@ _CITED = """
 SELECT min(ordinal), max(ordinal) FROM chunks JOIN files ON files.id = chunks.file_id
 WHERE path = ? AND source = ? AND end_line >= ? AND start_line <= ?
 """
+#: The first line of what begins behind line ?; the lines of the first chunk behind chunk ?.
+_BEHIND = """
+SELECT min(start_line) FROM chunks JOIN files ON files.id = chunks.file_id
+WHERE path = ? AND source = ? AND start_line > ?
+"""
+_NEXT = """
+SELECT start_line, end_line FROM chunks JOIN files ON files.id = chunks.file_id
+WHERE path = ? AND source = ? AND ordinal > ? ORDER BY ordinal LIMIT 1
+"""
 _CHUNKS = """
 SELECT ordinal, start_line, end_line, text FROM chunks JOIN files ON files.id = chunks.file_id
 WHERE path = ? AND source = ? AND ordinal BETWEEN ? AND ? ORDER BY ordinal
@@ -41,9 +50,9 @@ class _Line:
 
     text: str
     is_cited: bool
-    #: Lines of the transcript that its chunk comes from.
+    #: Of its chunk: its place, and the first line of the transcript that it comes from.
+    ordinal: int
     start_line: int
-    end_line: int
 
 
 def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
@@ -61,10 +70,13 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
         return None
     lowest, highest = connection.execute(_CITED, (*wanted, first, last)).fetchone()
     if lowest is None:
-        return Excerpt(path=path, text="", first=first, lines=0, truncated=False, next_from=None)
+        next_from = connection.execute(_BEHIND, (*wanted, last)).fetchone()[0]
+        return Excerpt(
+            path=path, text="", first=first, lines=0, truncated=next_from is not None, next_from=next_from
+        )
     highest = min(highest, lowest + _MOST_CHUNKS)
     reach = _MOST_AROUND if around else 0
-    # One more, to tell whether something follows.
+    # One more: a turn may go on.
     rows = connection.execute(_CHUNKS, (*wanted, lowest - reach, highest + reach + 1)).fetchall()
     chars, most = 0, lowest
     for ordinal, _, _, text in rows:
@@ -75,6 +87,9 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
     cited = [number for number, turn in enumerate(turns) if any(line.is_cited for line in turn)]
     start, stop = cited[0], cited[-1] + 1
     room = max_chars - _chars(turns[start:stop])
+    if room < 0:
+        # Of a turn that is too long what was asked for.
+        turns[start:stop] = [[line for line in turn if line.is_cited] for turn in turns[start:stop]]
     for distance in range(1, around + 1):
         # What followed explains more than what came before. Nothing is left out in between.
         after, before = cited[-1] + distance, cited[0] - distance
@@ -86,28 +101,34 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
             start -= 1
     shown = [line for turn in turns[start:stop] for line in turn]
     text = "\n".join(line.text for line in shown)
-    begin, end = shown[0].start_line, max(line.end_line for line in shown)
-    has_more = most < highest or rows[-1][2] > end
-    next_from = end + 1
-    if most < highest:
-        # What did not fit begins with the next chunk, but the line that was asked for is over.
-        next_from = max(first + 1, next(row[1] for row in rows if row[0] > most))
+    # The last chunk that is shown as a whole.
+    whole = most if most < highest else shown[-1].ordinal
+    if most == highest and stop < len(turns):
+        whole = max(most, turns[stop][0].ordinal - 1)
+    begin, end = shown[0].start_line, max(row[2] for row in rows if row[0] <= whole)
+    following = connection.execute(_NEXT, (*wanted, whole)).fetchone()
+    next_from = None
+    if following is not None:
+        next_start, next_end = following
+        # A line that goes on in the next chunk comes once more, but the line that was asked for is over.
+        next_from = max(first + 1, next_start if next_end <= end else max(next_start, end + 1))
     return Excerpt(
         path=path,
         text=text[:max_chars],
         first=begin,
         lines=end - begin + 1,
-        truncated=has_more or len(text) > max_chars,
-        next_from=next_from if has_more else None,
+        truncated=following is not None or len(text) > max_chars,
+        next_from=next_from,
     )
 
 
 def _lines(rows: list[tuple[int, int, int, str]], lowest: int, highest: int) -> list[_Line]:
     """Join chunks, which repeat the end of the one before; those from `lowest` to `highest` are cited."""
     joined: list[_Line] = []
+    last = 0
     for ordinal, start_line, end_line, text in rows:
         is_cited, texts = lowest <= ordinal <= highest, text.split("\n")
-        if joined and start_line <= joined[-1].end_line:
+        if joined and start_line <= last:
             both = next(
                 (
                     count
@@ -122,8 +143,9 @@ def _lines(rows: list[tuple[int, int, int, str]], lowest: int, highest: int) -> 
             # A message goes on: its chunk names the speaker once more.
             texts = texts[both:] if both else [_SPEAKER.sub("", texts[0], count=1), *texts[1:]]
         joined += (
-            _Line(text=each, is_cited=is_cited, start_line=start_line, end_line=end_line) for each in texts
+            _Line(text=each, is_cited=is_cited, ordinal=ordinal, start_line=start_line) for each in texts
         )
+        last = end_line
     return joined
 
 

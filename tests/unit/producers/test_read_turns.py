@@ -51,13 +51,16 @@ def test_turns_around_a_line_are_whole_and_in_their_order(place: Place) -> None:
     assert [word for word in wide.text.split() if word.startswith("w5x")] == [f"w5x{n}" for n in range(900)]
 
 
-def test_reading_on_leaves_out_nothing_but_the_rest_of_a_turn_that_is_too_long(place: Place) -> None:
+@pytest.mark.parametrize("part", [{}, {"lines": 1}, {"lines": 1, "around": 1}, {"lines": 1, "around": 3}])
+def test_reading_on_leaves_out_nothing_but_the_rest_of_a_turn_that_is_too_long(
+    place: Place, part: dict[str, int]
+) -> None:
     seen: set[str] = set()
     at: int | None = 1
     starts = []
     while at is not None:
         starts.append(at)
-        excerpt = read(place, first=at, max_chars=12_000)
+        excerpt = read(place, first=at, max_chars=12_000, **part)
         assert len(excerpt.text) <= 12_000
         seen.update(excerpt.text.split())
         at = excerpt.next_from
