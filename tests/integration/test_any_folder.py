@@ -53,6 +53,20 @@ def test_the_workspace_is_found_in_the_order_that_is_documented(
     )
 
 
+def test_another_workspace_does_not_answer_for_one_that_is_not_mounted(
+    shell: Shell, tmp_path: Path, home: Path
+) -> None:
+    for name in ("one", "two"):
+        write(tmp_path / name / "a.md", f"Of {name}.\n")
+        shell("init", str(tmp_path / name), "--yes", cwd=tmp_path)
+    (tmp_path / "two").rename(tmp_path / "away")
+
+    ran = shell("search", "two", cwd=tmp_path / "elsewhere")
+
+    assert ran.stdout == ""
+    assert f"these have an index: {tmp_path}/one, {tmp_path}/two (not there now)" in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("files", "words", "command"),
     [

@@ -173,12 +173,13 @@ class ResolveContext(Block):
             return configured
         found = workspaces.find_above(Path.cwd(), self.env) or configured or self._only_indexed()
         if found is None:
-            others = workspaces.indexed(self.home, self.named_for)
-            known = f"; these have an index: {', '.join(map(str, others))}" if others else ""
+            others, away = workspaces.indexed(self.home, self.named_for), self._away()
+            known = [*map(str, others), *(f"{each} (not there now)" for each in away)]
             raise NoWorkspace(
-                f"no workspace is configured{known}",
-                hint=f"memline --workspace {others[0]} …"
-                if others
+                "no workspace is configured" + (f"; these have an index: {', '.join(known)}" if known else ""),
+                # One that is away answers from its index.
+                hint=f"memline --workspace {shlex.quote(str([*others, *away][0]))} …"
+                if known
                 else "memline init DIR   (or: memline --workspace DIR …)",
             )
         return found if is_chosen or found is configured else self._beside(found, agent)
@@ -223,7 +224,13 @@ class ResolveContext(Block):
                 f"{Path.cwd()} has Markdown, and Memline was not initialised there",
                 hint=f"memline init   (or, for the notes of {found[0]}: memline --workspace {found[0]} …)",
             )
-        return Setting(value=found[0], origin=workspaces.ONLY) if len(found) == 1 else None
+        # One on a disk that is not mounted may be meant.
+        is_only = len(found) == 1 and not self._away()
+        return Setting(value=found[0], origin=workspaces.ONLY) if is_only else None
+
+    def _away(self) -> list[Path]:
+        """List the workspaces with an index that are not there now."""
+        return [folder for folder, _ in workspaces.gone(self.home, self.named_for, self.env)]
 
     def _meant(self, folder: Path) -> str:
         """Say what a folder that does not exist may mean: one beside it, or one with an index."""
