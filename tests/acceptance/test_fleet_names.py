@@ -81,7 +81,7 @@ def test_a_name_belongs_to_the_home_that_took_it_first(redis_server: RedisServer
     with pytest.raises(QueueError, match=r"team, is taken .*/a; this worker is of .*/b") as error:
         hosts.register(address, tmp_path / "b")
 
-    assert "redis-cli del memline:team:owner" in error.value.hint
+    assert f"redis-cli -p {redis_server.port} del memline:team:owner" in error.value.hint
 
 
 def test_a_message_of_another_fleet_is_refused_with_both_names(redis_server: RedisServer) -> None:

@@ -651,7 +651,7 @@ def test_a_server_that_may_evict_is_refused(redis_server: RedisServer, policy: s
     with pytest.raises(QueueError, match=policy) as error:
         redis_client.check(redis_server.url)
 
-    assert error.value.hint == "redis-cli config set maxmemory-policy noeviction"
+    assert error.value.hint == (f"redis-cli -p {redis_server.port} config set maxmemory-policy noeviction")
 
 
 def test_a_cluster_and_a_sentinel_are_refused_in_their_words(tmp_path: Path) -> None:
@@ -719,7 +719,7 @@ def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis
     with pytest.raises(QueueError, match="out of memory") as error:
         redis_client.check(redis_server.url)
 
-    assert "redis-cli config set maxmemory" in error.value.hint
+    assert f"redis-cli -p {redis_server.port} config set maxmemory" in error.value.hint
 
 
 def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(

@@ -176,7 +176,8 @@ class ResolveContext(Block):
             others, away = workspaces.indexed(self.home, self.named_for), self._away()
             known = [*map(str, others), *(f"{each} (not there now)" for each in away)]
             raise NoWorkspace(
-                "no workspace is configured" + (f"; these have an index: {', '.join(known)}" if known else ""),
+                "no workspace is configured"
+                + (f"; these have an index: {', '.join(known)}" if known else ""),
                 # One that is away answers from its index.
                 hint=f"memline --workspace {shlex.quote(str([*others, *away][0]))} …"
                 if known

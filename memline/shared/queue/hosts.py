@@ -86,7 +86,10 @@ def register(url: str, home: Path) -> None:
         owner, hosts = key(server, "owner"), key(server, "hosts")
         if host:
             holder: Any = None if server.hsetnx(hosts, host, ours) else server.hget(hosts, host)
-            what, gone = f"the index host {host} of the fleet", f"redis-cli hdel {hosts} {host}"
+            what, gone = (
+                f"the index host {host} of the fleet",
+                f"{redis_client.command_line(url)} hdel {hosts} {host}",
+            )
             unnamed: Any = server.get(owner)
             if unnamed is not None and unnamed.decode() == ours:
                 # This home is given a name.
@@ -94,7 +97,8 @@ def register(url: str, home: Path) -> None:
             elif unnamed is not None:
                 raise QueueError(
                     f"this fleet has an index host without a name, {unnamed.decode()}; this one is {host}",
-                    hint=f"set queue.host there too; if it is gone for good: redis-cli del {owner}",
+                    hint=f"set queue.host there too; if it is gone for good:"
+                    f" {redis_client.command_line(url)} del {owner}",
                 )
         else:
             named: Any = server.hkeys(hosts)
@@ -105,7 +109,7 @@ def register(url: str, home: Path) -> None:
                     hint="set queue.host, or MEMLINE_QUEUE_HOST",
                 )
             holder = None if server.set(owner, ours, nx=True) else server.get(owner)
-            what, gone = "the name of this fleet", f"redis-cli del {owner}"
+            what, gone = "the name of this fleet", f"{redis_client.command_line(url)} del {owner}"
     if holder is not None and holder.decode() != ours:
         name = fleet.partition(":")[2]
         words = f"{what}, {name}, is taken on its Redis by the fleet of {holder.decode()}"

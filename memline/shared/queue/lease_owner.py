@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
@@ -48,8 +47,10 @@ def is_owner_alive(owner: str, url: str = "") -> bool:
 
 
 def _public(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    scheme, mark, rest = url.partition("://")
+    # Not by `urlunsplit`, which makes `unix:/redis.sock` of `unix:///redis.sock`.
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ password. redis is imported late, and tenacity: together 47 ms, which a process 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -120,7 +121,7 @@ def trouble(server: redis.Redis, memory: Any, url: str) -> QueueError | None:
         return QueueError(
             f"{mask_url(url).partition('#')[0]} evicts keys when memory is short"
             f" (maxmemory-policy {policy}), so messages would be lost silently",
-            hint="redis-cli config set maxmemory-policy noeviction",
+            hint=f"{command_line(url)} config set maxmemory-policy noeviction",
         )
     try:
         check_writable(server)
@@ -181,9 +182,9 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
     hint = "memline doctor"
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         problem, hint = "refuses the password", "put it into the URL: redis://:PASSWORD@host:6379/0"
-    elif isinstance(error, redis.exceptions.OutOfMemoryError):
+    elif is_full(error):
         problem = "is out of memory; the backlog is safe in the index"
-        hint = "raise maxmemory: redis-cli config set maxmemory 256mb"
+        hint = f"raise maxmemory: {command_line(url)} config set maxmemory 256mb"
     elif isinstance(error, redis.exceptions.ReadOnlyError):
         problem, hint = "is a read-only replica", "set queue.url to the primary server"
     elif isinstance(error, redis.exceptions.AskError | redis.exceptions.ClusterCrossSlotError):
@@ -236,7 +237,32 @@ def passes(error: BaseException) -> bool:
     """Tell whether a trouble passes: Redis restarts, is busy, is full for a moment."""
     import redis
 
-    passing = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.OutOfMemoryError)
+    passing = (redis.ConnectionError, redis.TimeoutError)
     # redis-py takes a wrong password, and a certificate that is not trusted, for troubles of the connection.
     is_final = isinstance(error, redis.AuthenticationError) or is_untrusted(error)
-    return isinstance(error, passing) and not is_final
+    return is_full(error) or (isinstance(error, passing) and not is_final)
+
+
+def is_full(error: BaseException) -> bool:
+    """Tell whether the server has no memory left.
+
+    Redis 6 says of a script that it did not run, with the reason in its text.
+    """
+    import redis
+
+    is_scripts = isinstance(error, redis.ResponseError) and "OOM command not allowed" in str(error)
+    return isinstance(error, redis.exceptions.OutOfMemoryError) or is_scripts
+
+
+def command_line(url: str) -> str:
+    """Return `redis-cli` with the options that lead to the server of a URL, but for its password."""
+    parts = urlsplit(url.partition("#")[0])
+    if parts.scheme == "unix":
+        return shlex.join(["redis-cli", "-s", parts.path])
+    words = ["redis-cli", *(["--tls"] if parts.scheme == "rediss" else [])]
+    if parts.hostname not in (None, "localhost", "127.0.0.1"):
+        words += ["-h", parts.hostname]
+    words += ["-p", str(parts.port)] if parts.port not in (None, 6379) else []
+    if (database := parts.path.strip("/")) not in ("", "0"):
+        words += ["-n", database]
+    return shlex.join(words)

@@ -40,6 +40,14 @@ def test_the_name_of_an_owner_holds_no_password(redis_server: redis.Redis) -> No
     assert owner.endswith(" rediss://host:6379/0#team@one")
 
 
+def test_the_address_of_a_socket_stays_one(redis_server: redis.Redis) -> None:
+    for url in ("unix:///run/fleet/redis.sock", "unix://:secret@/run/a@b/redis.sock?db=1#team"):
+        address = owner_at(redis_server, url).split(" ", 2)[2]
+
+        assert address == url.replace(":secret@", "")
+        assert not is_owner_alive(f"redis 0123 {address}")
+
+
 def test_a_process_is_asked_as_ever() -> None:
     assert is_owner_alive(current_owner())
     assert not is_owner_alive("fleet")

@@ -31,6 +31,8 @@ class Flaky:
         redis.TimeoutError("slow"),
         redis.exceptions.OutOfMemoryError("full"),
         redis.exceptions.BusyLoadingError("loading"),
+        # As Redis 6 says it of a script.
+        redis.ResponseError("Error running script (call to f_1): @user_script:1: -OOM command not allowed"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -89,3 +91,17 @@ def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, wo
         redis_client.client(url.replace("://", "://:hunter2@"))
 
     assert "hunter2" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis-cli"),
+        ("redis://localhost/", "redis-cli"),
+        ("redis://:secret@127.0.0.1:18312/2#team@one", "redis-cli -p 18312 -n 2"),
+        ("rediss://user:secret@cache.example:6380/0", "redis-cli --tls -h cache.example -p 6380"),
+        ("unix:///run/my fleet/redis.sock", "redis-cli -s '/run/my fleet/redis.sock'"),
+    ],
+)
+def test_hints_lead_to_the_server_of_the_queue(url: str, words: str) -> None:
+    assert redis_client.command_line(url) == words
