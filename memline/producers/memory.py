@@ -25,9 +25,9 @@ from memline.shared.values import field, fields, replace, value
 
 if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
+    from memline.producers.agent_view import Chat
     from memline.producers.backends import IndexReport, LinkCheck, RunProgress
     from memline.shared.config.live import SettingsWatch
-    from memline.shared.search.agent_view import Chat
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
 

@@ -13,8 +13,8 @@ import pytest
 
 import memline
 from memline import Answer, MemlineError, Memory
+from memline.producers.agent_view import chat_of
 from memline.shared.errors import AccessDenied
-from memline.shared.search.agent_view import chat_of
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark
 from tests.support.process import ROOT

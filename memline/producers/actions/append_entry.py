@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from memline.producers.agent_view import Chat
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
-from memline.shared.search.agent_view import Chat
 from memline.shared.sources import append as notes
 from memline.shared.sources.paths import LONG_TERM
 from memline.shared.values import to_json, value

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from memline.producers.agent_view import Chat
 from memline.producers.agents.session_context import session_context
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.search.agent_view import Chat
 from memline.shared.values import replace
 
 Json = dict[str, Any]

@@ -6,11 +6,11 @@ import os
 from datetime import timedelta
 from typing import Any
 
+from memline.producers.agent_view import Chat
 from memline.producers.read_note import kept_lines, kept_roots, lines_of
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.note_names import MARKDOWN, without_ending
-from memline.shared.search.agent_view import Chat
 from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.forgetting import shown as with_marks
 from memline.shared.sources.outcomes import INDEXED

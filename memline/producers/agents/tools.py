@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.actions.perform import audited
+from memline.producers.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
 from memline.producers.agents.session_context import session_context
 from memline.producers.calls.arguments import by_key, read
 from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, LINT, SEARCH, STATUS
@@ -36,7 +37,6 @@ from memline.shared.figures.counters import HTTP, tally_of
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import of_agent, of_error, of_troubles
 from memline.shared.index import driver
-from memline.shared.search.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
 from memline.shared.search.request import SearchRequest, day_bounds, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
+from memline.producers.agent_view import chat_of
 from memline.producers.agents.tools import Caller, Json, denied_answer
 from memline.producers.calls.arguments import by_key, parse_texts, read
 from memline.producers.calls.memory_calls import SEARCH
@@ -18,7 +19,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.index import driver
 from memline.shared.index.ledger import GONE_HERE
-from memline.shared.search.agent_view import chat_of
 from memline.shared.search.request import SearchRequest, day_bounds, search_request
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.paths import is_transcript

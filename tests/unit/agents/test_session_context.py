@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 
+from memline.producers.agent_view import chat_of
 from memline.producers.agents.session_context import session_context
 from memline.producers.calls.arguments import answers
 from memline.shared.clock import ManualClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
-from memline.shared.search.agent_view import chat_of
 
 #: 2026-02-10, 23:30 in UTC: the next day in Berlin.
 CLOCK = ManualClock(1_770_766_200.0)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from memline.producers.agent_view import chat_of, may_use_memory
 from memline.shared.config.check import Issues, RawConfig
 from memline.shared.config.openclaw import read_qmd
 from memline.shared.config.schema import ExtraPath
 from memline.shared.errors import ConfigError
-from memline.shared.search.agent_view import chat_of, may_use_memory
 from memline.shared.values import astuple
 from tests.unit.config.conftest import Loader
 

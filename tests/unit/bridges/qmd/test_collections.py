@@ -2,11 +2,11 @@
 
 import pytest
 
+from memline.producers.agent_view import chat_of
 from memline.producers.bridges.qmd.collections import Collections
 from memline.producers.bridges.qmd.home import QmdHome
 from memline.producers.memory import Memory
 from memline.shared.errors import AccessDenied, PathNotAllowed
-from memline.shared.search.agent_view import chat_of
 from tests.unit.bridges.qmd.conftest import Place
 
 #: All Markdown: qmd minds the case of a mask.
