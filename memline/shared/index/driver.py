@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -259,6 +259,11 @@ def scalar(connection: Connection, query: str, *parameters: object) -> Any:
     """Return the first column of the first row of a query; None when there is no row."""
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row else None
+
+
+def json_ids(ids: Iterable[int]) -> str:
+    """Write row ids as a JSON array, the form in which statements take a list of any length."""
+    return "[" + ",".join(map(str, ids)) + "]"
 
 
 def in_slices(connection: Connection, statement: str, *parameters: object) -> int:

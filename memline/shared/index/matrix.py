@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import meta, signs
-from memline.shared.index.driver import scalar
+from memline.shared.index.driver import json_ids, scalar
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class VectorMatrix:
         ids = iter(sorted(set(vector_ids)))
         while batch := list(islice(ids, READ_ROWS)):
             self._drop(batch)
-            wanted = "[" + ",".join(map(str, batch)) + "]"
+            wanted = json_ids(batch)
             self._add(connection, wanted)
 
     def _add(self, connection: Connection, wanted: str) -> None:
@@ -186,7 +186,7 @@ class SignMatrix(VectorMatrix):
         here = np.frombuffer(b"".join(row[1] for row in made), np.uint8).reshape(len(made), width)
         self._put_signs([row[0] for row in made], here, [row[2] for row in made])
         # No writer has made those of the newest yet.
-        others = "[" + ",".join(str(each) for each in json.loads(wanted) if each not in self._row_of) + "]"
+        others = json_ids(each for each in json.loads(wanted) if each not in self._row_of)
         values = (others, self.identity_id, 4 * self.dims)
         if found := connection.execute(_EMBEDDINGS, values).fetchall():
             rows = np.array([np.frombuffer(row[1], "<f4") for row in found])
@@ -272,7 +272,7 @@ class SignScores:
         found: dict[int, float] = {}
         ids = iter(sorted(vector_ids))
         while batch := list(islice(ids, READ_ROWS)):
-            wanted = "[" + ",".join(map(str, batch)) + "]"
+            wanted = json_ids(batch)
             values = (wanted, self._matrix.identity_id, 4 * self._matrix.dims)
             for vector_id, embedding in self._connection.execute(_EMBEDDINGS, values):
                 found[vector_id] = float(np.frombuffer(embedding, "<f4") @ self._query)

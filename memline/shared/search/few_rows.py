@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver, full_text
-from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -105,18 +104,18 @@ class FewRows:
         if covered:
             assert beside is not None
             both, scale = f"{match} AND ({beside.match})", scale_of(size, count)
-            rows = connection.execute(self._sums, (both, json_ids(covered)))
+            rows = connection.execute(self._sums, (both, driver.json_ids(covered)))
             fits |= {row: (bm25 - known[row]) * scale for row, bm25 in rows}
         if typed and fits:
             seek = _SEEK.format("forms_fts")
-            exact = {row for (row,) in connection.execute(seek, (typed, json_ids(fits)))}
+            exact = {row for (row,) in connection.execute(seek, (typed, driver.json_ids(fits)))}
             fits = {row: fit if row in exact else -fit for row, fit in fits.items()}
         return sorted(fits.items())
 
     def _index(self, connection: Connection, match: str, rows: Sequence[int]) -> None:
         """Index those of the rows once more that hold a word."""
         seek = _SEEK.format("chunks_fts")
-        holders = json_ids(row for (row,) in connection.execute(seek, (match, json_ids(rows))))
+        holders = driver.json_ids(row for (row,) in connection.execute(seek, (match, driver.json_ids(rows))))
         connection.execute(_INDEX, (holders,))
         for row, sizes in connection.execute(_LENGTHS, (holders,)):
             self._lengths[row] = sum(varints(sizes))

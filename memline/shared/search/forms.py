@@ -15,10 +15,10 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from memline.shared.index.driver import json_ids
 from memline.shared.patterns import late
 from memline.shared.search.postings import CHUNKS, NAMES, Postings
 from memline.shared.search.query import MOST_LETTERS, Term, any_of, quoted
-from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import replace, value
 from memline.shared.words import word_lists
 

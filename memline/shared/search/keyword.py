@@ -36,13 +36,13 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 from unicodedata import combining, normalize
 
+from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
 from memline.shared.search.few_rows import LEAST_ROWS, Beside, scale_of
 from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Way, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
 from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, KeywordHits, ranked
-from memline.shared.search.vector_backends import json_ids
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver, full_text
 from memline.shared.search.few_rows import Beside, FewRows, as_word, scale_of, varints
-from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -232,7 +231,7 @@ class Postings:
             self._file_of.clear()
             new = list(chunk_ids)
         if new:
-            self._file_of.update(connection.execute(_OF_CHUNKS, (json_ids(new),)))
+            self._file_of.update(connection.execute(_OF_CHUNKS, (driver.json_ids(new),)))
         return self._file_of
 
     def read(
@@ -253,7 +252,7 @@ class Postings:
             where, values = _IN_FILES.format(table.of_files), [files]
         if among is not None:
             where += " AND +rowid IN (SELECT value FROM json_each(?))"
-            values.append(json_ids(among))
+            values.append(driver.json_ids(among))
         order = f" ORDER BY 2, 1 LIMIT {SPARE * best if typed else best}" if best else ""
         bm25 = f"bm25({table.name}, {', '.join(map(str, table.weights))})"
         statement = f"SELECT rowid, {bm25} FROM {table.name} WHERE {table.name} MATCH ?{where}{order}"
@@ -264,7 +263,7 @@ class Postings:
         if best:
             where, values = (
                 " AND +rowid IN (SELECT value FROM json_each(?))",
-                [json_ids(row for row, _ in rows)],
+                [driver.json_ids(row for row, _ in rows)],
             )
         statement = f"SELECT rowid FROM {table.typed} WHERE {table.typed} MATCH ?{where}"
         exact = {row for (row,) in connection.execute(statement, (typed, *values))}

@@ -17,6 +17,7 @@ from memline.shared.config.schema import Query
 from memline.shared.errors import ProviderError
 from memline.shared.finding import Trouble
 from memline.shared.index import identities, token_rows
+from memline.shared.index.driver import json_ids
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
 from memline.shared.search.keyword import by_keyword
@@ -26,7 +27,7 @@ from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
 from memline.shared.search.results import Answer, Hit, lacking
-from memline.shared.search.vector_backends import VectorBackend, json_ids
+from memline.shared.search.vector_backends import VectorBackend
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import field, replace, value
 from memline.shared.words import counted

@@ -14,7 +14,7 @@ from memline.shared.patterns import late
 from memline.shared.search.query import Question
 from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.request import files_of_days, files_of_tag
-from memline.shared.search.vector_backends import VectorBackend, json_ids
+from memline.shared.search.vector_backends import VectorBackend
 from memline.shared.sources.folding import name_key, stem_key
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Links:
         known = self._chunks
         if new := [each for each in vector_ids if each not in known]:
             found: dict[int, list[int]] = {each: [] for each in new}
-            for chunk_id, vector_id in connection.execute(_CHUNKS_OF_VECTORS, (json_ids(new),)):
+            for chunk_id, vector_id in connection.execute(_CHUNKS_OF_VECTORS, (driver.json_ids(new),)):
                 found[vector_id].append(chunk_id)
             known.update((vector_id, tuple(chunk_ids)) for vector_id, chunk_ids in found.items())
         return [(chunk_id, vector_id) for vector_id in vector_ids for chunk_id in known[vector_id]]
@@ -107,7 +107,7 @@ class Links:
         assert self._state is not None, "follow() comes first"
         if new := [each for each in chunk_ids if each not in known]:
             known.update(dict.fromkeys(new, 0))
-            known.update(connection.execute(_VECTORS_OF_CHUNKS, (self._state[1], json_ids(new))))
+            known.update(connection.execute(_VECTORS_OF_CHUNKS, (self._state[1], driver.json_ids(new))))
         return {chunk_id: known[chunk_id] for chunk_id in chunk_ids if known[chunk_id]}
 
 
@@ -119,7 +119,7 @@ def by_vector(
     if files is None:
         rows: Iterable[tuple[int, int]] = links.chunks_of(connection, nearest)
     else:
-        rows = connection.execute(_CHUNKS_OF_VECTORS + _IN_FILES, (json_ids(nearest), files))
+        rows = connection.execute(_CHUNKS_OF_VECTORS + _IN_FILES, (driver.json_ids(nearest), files))
     # One text may be in many files: each is a chunk of its own, with the same vector.
     hits = [(chunk_id, nearest[vector_id]) for chunk_id, vector_id in rows]
     return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
@@ -179,7 +179,7 @@ def by_name(
     rows: list[tuple[int, int]] = []
     for surest in sorted({*tiers.values()}, reverse=True):
         some = sorted(file_id for file_id, named in tiers.items() if named == surest)
-        rows += connection.execute(_CHUNKS_OF, (json_ids(some), limit - len(rows)))
+        rows += connection.execute(_CHUNKS_OF, (driver.json_ids(some), limit - len(rows)))
     return [(chunk_id, *tiers[file_id]) for chunk_id, file_id in rows]
 
 
@@ -199,7 +199,7 @@ def lifted(
     alone = DAY_ALONE if any(term.is_asked and not term.is_day for term in question.terms) else DAY_LIFT
     dated = _among(files_of_days(connection, question.days), files) if question.days else set()
     lifts |= dict.fromkeys(_chunks_of(connection, dated, limit), alone)
-    file_of = dict(connection.execute(_FILES_OF_CHUNKS, (json_ids(hits),)))
+    file_of = dict(connection.execute(_FILES_OF_CHUNKS, (driver.json_ids(hits),)))
     lifts |= {chunk_id: DAY_LIFT for chunk_id, file_id in file_of.items() if file_id in dated}
     for tag in question.tags:
         tagged = _among(files_of_tag(connection, tag), files)
@@ -220,7 +220,7 @@ def _chunks_of(
 ) -> Iterator[int]:
     if files:
         query = _CHUNKS_OF.replace(" ORDER", " AND ordinal = 0 ORDER") if only_first else _CHUNKS_OF
-        yield from (row[0] for row in connection.execute(query, (json_ids(sorted(files)), limit)))
+        yield from (row[0] for row in connection.execute(query, (driver.json_ids(sorted(files)), limit)))
 
 
 def _of_title(path: str, key: str, own: str, heading: str | None) -> int:

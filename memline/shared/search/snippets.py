@@ -20,7 +20,6 @@ from memline.shared.index.full_text import TOKENIZER
 from memline.shared.patterns import late
 from memline.shared.search.query import any_of
 from memline.shared.search.ranking import KeywordHits
-from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold_with_places
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.values import value
@@ -281,6 +280,6 @@ def matched_terms(
     matched: dict[int, list[str]] = {chunk_id: [] for chunk_id in chunk_ids}
     for term in hits.terms:
         match = any_of((term.match, *term.spellings, *term.fallbacks))
-        for (chunk_id,) in connection.execute(_MATCHING, (match, json_ids(chunk_ids))):
+        for (chunk_id,) in connection.execute(_MATCHING, (match, driver.json_ids(chunk_ids))):
             matched[chunk_id].append(term.label)
     return matched

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import signs
+from memline.shared.index.driver import json_ids
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -131,8 +132,3 @@ def _least(found: Sequence[tuple[float, float]], estimates: Sequence[float], ste
         if missed > signs.MISSED:
             return estimate
     return math.inf
-
-
-def json_ids(ids: Iterable[int]) -> str:
-    """Write row ids as a JSON array, the form in which statements take a list of any length."""
-    return "[" + ",".join(map(str, ids)) + "]"
