@@ -313,15 +313,11 @@ class _Search:
             if not mmr.enabled:
                 least = WINDOW if self.reranker is None else RERANKED
                 first = found.top_k(among, fused, max(2 * self.settings.max_results, least))
-        candidates = found.candidates(first, fused, fuse.scale)
-        self._look_up(candidates)
-        if decay.enabled:
-            fusion.apply_decay(candidates, self.now, decay.half_life_days)
+        ranked = self._in_order(found.candidates(first, fused, fuse.scale))
         if len(first) < len(among):
             known = set(first)
             rest = [chunk_id for chunk_id in among if chunk_id not in known]
             self.rest = lambda: self._in_order(found.candidates(rest, fused, fuse.scale))
-        ranked = self._once(sorted(candidates, key=lambda candidate: candidate.order))
         ranked = once_of_both(ranked, self.texts) if notes_first else ranked
         self.steps.end("fusion")
         if self.reranker is not None:
@@ -354,11 +350,11 @@ class _Search:
         return [*sorted(best, key=lambda each: each.order), *ranked[RERANKED:]]
 
     def _in_order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Look candidates up and sort them, without what says just the same as one before it."""
         self._look_up(candidates)
-        return self._once(sorted(candidates, key=lambda candidate: candidate.order))
-
-    def _once(self, ranked: Sequence[Candidate]) -> list[Candidate]:
-        """Leave out what says just the same as one before it."""
+        if (decay := self.settings.hybrid.temporal_decay).enabled:
+            fusion.apply_decay(candidates, self.now, decay.half_life_days)
+        ranked = sorted(candidates, key=lambda candidate: candidate.order)
         first = {each.text_hash: each for each in reversed(ranked) if each.text_hash not in self.shown}
         self.shown.update(first)
         return [each for each in ranked if first.get(each.text_hash) is each]
@@ -382,21 +378,20 @@ class _Search:
         if len(chosen) < wanted or len(ranked) < window:
             ranked = [*ranked, *self.rest()]
             chosen = passages(ranked, self.texts, wanted=wanted, max_tokens=max_tokens)
-        bests = [each.best for each in chosen]
         texts = {each.best.chunk_id: each.text for each in chosen}
         marks = self.index.marker.marks(self.keyword, texts)
         weights = snippets.rarity(marks)
         terms = snippets.matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
-        parts = []
-        for each in chosen:
-            text, in_text, skipped = snippets.without_front_matter(each.text, marks[each.best.chunk_id])
-            parts.append(snippets.snippet(text, in_text, weights, self._by_meaning(each)[skipped:]))
         copies: dict[int, set[str]] = {}
         files = None if self.files is None else json_ids(self.files)
         for chunk_id, path in self.connection.execute(_COPIES, (json_ids(texts), files)):
             copies.setdefault(chunk_id, set()).add(path)
-        return tuple(
-            Hit(
+        hits = []
+        for passage in chosen:
+            best, mine = passage.best, marks[passage.best.chunk_id]
+            text, in_text, skipped = snippets.without_front_matter(passage.text, mine)
+            part = snippets.snippet(text, in_text, weights, self._by_meaning(passage)[skipped:])
+            hit = Hit(
                 path=best.path,
                 start_line=passage.start_line,
                 end_line=passage.end_line,
@@ -407,11 +402,11 @@ class _Search:
                 source=best.source,
                 heading=best.heading,
                 also_in=tuple(sorted(copies.get(best.chunk_id, ()))),
-                matched=snippets.matched(passage.text, marks[best.chunk_id], part),
+                matched=snippets.matched(passage.text, mine, part),
                 explanation=self._explanation(best, terms[best.chunk_id]) if explain else None,
             )
-            for passage, best, part in zip(chosen, bests, parts, strict=True)
-        )
+            hits.append(hit)
+        return tuple(hits)
 
     def _by_meaning(self, passage: Passage) -> list[Evidence]:
         """Return what each line of a passage says of the question; empty without token vectors."""
