@@ -86,10 +86,9 @@ def _join(passage: Passage, other: Candidate, text: str, max_weight: int) -> boo
     if other.start_line > passage.end_line + 1 or other.end_line < passage.start_line - 1 or not max_weight:
         return False
     lines, old = text.split("\n"), passage.text.split("\n")
-    if len(lines) != other.end_line - other.start_line + 1:
+    lengths = other.end_line - other.start_line + 1, passage.end_line - passage.start_line + 1
+    if (len(lines), len(old)) != lengths:
         # A piece of a long line, or messages of a transcript: lines of the text are not lines of the file.
-        return False
-    if len(old) != passage.end_line - passage.start_line + 1:
         return False
     start = max(other.start_line, passage.start_line)
     both = max(0, min(other.end_line, passage.end_line) + 1 - start)
@@ -101,18 +100,16 @@ def _join(passage: Passage, other: Candidate, text: str, max_weight: int) -> boo
     below = lines[max(0, passage.end_line + 1 - other.start_line) :]
     if above and below:
         return False
-    room = max_weight - weighted_length(passage.text)
-    fitting = _fitting(below or above[::-1], room)
-    new = below or above
-    if sum(map(len, new[:fitting] if below else new[len(new) - fitting :])) < MOST_OF * sum(map(len, new)):
+    # The nearest first.
+    new = below or above[::-1]
+    fitting = new[: _fitting(new, max_weight - weighted_length(passage.text))]
+    if sum(map(len, fitting)) < MOST_OF * sum(map(len, new)):
         return False
     if below:
-        old += below[:fitting]
-        passage.end_line += fitting
-    elif fitting:
-        old = above[-fitting:] + old
-        passage.start_line -= fitting
-    passage.text = "\n".join(old)
+        passage.end_line += len(fitting)
+    else:
+        passage.start_line -= len(fitting)
+    passage.text = "\n".join([*old, *fitting] if below else [*fitting[::-1], *old])
     passage.joined.append(other)
     return True
 
