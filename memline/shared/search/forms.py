@@ -67,8 +67,8 @@ class Way:
     df: int
     #: The word and its inflections, where some of these chunks hold another word of the same stem.
     typed: str = ""
-    #: Chunks with one of these; 0 where none holds another word.
-    typed_df: int = 0
+    #: Chunks with the word as it was typed, or inflected.
+    typed_df: int
 
 
 @value
@@ -87,8 +87,7 @@ class Lookup:
 
     @property
     def typed_df(self) -> int:
-        """Return the chunks that hold the word as it was typed, or inflected."""
-        return self.ways[0].typed_df or self.df
+        return self.ways[0].typed_df
 
 
 class Ways:
@@ -122,7 +121,7 @@ class Ways:
                 if count < ways[0].df:
                     is_there = count > 0 or len(ways) > 1
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
-                    ways[0] = replace(ways[0], weight=weight, typed=typed, typed_df=count)
+                    ways[0] = replace(ways[0], weight=weight, typed=typed, typed_df=count or ways[0].df)
             for other, is_form in related(term.label).items():
                 # To the stemmer `try` and `tried` are two words.
                 weight = 1.0 if other in inflected else FORM_WEIGHT
@@ -131,7 +130,7 @@ class Ways:
                     is_there = is_there or is_form
         if not ways and (df := self.count_names(term, term.match)):
             # CJK text of a path is among the pairs of its name alone.
-            return [Way(match=term.match, weight=1.0, df=df)], True
+            return [Way(match=term.match, weight=1.0, df=df, typed_df=df)], True
         if not ways:
             ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
         if not ways and with_forms and self._slips_left and (near := [*slips_of(term.label)]):
@@ -148,7 +147,7 @@ class Ways:
 
     def _way(self, match: str, weight: float) -> Way | None:
         df = self._count(CHUNKS.name, match)
-        return Way(match=match, weight=weight, df=df) if df else None
+        return Way(match=match, weight=weight, df=df, typed_df=df) if df else None
 
     def _count(self, table: str, match: str) -> int:
         """Count the chunks with a phrase; 0 where it is in none of those that are searched."""

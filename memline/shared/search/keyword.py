@@ -150,8 +150,7 @@ class _KeywordSearch:
             if not is_there and term.is_asked:
                 missing.append(term)
             if ways:
-                dfs = ways[0].df, ways[0].typed_df or ways[0].df
-                idf, typed_idf = (self._idf(CHUNKS, df) for df in dfs)
+                idf, typed_idf = (self._idf(CHUNKS, df) for df in (ways[0].df, ways[0].typed_df))
                 lookups.append(Lookup(term=term, ways=ways, idf=idf, typed_idf=typed_idf))
             idf = self._idf(CHUNKS, ways[0].df if is_there else 0)
             if term.typed:
