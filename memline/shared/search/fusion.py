@@ -195,6 +195,9 @@ class Found:
         #: Late interaction, and what it is over the best of the question; both 0 … 1.
         self.late: dict[int, tuple[float, float]] = {}
         self.ids = tuple(self.hits | self.cosines | self.named)
+        #: What orders them, and what a score of this question means at most: `fuse`.
+        self.fused: dict[int, float] = {}
+        self.scale = 1.0
 
     def lift(self, lifted: Mapping[int, float]) -> None:
         """Take what is added to the scores of chunks; they are found by it."""
@@ -208,20 +211,18 @@ class Found:
             chunk_id for chunk_id in self.ids if chunk_id in sure or cosines.get(chunk_id, 0.0) >= min_score
         ]
 
-    def top_k(self, chunk_ids: list[int], fused: Mapping[int, float], k: int) -> list[int]:
+    def top_k(self, chunk_ids: list[int], k: int) -> list[int]:
         """Return the best `k` of `chunk_ids`, and what ties with the last of them."""
         if len(chunk_ids) <= k:
             return chunk_ids
-        lowest = sorted((fused[chunk_id] for chunk_id in chunk_ids), reverse=True)[k - 1]
-        return [chunk_id for chunk_id in chunk_ids if fused[chunk_id] >= lowest]
+        lowest = sorted((self.fused[chunk_id] for chunk_id in chunk_ids), reverse=True)[k - 1]
+        return [chunk_id for chunk_id in chunk_ids if self.fused[chunk_id] >= lowest]
 
-    def candidates(
-        self, chunk_ids: Iterable[int], fused: Mapping[int, float], scale: float
-    ) -> list[Candidate]:
+    def candidates(self, chunk_ids: Iterable[int]) -> list[Candidate]:
         """Make candidates of some chunks, with what orders them."""
         made = []
         for chunk_id in chunk_ids:
-            candidate = Candidate(chunk_id=chunk_id, fused=fused[chunk_id], scale=scale)
+            candidate = Candidate(chunk_id=chunk_id, fused=self.fused[chunk_id], scale=self.scale)
             if hit := self.hits.get(chunk_id):
                 candidate.sum, candidate.keyword = hit.strength, round(self.shares[chunk_id], FINE)
                 candidate.keyword_rank = self.keyword_ranks[chunk_id]
@@ -234,56 +235,43 @@ class Found:
             made.append(candidate)
         return made
 
+    def fuse(self, settings: Hybrid, *, keyword: bool, vector: bool, quality: float = 1.0) -> None:
+        """Set what orders the candidates, given which retrievers were asked: one that was not has no weight.
 
-class Fusion:
-    """Scores of all retrievers together, given which of them were asked: one that was not has no weight.
-
-    `quality`: that of the keyword hits.
-    """
-
-    def __init__(self, settings: Hybrid, *, keyword: bool, vector: bool, quality: float = 1.0) -> None:
+        0 … 1, beside vectors up to 1 + NAME_BESIDE; more for what was lifted. `quality`: that of the keyword
+        hits.
+        """
         text_weight = settings.text_weight if keyword else 0.0
         vector_weight = settings.vector_weight if vector else 0.0
         if text_weight + vector_weight <= 0:
             text_weight, vector_weight = float(keyword), float(vector)
-        self._text_weight, self._vector_weight = text_weight, vector_weight
-        self._whole = (text_weight + vector_weight) or 1.0
-        self._is_rrf = settings.fusion == "rrf"
-        #: What a score of this question means at most.
-        self.scale = (text_weight * quality + vector_weight) / self._whole
-
-    def fused(self, found: Found) -> dict[int, float]:
-        """Return for each chunk id what orders the candidates.
-
-        0 … 1, beside vectors up to 1 + NAME_BESIDE; more for what was lifted.
-        """
-        text_weight, vector_weight = self._text_weight, self._vector_weight
-        late_whole = self._whole + (2 * LATE_WEIGHT - 1) * vector_weight
-        shares, cosines, late, named = found.shares, found.cosines, found.late, found.named
-        scores = {}
-        if not (self._is_rrf or cosines or late or named or found.lifted):
-            factor = text_weight / self._whole
-            return {chunk_id: round(factor * shares[chunk_id], FINE) for chunk_id in found.ids}
-        if cosines and not self._is_rrf:
+        whole_weight = (text_weight + vector_weight) or 1.0
+        is_rrf = settings.fusion == "rrf"
+        self.scale = (text_weight * quality + vector_weight) / whole_weight
+        late_whole = whole_weight + (2 * LATE_WEIGHT - 1) * vector_weight
+        shares, cosines, late, named = self.shares, self.cosines, self.late, self.named
+        if not (is_rrf or cosines or late or named or self.lifted):
+            factor = text_weight / whole_weight
+            self.fused = {chunk_id: round(factor * shares[chunk_id], FINE) for chunk_id in self.ids}
+            return
+        if cosines and not is_rrf:
             # Words that stand nowhere together say less of what is meant. Conversations won .002 of recall
             # and .005 of nDCG, abstracts .004; down to nothing they won more, and notes lost .003 of both.
-            text_weight *= (1.0 + max((hit.coverage for hit in found.hits.values()), default=1.0)) / 2
-        for chunk_id in found.ids:
-            whole = self._whole
-            if self._is_rrf:
-                fused = text_weight * _reciprocal(found.keyword_ranks.get(chunk_id, 0))
-                fused += vector_weight * _reciprocal(found.vector_ranks.get(chunk_id, 0))
-                if chunk_id in late:
-                    whole = late_whole
+            text_weight *= (1.0 + max((hit.coverage for hit in self.hits.values()), default=1.0)) / 2
+        scores = {}
+        for chunk_id in self.ids:
+            whole = late_whole if chunk_id in late else whole_weight
+            if is_rrf:
+                fused = text_weight * _reciprocal(self.keyword_ranks.get(chunk_id, 0))
+                fused += vector_weight * _reciprocal(self.vector_ranks.get(chunk_id, 0))
             else:
                 cosine = cosines.get(chunk_id, 0.0)
                 share = vector_weight * cosine if cosine > 0.0 else 0.0
                 if chunk_id in late:
-                    whole = late_whole
                     share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
                 fused = text_weight * shares.get(chunk_id, 0.0) + share
                 if cosines:
-                    fused += NAME_BESIDE * whole * found.names.get(chunk_id, 0.0)
+                    fused += NAME_BESIDE * whole * self.names.get(chunk_id, 0.0)
             fused /= whole
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]
@@ -292,21 +280,21 @@ class Fusion:
                 else:
                     fused += MOST_LIFT if tier == MOST else LIFT[tier] * max(1.0 - fused, 0.0)
             scores[chunk_id] = fused
-        self._put_exact_first(scores, found)
-        return {
-            chunk_id: round(fused + found.lifted.get(chunk_id, 0.0), FINE)
+        self._put_exact_first(scores)
+        self.fused = {
+            chunk_id: round(fused + self.lifted.get(chunk_id, 0.0), FINE)
             for chunk_id, fused in scores.items()
         }
 
-    def _put_exact_first(self, scores: dict[int, float], found: Found) -> None:
+    def _put_exact_first(self, scores: dict[int, float]) -> None:
         """Put what is exact before what is nearer by its vector, or belongs to a page that is named."""
         # A page that the question is the name of comes before a line that mentions it, and a file that is
         # named as such before an id that is that name.
-        called = {each for each, (_, is_whole) in found.named.items() if is_whole}
-        files = {each for each, (tier, _) in found.named.items() if tier >= NAME}
-        lines = [chunk_id for chunk_id, hit in found.hits.items() if hit.is_line]
-        alone = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_alone}
-        with_id = {chunk_id for chunk_id, hit in found.hits.items() if hit.has_id}
+        called = {each for each, (_, is_whole) in self.named.items() if is_whole}
+        files = {each for each, (tier, _) in self.named.items() if tier >= NAME}
+        lines = [chunk_id for chunk_id, hit in self.hits.items() if hit.is_line]
+        alone = {chunk_id for chunk_id, hit in self.hits.items() if hit.has_alone}
+        with_id = {chunk_id for chunk_id, hit in self.hits.items() if hit.has_id}
         # Of lines the best: a page may repeat one in many chunks.
         line = set(nlargest(1, lines, key=scores.__getitem__))
         for first, others in ((line, called), (alone, files), (with_id, files)):

@@ -19,7 +19,7 @@ from memline.shared.finding import Trouble
 from memline.shared.index import identities, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.search import fusion, retrievers, snippets
-from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
+from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.passages import WINDOW, Passage, once_of_both, passages
 from memline.shared.search.query import Question, analyse
@@ -255,8 +255,8 @@ class _Search:
                 self._compare_tokens(found, vector)
         asked = {"keyword": has_keyword, "vector": backend is not None}
         # Without words to be found there is nothing but the day or the tag that was asked for.
-        fuse = Fusion(hybrid, **asked, quality=self.keyword.quality or float(backend is None))
-        return self._rerank(found, fuse, notes_first=notes_first)
+        found.fuse(hybrid, **asked, quality=self.keyword.quality or float(backend is None))
+        return self._rerank(found, notes_first=notes_first)
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
@@ -300,24 +300,23 @@ class _Search:
             self.troubles.append(_trouble(code, reason))
         return backend
 
-    def _rerank(self, found: Found, fuse: Fusion, *, notes_first: bool) -> list[Candidate]:
+    def _rerank(self, found: Found, *, notes_first: bool) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
-        fused = fuse.fused(found)
         first = among = found.at_least(self.settings.min_score)
         self.weak = len(found.ids) - len(among)
         # More than are shown: some become one passage.
         wanted = max(2 * self.settings.max_results, MMR_POOL)
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
-            first = found.top_k(among, fused, wanted)
+            first = found.top_k(among, wanted)
             if not mmr.enabled:
                 least = WINDOW if self.reranker is None else RERANKED
-                first = found.top_k(among, fused, max(2 * self.settings.max_results, least))
-        ranked = self._in_order(found.candidates(first, fused, fuse.scale))
+                first = found.top_k(among, max(2 * self.settings.max_results, least))
+        ranked = self._in_order(found.candidates(first))
         if len(first) < len(among):
             known = set(first)
             rest = [chunk_id for chunk_id in among if chunk_id not in known]
-            self.rest = lambda: self._in_order(found.candidates(rest, fused, fuse.scale))
+            self.rest = lambda: self._in_order(found.candidates(rest))
         ranked = once_of_both(ranked, self.texts) if notes_first else ranked
         self.steps.end("fusion")
         if self.reranker is not None:

@@ -2,7 +2,7 @@ import math
 from datetime import UTC, datetime
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.fusion import HOLDS_ALL, Candidate, Found, Fusion, apply_decay, diversify
+from memline.shared.search.fusion import HOLDS_ALL, Candidate, Found, apply_decay, diversify
 from memline.shared.search.ranking import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH, STEM, TITLE
 
@@ -15,15 +15,16 @@ def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: 
 
 def fused(found: Found, settings: Hybrid, **options: bool) -> tuple[float, float]:
     """What orders the chunk with the id 1, and what is shown."""
-    fusion = Fusion(settings, **{**BOTH, **options})
-    [candidate] = found.candidates([1], fusion.fused(found), fusion.scale)
+    found.fuse(settings, **{**BOTH, **options})
+    [candidate] = found.candidates([1])
     return candidate.fused, candidate.score
 
 
 def test_keyword_shares_are_relative_to_the_best_and_coverage_is_not() -> None:
     found = Found([keyword_hit(1, 4.0), keyword_hit(2, 2.0, coverage=0.25)], [], [])
 
-    first, second = found.candidates([1, 2], {1: 1.0, 2: 0.5}, 1.0)
+    found.fuse(Hybrid(), keyword=True, vector=False)
+    first, second = found.candidates([1, 2])
 
     assert [first.keyword, second.keyword] == [1.0, 0.5]
     assert [first.coverage, second.coverage] == [0.5, 0.25]
@@ -73,7 +74,8 @@ def test_an_id_comes_before_a_rare_word_whatever_is_nearer() -> None:
     with_word = KeywordHit(2, 0.5, False, 0.95, has_alone=True)
     found = Found([with_id, with_word, keyword_hit(3, 1.0)], [(2, 0.9), (3, 0.8), (1, 0.2)], [])
 
-    scores = Fusion(Hybrid(), **BOTH).fused(found)
+    found.fuse(Hybrid(), **BOTH)
+    scores = found.fused
 
     assert sorted(scores, key=scores.__getitem__, reverse=True) == [1, 2, 3]
 
@@ -82,9 +84,10 @@ def test_to_be_named_lowers_no_file() -> None:
     hits = [KeywordHit(n, 1.0, True, 1.0 - n / 100, name=0.6) for n in (1, 2)]
     vectors = [(1, 0.85), (2, 0.85)]
 
-    scores = Fusion(Hybrid(), **BOTH).fused(Found(hits, vectors, [(1, NAME, False)]))
+    found = Found(hits, vectors, [(1, NAME, False)])
+    found.fuse(Hybrid(), **BOTH)
 
-    assert scores[1] > scores[2]
+    assert found.fused[1] > found.fused[2]
 
 
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
@@ -106,10 +109,10 @@ def test_a_named_file_is_lifted_and_more_when_the_question_is_only_its_name() ->
 def test_the_best_come_with_what_ties_with_the_last_of_them() -> None:
     hits = [keyword_hit(1, 8.0), keyword_hit(2, 7.0), keyword_hit(3, 6.0), keyword_hit(4, 6.0)]
     found = Found([*hits, keyword_hit(5, 1.0)], [], [])
-    scores = Fusion(Hybrid(), keyword=True, vector=False).fused(found)
+    found.fuse(Hybrid(), keyword=True, vector=False)
 
-    assert found.top_k([1, 2, 3, 4, 5], scores, 1) == [1]
-    assert found.top_k([1, 2, 3, 4, 5], scores, 3) == [1, 2, 3, 4]
+    assert found.top_k([1, 2, 3, 4, 5], 1) == [1]
+    assert found.top_k([1, 2, 3, 4, 5], 3) == [1, 2, 3, 4]
 
 
 def test_only_weak_hits_of_the_vector_retriever_alone_are_cut() -> None:
@@ -190,7 +193,8 @@ def test_what_one_file_alone_has_stays_before_what_is_nearer_or_named() -> None:
     rare = KeywordHit(chunk_id=1, coverage=0.5, is_full=False, strength=1.0, has_alone=True)
     found = Found([rare, keyword_hit(2, 0.9)], [(3, 0.9), (2, 0.8), (1, 0.1)], [(4, TITLE, True)])
 
-    scores = Fusion(Hybrid(), keyword=True, vector=True).fused(found)
+    found.fuse(Hybrid(), **BOTH)
+    scores = found.fused
 
     assert max(scores, key=scores.__getitem__) == 1
     assert scores[4] > scores[2]
@@ -201,6 +205,7 @@ def test_a_tag_stays_before_what_one_file_alone_has() -> None:
     found = Found([rare], [(2, 0.9)], [])
     found.lift({2: 3.0})
 
-    scores = Fusion(Hybrid(), keyword=True, vector=True).fused(found)
+    found.fuse(Hybrid(), **BOTH)
+    scores = found.fused
 
     assert scores[2] > scores[1]
