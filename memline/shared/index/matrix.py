@@ -62,10 +62,10 @@ class VectorMatrix:
     def __init__(self, identity_id: int, dims: int) -> None:
         self.identity_id = identity_id
         self.dims = dims
-        self._rows: np.ndarray[Any, Any] = np.zeros((0, dims), np.float32)
+        self.rows: np.ndarray[Any, Any] = np.zeros((0, dims), np.float32)
         #: vectors.id of each row; -1 for a free one.
-        self._ids = np.zeros(0, np.int64)
-        self._row_of: dict[int, int] = {}
+        self.ids = np.zeros(0, np.int64)
+        self.row_of: dict[int, int] = {}
         self._free: list[int] = []
         #: `data_version` of the connection at the last refresh.
         self._version: int | None = None
@@ -74,12 +74,12 @@ class VectorMatrix:
 
     def __len__(self) -> int:
         """Count the active vectors."""
-        return len(self._row_of)
+        return len(self.row_of)
 
     @property
     def nbytes(self) -> int:
         """Return the memory of the matrix in bytes, free rows included."""
-        return int(self._rows.nbytes)
+        return int(self.rows.nbytes)
 
     def refresh(self, connection: Connection) -> None:
         """Load what changed in the index since the last call; next to nothing when nothing did.
@@ -92,7 +92,7 @@ class VectorMatrix:
         epoch = str(meta.get(connection, meta.EPOCH, ""))
         last = int(scalar(connection, "SELECT max(seq) FROM vector_changes"))
         if self._seen is None or self._seen[0] != epoch:
-            self._drop(tuple(self._row_of))
+            self._drop(tuple(self.row_of))
             self._compare(connection)
         else:
             changed = [row[0] for row in connection.execute(_CHANGES, (self._seen[1],))]
@@ -105,15 +105,22 @@ class VectorMatrix:
 
     def search(self, query: bytes) -> MatrixScores | SignScores:
         """Compare all active vectors with `query` (float32, unit length)."""
-        scores = self._rows @ np.frombuffer(query, "<f4")
-        return MatrixScores(scores, self._ids, self._row_of)
+        scores = self.rows @ np.frombuffer(query, "<f4")
+        return MatrixScores(scores, self)
+
+    def rows_of(self, allowed: Iterable[int] | None) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the rows that are in use, or those of the `allowed` ids."""
+        if allowed is None:
+            return np.flatnonzero(self.ids >= 0)
+        known = (self.row_of.get(vector_id, -1) for vector_id in allowed)
+        return np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
 
     def _compare(self, connection: Connection) -> None:
         """Compare all ids with the index, and read the vectors that are missing."""
         active = {row[0] for row in connection.execute(_ACTIVE_IDS, (self.identity_id,))}
-        self._drop(self._row_of.keys() - active)
+        self._drop(self.row_of.keys() - active)
         self._reserve(len(active))
-        self._load(connection, active - self._row_of.keys())
+        self._load(connection, active - self.row_of.keys())
 
     def _load(self, connection: Connection, vector_ids: Iterable[int]) -> None:
         """Read these vectors anew, and drop those that are not active any more."""
@@ -131,33 +138,33 @@ class VectorMatrix:
         self._put([row[0] for row in found], [np.frombuffer(row[1], "<f4") for row in found])
 
     def _put(self, vector_ids: Sequence[int], values: Iterable[Any]) -> None:
-        self._reserve(len(self._row_of) + len(vector_ids))
+        self._reserve(len(self.row_of) + len(vector_ids))
         for vector_id, each in zip(vector_ids, values, strict=True):
             row = self._free.pop()
-            self._rows[row] = each
-            self._ids[row] = vector_id
-            self._row_of[vector_id] = row
+            self.rows[row] = each
+            self.ids[row] = vector_id
+            self.row_of[vector_id] = row
 
     def _drop(self, vector_ids: Iterable[int]) -> None:
         for vector_id in vector_ids:
-            row = self._row_of.pop(vector_id, None)
+            row = self.row_of.pop(vector_id, None)
             if row is not None:
-                self._ids[row] = -1
+                self.ids[row] = -1
                 self._free.append(row)
 
     def _reserve(self, active: int) -> None:
-        missing = active - len(self._row_of) - len(self._free)
+        missing = active - len(self.row_of) - len(self._free)
         if missing <= 0:
             return
-        before, width = self._rows.shape
+        before, width = self.rows.shape
         size = before + (missing if before == 0 else max(missing, int(before * GROWTH)))
         if before == 0:
             # numpy has new memory laid out in large pages: the signs are scanned in 9/10 of the time.
-            self._rows = np.zeros((size, width), self._rows.dtype)
+            self.rows = np.zeros((size, width), self.rows.dtype)
         # In place: no second copy of the matrix. No view of it exists here.
-        self._rows.resize((size, width), refcheck=False)
-        self._ids.resize(size, refcheck=False)
-        self._ids[before:] = -1
+        self.rows.resize((size, width), refcheck=False)
+        self.ids.resize(size, refcheck=False)
+        self.ids[before:] = -1
         self._free.extend(range(size - 1, before - 1, -1))
 
 
@@ -169,16 +176,16 @@ class SignMatrix(VectorMatrix):
         #: What they are the signs to.
         self.centre = centre
         # 512 bits are the least that `signs.distances` counts.
-        self._rows = np.zeros((0, -(-dims // 512) * 8), np.uint64)
+        self.rows = np.zeros((0, -(-dims // 512) * 8), np.uint64)
         #: Distance of each row from the centre.
-        self._lengths = np.zeros(0, np.float32)
+        self.lengths = np.zeros(0, np.float32)
 
     def refresh(self, connection: Connection) -> None:
         super().refresh(connection)
         self._connection = connection
 
     def search(self, query: bytes) -> MatrixScores | SignScores:
-        return SignScores(self._connection, self, query, self._rows, self._lengths, self._ids, self._row_of)
+        return SignScores(self._connection, self, query)
 
     def _add(self, connection: Connection, wanted: str) -> None:
         width = -(-self.dims // 8)
@@ -186,7 +193,7 @@ class SignMatrix(VectorMatrix):
         here = np.frombuffer(b"".join(row[1] for row in made), np.uint8).reshape(len(made), width)
         self._put_signs([row[0] for row in made], here, [row[2] for row in made])
         # No writer has made those of the newest yet.
-        others = json_ids(each for each in json.loads(wanted) if each not in self._row_of)
+        others = json_ids(each for each in json.loads(wanted) if each not in self.row_of)
         values = (others, self.identity_id, 4 * self.dims)
         if found := connection.execute(_EMBEDDINGS, values).fetchall():
             rows = np.array([np.frombuffer(row[1], "<f4") for row in found])
@@ -194,40 +201,27 @@ class SignMatrix(VectorMatrix):
 
     def _put_signs(self, vector_ids: list[int], made: signs.Bytes, lengths: Any) -> None:
         self._put(vector_ids, signs.words(made))
-        self._lengths[[self._row_of[each] for each in vector_ids]] = lengths
+        self.lengths[[self.row_of[each] for each in vector_ids]] = lengths
 
     def _reserve(self, active: int) -> None:
         super()._reserve(active)
-        self._lengths.resize(len(self._ids), refcheck=False)
+        self.lengths.resize(len(self.ids), refcheck=False)
 
 
 class SignScores:
     """One question and the signs of vectors; valid until the next refresh of their matrix."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        matrix: SignMatrix,
-        query: bytes,
-        rows: signs.Words,
-        lengths: Floats,
-        ids: np.ndarray[Any, np.dtype[np.int64]],
-        row_of: dict[int, int],
-    ) -> None:
+    def __init__(self, connection: Connection, matrix: SignMatrix, query: bytes) -> None:
         self._connection = connection
         self._matrix = matrix
         self._query = np.frombuffer(query, "<f4")
         self._aim = signs.Aim(query, matrix.centre)
-        self._rows = rows
-        self._lengths = lengths
-        self._ids = ids
-        self._row_of = row_of
 
     def top(self, limit: int, allowed: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """Return the best (vectors.id, cosine), best first; `allowed`: only among these ids."""
-        rows = _rows_of(self._ids, self._row_of, allowed)
+        rows = self._matrix.rows_of(allowed)
         read = signs.least_read(limit)
-        scored = self._nearest(rows, read) if len(rows) > read else self.of(self._ids[rows].tolist())
+        scored = self._nearest(rows, read) if len(rows) > read else self.of(self._matrix.ids[rows].tolist())
         return sorted(scored.items(), key=lambda each: (-each[1], each[0]))[:limit]
 
     def _nearest(self, rows: np.ndarray[Any, np.dtype[np.intp]], read: int) -> dict[int, float]:
@@ -236,19 +230,20 @@ class SignScores:
         All are estimated by the bits that differ, those that may be near anew by weighed signs. The best of
         each show how far the estimate before it tells the next one, or the cosine.
         """
-        if 4 * len(rows) > len(self._rows):
+        words, lengths, ids = self._matrix.rows, self._matrix.lengths, self._matrix.ids
+        if 4 * len(rows) > len(words):
             # Many are not copied.
-            differing = signs.distances(self._rows, self._aim.signs)[rows]
+            differing = signs.distances(words, self._aim.signs)[rows]
         else:
-            differing = signs.distances(self._rows[rows], self._aim.signs)
-        rough = self._aim.by_distance(differing, self._lengths[rows])
+            differing = signs.distances(words[rows], self._aim.signs)
+        rough = self._aim.by_distance(differing, lengths[rows])
         rows, rough = _best_first(rows, rough, 4 * read)
         first = rows[: 4 * read]
-        weighed = self._aim.weighed(self._rows[first], self._lengths[first])
+        weighed = self._aim.weighed(words[first], lengths[first])
         line = Line.through(rough[: len(first)], weighed)
         first, weighed = _best_first(first, weighed, read)
-        scored = self.of(self._ids[first[:read]].tolist())
-        found = np.array([scored[each] for each in self._ids[first[:read]].tolist()])
+        scored = self.of(ids[first[:read]].tolist())
+        found = np.array([scored[each] for each in ids[first[:read]].tolist()])
         enough = _enough(scored)
         exact = Line.through(weighed[:read], found)
         if len(rows) > len(first):
@@ -256,11 +251,11 @@ class SignScores:
                 rough[len(first) :] >= line.then(exact).least(rough, enough, signs.MISSED_WEIGHED)
             ]
             first = np.concatenate([first, more])
-            weighed = np.concatenate([weighed, self._aim.weighed(self._rows[more], self._lengths[more])])
+            weighed = np.concatenate([weighed, self._aim.weighed(words[more], lengths[more])])
         more = read + np.flatnonzero(weighed[read:] >= exact.least(weighed, enough, signs.MISSED))
         more = more[np.argsort(-weighed[more])]
         while len(more):
-            scored |= self.of(self._ids[first[more[:_READ_AT_ONCE]]].tolist())
+            scored |= self.of(ids[first[more[:_READ_AT_ONCE]]].tolist())
             # The best show that more is enough, and a fifth fewer are read.
             least = exact.least(weighed, _enough(scored), signs.MISSED)
             more = more[_READ_AT_ONCE:]
@@ -326,16 +321,6 @@ def _enough(scored: Mapping[int, float]) -> float:
     return nlargest(signs.TOP, scored.values())[-1]
 
 
-def _rows_of(
-    ids: np.ndarray[Any, np.dtype[np.int64]], row_of: dict[int, int], allowed: Iterable[int] | None
-) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the rows that are in use, or those of the `allowed` ids."""
-    if allowed is None:
-        return np.flatnonzero(ids >= 0)
-    known = (row_of.get(vector_id, -1) for vector_id in allowed)
-    return np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
-
-
 def _best_first(rows: Any, estimates: Floats, count: int) -> tuple[Any, Floats]:
     """Put the best `count` before the others, in no order among them."""
     if len(rows) <= count:
@@ -347,23 +332,22 @@ def _best_first(rows: Any, estimates: Floats, count: int) -> tuple[Any, Floats]:
 class MatrixScores:
     """The cosines of one question; valid until the next refresh of its matrix."""
 
-    def __init__(self, scores: Floats, ids: np.ndarray[Any, np.dtype[np.int64]], row_of: dict[int, int]):
+    def __init__(self, scores: Floats, matrix: VectorMatrix) -> None:
         self._scores = scores
-        self._ids = ids
-        self._row_of = row_of
+        self._matrix = matrix
 
     def top(self, limit: int, allowed: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """Return the best (vectors.id, cosine), best first; `allowed`: only among these ids."""
-        rows = _rows_of(self._ids, self._row_of, allowed)
+        rows = self._matrix.rows_of(allowed)
         scores = self._scores[rows]
         if len(rows) > limit:
             best = np.argpartition(-scores, limit - 1)[:limit]
             rows, scores = rows[best], scores[best]
-        ids = self._ids[rows]
+        ids = self._matrix.ids[rows]
         order = np.lexsort((ids, -scores))
         return [(int(ids[i]), float(scores[i])) for i in order]
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, float]:
         """Map vectors.id to cosine, for those that are active."""
-        known = ((vector_id, self._row_of.get(vector_id)) for vector_id in vector_ids)
+        known = ((vector_id, self._matrix.row_of.get(vector_id)) for vector_id in vector_ids)
         return {vector_id: float(self._scores[row]) for vector_id, row in known if row is not None}
