@@ -92,20 +92,7 @@ class FileRecord:
         return self.outcome in (INDEXED, outcomes.EMPTY)
 
 
-_COLUMNS = (
-    "path",
-    "source",
-    "size",
-    "mtime_ns",
-    "ctime_ns",
-    "hash",
-    "observed_ns",
-    "outcome",
-    "reason",
-    "chunking",
-    "names",
-    "day",
-)
+_COLUMNS = tuple(name for name in LedgerEntry.__annotations__ if name != "progress")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 
 
@@ -374,17 +361,7 @@ def put_aside(connection: Connection, path: str, root: str, now: float) -> None:
     ).fetchall()
     links = f"SELECT line, target, is_path FROM links WHERE file_id = {_OF_FILE} ORDER BY ordinal"
     tags = f"SELECT tag FROM tags WHERE file_id = {_OF_FILE}"
-    row = {
-        "source": known.source,
-        "outcome": known.outcome,
-        "reason": known.reason,
-        "size": known.size,
-        "mtime_ns": known.mtime_ns,
-        "ctime_ns": known.ctime_ns,
-        "hash": known.hash,
-        "chunking": known.chunking,
-        "names": known.names,
-        "day": known.day,
+    row = {name: getattr(known, name) for name in _COLUMNS if name not in ("path", "observed_ns")} | {
         "tags": "\n".join(tag for (tag,) in connection.execute(tags, (path,))),
         "links": connection.execute(links, (path,)).fetchall(),
         "chunks": [(*place, len(text)) for *place, text in chunks],
