@@ -77,7 +77,7 @@ def init(
     settings = invocation.agent()
     if is_new:
         settings = workspace_file.with_extra_paths(settings, extra)
-    plan = _plan(settings)
+    plan = plan_of(settings)
     for line in _described(settings, plan, kind.name):
         echo(line)
     engine = _engine(workspace, settings) if model else None
@@ -122,7 +122,7 @@ def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | N
         if not _is_meant(what, f"memline add DIR, or all of it: {again}", yes):
             return 1
     file = workspace_file.add_path(invocation.loaded, settings.agent, target)
-    plan = _plan(Invocation(options=invocation.options).agent())
+    plan = plan_of(Invocation(options=invocation.options).agent())
     added = len(plan.changes.added)
     echo(f"Added {target} ({file}): {counted(added, 'file')} to index.")
     advise(_command(settings, "index"))
@@ -163,10 +163,6 @@ def _is_meant(what: str, hint: str, is_answered: bool) -> bool:
     if is_answered or not sys.stdin.isatty():
         raise ConfigError(f"{what}; nothing was written", hint=hint)
     return click.confirm(CALLS["add"].asks.format(what=what), default=False)
-
-
-def _plan(settings: AgentSettings) -> Plan:
-    return plan_of(settings)
 
 
 def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
