@@ -94,7 +94,7 @@ def retrieve(
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
     with the trouble; when `reranker` does, so are hits in their order without it. `base`: the answer so far,
     what the caller knows; its troubles come first. A hit is up to one and a half times `chunk_tokens`.
-    Raises ModelSwitched, IndexFaults, and ConfigError for a bad `since` or `until`.
+    Raises ModelSwitched, IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
     """
     base = base or Answer()
     troubles = list(base.troubles)
@@ -127,11 +127,6 @@ def retrieve(
         with index.snapshot() as connection:
             filters = filters_of(request)
             files = files_within(connection, request, bounds, sources) if filters or sources else None
-            if request.linked_from:
-                # 1.5 ms, which only those pay who ask for it.
-                from memline.shared.search import linked
-
-                files = linked.among(connection, request, files or [])
             pool = POOL_STEP * settings.hybrid.candidate_multiplier
             for size in (pool, MORE * pool):
                 search = _Search(
