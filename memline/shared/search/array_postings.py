@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import driver
-from memline.shared.search.few_rows import K1, SETUP, B, as_word, mean_length, stem_of
+from memline.shared.search.few_rows import K1, SETUP, B, as_word, row_count, stem_of
 from memline.shared.search.postings import CHUNKS, SPARE, Fits, Packed, Postings, Table
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class WordReader:
     def __init__(self, connection: Connection, weight: float, lengths: Rows) -> None:
         """`weight`: what a word counts in a heading or path; 1 in a text. `lengths` are filled in."""
         self._weight = weight
-        self._mean = mean_length(connection)
+        _, self._mean = row_count(connection)
         self._lengths = lengths
         #: The row up to which all lengths are known.
         self._last_read = int(lengths.nonzero()[0].max(initial=0))
@@ -159,15 +159,12 @@ class WordReader:
         0.35 us each. Those of a new word alone took as long each, 20 ms of questions about a million chunks.
         """
         while self._last_read < rows[-1]:
-            self._read_lengths(connection)
+            ids, sizes = connection.execute(_LENGTHS, (self._last_read, _READ_ROWS)).fetchone()
+            read = np.fromstring(ids, np.int64, sep=",")
+            # A number for each column.
+            self._lengths[read] = _varints(bytes.fromhex(sizes)).reshape(len(read), -1).sum(axis=1)
+            self._last_read = int(read[-1])
         return self._lengths[rows]
-
-    def _read_lengths(self, connection: Connection) -> None:
-        ids, sizes = connection.execute(_LENGTHS, (self._last_read, _READ_ROWS)).fetchone()
-        rows = np.fromstring(ids, np.int64, sep=",")
-        # A number for each column.
-        self._lengths[rows] = _varints(bytes.fromhex(sizes)).reshape(len(rows), -1).sum(axis=1)
-        self._last_read = int(rows[-1])
 
 
 def _best(fits: Values, count: int) -> Rows:

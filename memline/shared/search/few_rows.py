@@ -82,14 +82,13 @@ class FewRows:
         among: Sequence[int],
         *,
         size: int,
-        count: int,
         beside: Beside | None,
     ) -> list[tuple[int, float]] | None:
         """Return which of the rows `among` hold a word, ascending, and how well it fits them.
 
         None where to read all is faster, or `match` is no single word. `typed`: its forms, where some rows
-        hold another word of the same stem: those get a negative fit. `size`, `count`: the rows with the word,
-        and all. `beside`: what some of `among` hold as well.
+        hold another word of the same stem: those get a negative fit. `size`: the rows with the word.
+        `beside`: what some of `among` hold as well.
         """
         if size < LEAST_ROWS or not (word := as_word(match)):
             return None
@@ -100,7 +99,8 @@ class FewRows:
         if size < PER_ROW * len(new) or (stem := self.stem_of(connection, word)) is None:
             return None
         self._index(connection, match, new)
-        fits = self._fits_of(connection, stem, {*others})
+        count, mean = row_count(connection)
+        fits = self._fits_of(connection, stem, {*others}, mean)
         if covered:
             assert beside is not None
             both, scale = f"{match} AND ({beside.match})", scale_of(size, count)
@@ -120,9 +120,10 @@ class FewRows:
         for row, sizes in connection.execute(_LENGTHS, (holders,)):
             self._lengths[row] = sum(varints(sizes))
 
-    def _fits_of(self, connection: Connection, stem: str, rows: Collection[int]) -> dict[int, float]:
+    def _fits_of(
+        self, connection: Connection, stem: str, rows: Collection[int], mean: float
+    ) -> dict[int, float]:
         """Return bm25 without its idf, as FTS5 computes it."""
-        mean = mean_length(connection)
         counts: dict[int, float] = {}
         for row, column in connection.execute(_PLACES, (stem,)):
             if row in rows:
@@ -163,11 +164,11 @@ def stem_of(connection: Connection, word: str) -> str | None:
     return found[0][0] if len(found) == 1 else None
 
 
-def mean_length(connection: Connection) -> float:
-    """Return the mean number of tokens of a chunk, as FTS5 counts them."""
-    # The number of rows, and the tokens of each column.
+def row_count(connection: Connection) -> tuple[int, float]:
+    """Return the number of chunks, and their mean number of tokens, as FTS5 counts them."""
+    # The tokens of each column.
     count, *tokens = varints(driver.scalar(connection, "SELECT block FROM chunks_fts_data WHERE id = 1"))
-    return sum(tokens) / count
+    return count, sum(tokens) / count
 
 
 def varints(block: bytes) -> list[int]:

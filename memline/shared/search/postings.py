@@ -43,6 +43,7 @@ SPARE = 2
 SOME = 100
 
 _IN_FILES = " AND +rowid IN ({} (SELECT value FROM json_each(?)))"
+_AMONG = " AND +rowid IN (SELECT value FROM json_each(?))"
 _OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -199,15 +200,7 @@ class Postings:
             if not is_kept:
                 few = None
                 if among is not None and table is CHUNKS:
-                    few = self._few.fits(
-                        connection,
-                        match,
-                        typed,
-                        among,
-                        size=size,
-                        count=self.rows(connection, table),
-                        beside=beside,
-                    )
+                    few = self._few.fits(connection, match, typed, among, size=size, beside=beside)
                 if few is not None:
                     return few
                 return self.read(connection, table, match, typed, files=files, among=among, best=best)
@@ -246,12 +239,12 @@ class Postings:
         best: int = 0,
     ) -> list[tuple[int, float]]:
         """Ask FTS5, and keep nothing."""
-        where, values = "", []
+        where, values = "", list[str]()
         # The plus sign: the words first, then the filter; the other way round each row is a query of its own.
         if files is not None:
             where, values = _IN_FILES.format(table.of_files), [files]
         if among is not None:
-            where += " AND +rowid IN (SELECT value FROM json_each(?))"
+            where += _AMONG
             values.append(driver.json_ids(among))
         order = f" ORDER BY 2, 1 LIMIT {SPARE * best if typed else best}" if best else ""
         bm25 = f"bm25({table.name}, {', '.join(map(str, table.weights))})"
@@ -261,10 +254,7 @@ class Postings:
         if not typed:
             return [(row, bm25 * scale) for row, bm25 in rows]
         if best:
-            where, values = (
-                " AND +rowid IN (SELECT value FROM json_each(?))",
-                [driver.json_ids(row for row, _ in rows)],
-            )
+            where, values = _AMONG, [driver.json_ids(row for row, _ in rows)]
         statement = f"SELECT rowid FROM {table.typed} WHERE {table.typed} MATCH ?{where}"
         exact = {row for (row,) in connection.execute(statement, (typed, *values))}
         return [(row, bm25 * scale if row in exact else -bm25 * scale) for row, bm25 in rows]

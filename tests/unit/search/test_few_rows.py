@@ -73,7 +73,6 @@ def test_a_few_rows_get_the_fits_that_reading_all_gives(
                 typed,
                 rows,
                 size=postings.count(connection, "chunks_fts", match),
-                count=len(ids),
                 beside=Beside(match=beside, sums=sums) if beside else None,
             )
             if match in ('"redis timeouts"', '{grams} : "東京"'):
