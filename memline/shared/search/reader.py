@@ -104,13 +104,9 @@ class SearchIndex:
         self, connection: Connection, active: IdentityRow, query: bytes
     ) -> VectorBackend | None:
         """Choose how to compare `query` with the vectors of `active`; None when no backend is installed."""
-        if not self.long_lived:
-            return self._sqlite_vec(connection, active, query) or self._numpy(connection, active, query)
-        return (
-            self._numpy(connection, active, query, limit=MAX_FLOATS)
-            or self._sqlite_vec(connection, active, query)
-            or self._numpy(connection, active, query)
-        )
+        if self.long_lived and (matrix := self._numpy(connection, active, query, limit=MAX_FLOATS)):
+            return matrix
+        return self._sqlite_vec(connection, active, query) or self._numpy(connection, active, query)
 
     def _open(self) -> Connection:
         if self._connection is not None and self._file_id != driver.file_id(self.path):

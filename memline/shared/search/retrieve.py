@@ -248,9 +248,9 @@ class _Search:
             found.cosines.update((chunk_id, round(cosine, DECIMALS)) for chunk_id, cosine in cosines.items())
             if vector.tokens and hybrid.late:
                 self._compare_tokens(found, vector)
-        asked = {"keyword": has_keyword, "vector": backend is not None}
         # Without words to be found there is nothing but the day or the tag that was asked for.
-        found.fuse(hybrid, **asked, quality=self.keyword.quality or float(backend is None))
+        quality = self.keyword.quality or float(backend is None)
+        found.fuse(hybrid, keyword=has_keyword, vector=backend is not None, quality=quality)
         return self._rerank(found, notes_first=notes_first)
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
