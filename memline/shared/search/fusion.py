@@ -89,8 +89,6 @@ class Candidate:
     vector_rank: int = 0
     #: Late interaction with the question (`shared.search.late`), 0 … 1; None when it was not computed.
     late: float | None = None
-    #: `late` over the best of the question, 0 … 1.
-    late_share: float = 0.0
     #: PATH, NAME, MOST, TITLE or STEM when the question names the file; 0 otherwise.
     named: int = 0
     path: str = ""
@@ -230,7 +228,7 @@ class Found:
                 candidate.is_full, candidate.has_id = hit.is_full, hit.has_id
             candidate.cosine = self.cosines.get(chunk_id)
             candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
-            candidate.late, candidate.late_share = self.late.get(chunk_id, (None, 0.0))
+            candidate.late, _ = self.late.get(chunk_id, (None, 0.0))
             candidate.named, _ = self.named.get(chunk_id, (0, False))
             made.append(candidate)
         return made
