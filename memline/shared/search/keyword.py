@@ -17,13 +17,8 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
     near    the share of the idf of the question that stands within 200 characters, for the best chunks
     early   1 / (1 + characters before the first term / 200), for the same
 
-Then five rules, each of which puts some chunks before others. What holds the terms of another chunk and one
-more comes before it, where its name holds those of the other's name. What holds an id that one file alone
-has comes before what lacks it; what holds such a word, before what lacks it and has two others at most; what
-holds everything, before what lacks a word and is not of a page that the question names nearly best, by more
-than a stem, and of which no chunk holds everything; to a question of four terms at most such a page is named
-by most of it. What holds a short question word for word comes before all but such ids. docs/search.md has
-what each part is worth.
+Then five rules (`ranking.py`) put some chunks before others. docs/search.md has them, and what each part is
+worth.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Marker:
             if _ON not in texts[chunk_id] and _OFF not in texts[chunk_id]:
                 for count, match in enumerate(_MARKED.finditer(marked)):
                     add(chunk_id, match.start() - 2 * count, match[1], match[1].lower()[:KEY_LETTERS])
-        pairs = [term.label for term in hits.terms if term.match.startswith("{grams}")]
+        pairs = [term.label for term in hits.terms if term.is_pair]
         if pairs:
             # Pairs of CJK characters are in a column of their own; in the text they are looked up.
             pattern = re.compile("|".join(map(re.escape, pairs)), re.I)
