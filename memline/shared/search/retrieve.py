@@ -125,26 +125,24 @@ def retrieve(
                 reranker = None
             steps.end("rerank")
         with index.snapshot() as connection:
-            filters = filters_of(request)
-            files = files_within(connection, request, bounds, sources) if filters or sources else None
+            is_limited = filters_of(request) or sources
+            files = files_within(connection, request, bounds, sources) if is_limited else None
             pool = POOL_STEP * settings.hybrid.candidate_multiplier
             for size in (pool, MORE * pool):
                 search = _Search(
                     index=index,
                     connection=connection,
+                    request=request,
                     question=question,
                     settings=settings,
                     reranker=reranker,
                     files=files,
-                    filters=filters,
                     pool=max(size, settings.max_results),
                     now=now,
                     troubles=[],
                     steps=steps,
                 )
-                ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
-                max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
-                hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
+                hits = search.hits(search.ranked(vector), chunk_tokens * 3 // 2 if request.merge else 0)
                 if len(hits) >= settings.max_results or len(search.keyword.hits) < search.pool:
                     break
             missing, meant = search.keyword.missing, search.keyword.meant
@@ -186,14 +184,13 @@ class _Search:
 
     index: SearchIndex
     connection: Connection
+    request: SearchRequest
     question: Question
     settings: Query
     #: Loaded; None when the order stays as it is.
     reranker: Reranker | None
     #: Ids of the files to stay in; None for all.
     files: list[int] | None
-    #: What limits them.
-    filters: tuple[str, ...]
     #: Candidates of each retriever.
     pool: int
     now: float
@@ -217,7 +214,7 @@ class _Search:
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
-    def ranked(self, vector: QueryVector | None, *, notes_first: bool) -> list[Candidate]:
+    def ranked(self, vector: QueryVector | None) -> list[Candidate]:
         """Ask the retrievers, fuse their hits and sort the best of them."""
         connection, question, hybrid = self.connection, self.question, self.settings.hybrid
         file_ids, pool = None if self.files is None else json_ids(self.files), self.pool
@@ -251,7 +248,7 @@ class _Search:
         # Without words to be found there is nothing but the day or the tag that was asked for.
         quality = self.keyword.quality or float(backend is None)
         found.fuse(hybrid, keyword=has_keyword, vector=backend is not None, quality=quality)
-        return self._rerank(found, notes_first=notes_first)
+        return self._rerank(found)
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
@@ -295,7 +292,7 @@ class _Search:
             self.troubles.append(_trouble(code, reason))
         return backend
 
-    def _rerank(self, found: Found, *, notes_first: bool) -> list[Candidate]:
+    def _rerank(self, found: Found) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
         first = among = found.at_least(self.settings.min_score)
         self.weak = len(found.ids) - len(among)
@@ -312,7 +309,7 @@ class _Search:
             known = set(first)
             rest = [chunk_id for chunk_id in among if chunk_id not in known]
             self.rest = lambda: self._in_order(found.candidates(rest))
-        ranked = once_of_both(ranked, self.texts) if notes_first else ranked
+        ranked = ranked if self.request.source == SESSIONS else once_of_both(ranked, self.texts)
         self.steps.end("fusion")
         if self.reranker is not None:
             ranked = self._read_again(ranked, self.reranker)
@@ -364,7 +361,7 @@ class _Search:
             if title and each.heading.partition(" > ")[0] != title:
                 each.heading = f"{title} > {each.heading}" if each.heading else title
 
-    def hits(self, ranked: Sequence[Candidate], *, explain: bool, max_tokens: int) -> tuple[Hit, ...]:
+    def hits(self, ranked: Sequence[Candidate], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         wanted = self.settings.max_results
         window = max(2 * wanted, WINDOW)
@@ -375,6 +372,7 @@ class _Search:
         texts = {each.best.chunk_id: each.text for each in chosen}
         marks = self.index.marker.marks(self.keyword, texts)
         weights = snippets.rarity(marks)
+        explain = self.request.explain
         terms = snippets.matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
         copies: dict[int, set[str]] = {}
         files = None if self.files is None else json_ids(self.files)
@@ -430,7 +428,7 @@ class _Search:
             self.troubles.append(Trouble(code="index_empty"))
             return ""
         if self.files == []:
-            filters = ", ".join(self.filters).replace("_", "-")
+            filters = ", ".join(filters_of(self.request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"
         if self.weak:
             weak = f"only {counted(self.weak, 'hit')} by meaning, weaker than minScore"
