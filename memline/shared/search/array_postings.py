@@ -72,26 +72,28 @@ class ArrayPostings(Postings):
     """Answers for the phrases of questions, in arrays where there are many chunks."""
 
     packed = SearchedArrays
-    #: None where arrays are not worth it.
-    _words: WordReader | None = None
-    #: Whether that has been decided.
-    _is_read: bool = False
+    #: Whether arrays are worth it; None until that is decided.
+    _is_worth_it: bool | None = None
     #: By chunk: its tokens, and its file. 0 is not known yet.
     _lengths: Rows
     _files: Rows
+    #: The row up to which all lengths are known, and the mean of them all.
+    _last_read: int
+    _mean: float
 
-    def _reader(self, connection: Connection) -> WordReader | None:
-        if not self._is_read:
-            self._is_read = True
+    def _has_arrays(self, connection: Connection) -> bool:
+        if self._is_worth_it is None:
             count = self.rows(connection, CHUNKS)
             size = 1 + (driver.scalar(connection, "SELECT max(id) FROM chunks_fts_docsize") or 0)
-            if count >= MANY_CHUNKS and size < MOST_EMPTY * count:
+            self._is_worth_it = count >= MANY_CHUNKS and size < MOST_EMPTY * count
+            if self._is_worth_it:
                 self._lengths, self._files = _grown(self._lengths, size), _grown(self._files, size)
-                self._words = WordReader(connection, CHUNKS.weights[1], self._lengths)
-        return self._words
+                self._last_read = int(self._lengths.nonzero()[0].max(initial=0))
+                _, self._mean = row_count(connection)
+        return self._is_worth_it
 
     def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> Mapping[int, int]:
-        if self._reader(connection) is None:
+        if not self._has_arrays(connection):
             return super().files_of(connection, chunk_ids)
         ids = np.fromiter(chunk_ids, np.int64, len(chunk_ids))
         if not self._files[ids].all():
@@ -103,11 +105,11 @@ class ArrayPostings(Postings):
         return dict(zip(chunk_ids, self._files[ids].tolist(), strict=True))
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
-        few = self.count(connection, table.name, match) <= FEW_ROWS
-        words = self._reader(connection) if table is CHUNKS and not few else None
-        found = None if words is None else words.read(connection, match)
+        count, found = self.count(connection, table.name, match), None
+        if table is CHUNKS and count > FEW_ROWS and self._has_arrays(connection):
+            found = self._read_word(connection, match)
         # Another tokenizer than that of the index would find others.
-        if found is None or len(found[0]) != self.count(connection, table.name, match):
+        if found is None or len(found[0]) != count:
             return super()._pack(connection, table, match, typed, best)
         rows, fits = found
         if best:
@@ -121,25 +123,13 @@ class ArrayPostings(Postings):
 
     def _forget(self) -> None:
         super()._forget()
-        self._words, self._is_read = None, False
+        self._is_worth_it = None
 
     def _forget_chunks(self) -> None:
         super()._forget_chunks()
         self._lengths = self._files = np.zeros(0, np.int64)
 
-
-class WordReader:
-    """Reads how well rows fit a word, until the index changes."""
-
-    def __init__(self, connection: Connection, weight: float, lengths: Rows) -> None:
-        """`weight`: what a word counts in a heading or path; 1 in a text. `lengths` are filled in."""
-        self._weight = weight
-        _, self._mean = row_count(connection)
-        self._lengths = lengths
-        #: The row up to which all lengths are known.
-        self._last_read = int(lengths.nonzero()[0].max(initial=0))
-
-    def read(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
+    def _read_word(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
         """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""
         if not (word := as_word(match)) or (stem := stem_of(connection, word)) is None:
             return None
@@ -149,7 +139,7 @@ class WordReader:
         places = np.fromstring(text, np.int64, sep=",")
         rows = np.abs(places)
         firsts = np.flatnonzero(np.diff(rows, prepend=0))
-        counts = np.add.reduceat(np.where(places < 0, self._weight, 1.0), firsts)
+        counts = np.add.reduceat(np.where(places < 0, CHUNKS.weights[1], 1.0), firsts)
         rows = rows[firsts]
         return rows, counts / (counts + K1 * (1 - B + B / self._mean * self._lengths_of(connection, rows)))
 

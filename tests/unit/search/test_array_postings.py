@@ -8,7 +8,7 @@ import pytest
 
 from memline.shared.index import chunks
 from memline.shared.search import array_postings, keyword
-from memline.shared.search.array_postings import ArrayPostings, WordReader
+from memline.shared.search.array_postings import ArrayPostings
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.postings import Postings
 from memline.shared.search.query import analyse
@@ -26,9 +26,9 @@ def index(notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.
     return opened(long_lived=True)
 
 
-def reader_of(postings: Postings, connection: Connection) -> WordReader | None:
+def has_arrays(postings: Postings, connection: Connection) -> bool:
     assert isinstance(postings, ArrayPostings)
-    return postings._reader(connection)
+    return postings._has_arrays(connection)
 
 
 @pytest.mark.parametrize("enough", [500, 4])
@@ -87,7 +87,7 @@ def test_few_chunks_need_no_arrays(index: SearchIndex, monkeypatch: pytest.Monke
     monkeypatch.setattr(array_postings, "MANY_CHUNKS", 10_000)
 
     with index.snapshot() as connection:
-        assert reader_of(index.postings, connection) is None
+        assert not has_arrays(index.postings, connection)
 
 
 def test_rows_that_leave_most_of_an_array_empty_are_not_put_into_one(
@@ -99,7 +99,7 @@ def test_rows_that_leave_most_of_an_array_empty_are_not_put_into_one(
 
     with index.snapshot() as connection:
         index.postings.follow(connection)
-        assert reader_of(index.postings, connection) is None
+        assert not has_arrays(index.postings, connection)
 
 
 def test_without_numpy_dictionaries_are_used(
