@@ -211,17 +211,12 @@ def _best_run(
 
     The best has most evidence; of equals that which has the evidence nearest its middle, then the first.
     """
-    #: (line, what it has with its weights, their sum) of the lines with evidence.
-    marked = []
-    for place, pairs in enumerate(evidence):
-        if pairs:
-            line = 0.0
-            for _, weight in pairs:
-                line += weight
-            marked.append((place, pairs, line))
     sums = [0.0] * (len(evidence) + 1)
-    for place, _, line in marked:
-        sums[place + 1] = line
+    for place, pairs in enumerate(evidence, 1):
+        for _, weight in pairs:
+            sums[place] += weight
+    #: (line, what it has with its weights, their sum) of the lines with evidence.
+    marked = [(place, pairs, sums[place + 1]) for place, pairs in enumerate(evidence) if pairs]
     sums = list(accumulate(sums))
     best: tuple[float, float] | None = None
     run = 0, 0
