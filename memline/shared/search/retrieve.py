@@ -278,18 +278,16 @@ class _Search:
 
     def _vector_backend(self, vector: QueryVector) -> VectorBackend | None:
         active = identities.active(self.connection)
-        backend = None
         if active is None or active.id != vector.identity_id:
             raise ModelSwitched
         if (dims := len(vector.embedding) // 4) != active.vector_dims:
-            code = "dimensions_differ"
             reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
-        else:
-            backend = self.index.vector_backend(self.connection, active, vector.embedding)
-            vec_error = self.index.vec_error or "its table is out of date"
-            code, reason = "vectors_unavailable", vec_error
+            self.troubles.append(_trouble("dimensions_differ", reason))
+            return None
+        backend = self.index.vector_backend(self.connection, active, vector.embedding)
         if backend is None:
-            self.troubles.append(_trouble(code, reason))
+            reason = self.index.vec_error or "its table is out of date"
+            self.troubles.append(_trouble("vectors_unavailable", reason))
         return backend
 
     def _rerank(self, found: Found) -> list[Candidate]:
