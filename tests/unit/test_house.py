@@ -214,7 +214,8 @@ def test_no_constant_is_given_a_second_value_further_down() -> None:
     for file in sorted((ROOT / "memline").rglob("*.py")):
         names: set[str] = set()
         for node in ast.parse(file.read_text("utf-8")).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets += [node.target] if isinstance(node, ast.AnnAssign) else []
             for name in (each.id for each in targets if isinstance(each, ast.Name)):
                 if name in names:
                     twice.append(f"{file.relative_to(ROOT)}: {name}")
