@@ -16,9 +16,11 @@ from memline.shared.finding import Finding, worst
 from memline.shared.findings.diagnosis import halting_codes, of_agent
 from memline.shared.findings.facts import embeds
 from memline.shared.index import driver, identities, jobs, meta
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.providers import price_of
+from memline.shared.scheduling import health
 from memline.shared.values import replace, value
 from memline.shared.words import counted, span
 
@@ -290,13 +292,20 @@ def of_index(
     queue: str = "",
 ) -> list[JobReport]:
     """Report these jobs of an index, in their order."""
-    left = jobs.left(reader)
+    # Both at one moment, or a text that was just embedded would count in both.
+    with driver.snapshot(reader):
+        left, opened = jobs.left(reader), jobs.open_jobs(reader)
     target = identities.target(reader)
     rates = (
         round(meta.recent_rate(reader, now, meta.READ_RECENTLY), 2),
         round(meta.recent_rate(reader, now), 2),
     )
     own = meta.rates_of_jobs(reader, now)
+    has_batches = settings.memory.remote.batch.enabled
+    if has_batches and target is not None:
+        with Accounts.opened(reader, settings) as accounts:
+            batches = health.read(accounts, target.identity.provider, health.BATCH)
+        has_batches = not (batches.paused or batches.manual)
     codes, is_halted = halting_codes() | {"job_paused"}, bool(queue) and not embeds(queue)
     found = of_agent(settings, index=reader, codes=codes, queue=queue, now=now)
     stops = tuple(each for each in found if each.halts and each.is_trouble)
@@ -304,10 +313,12 @@ def of_index(
     # The older jobs go first, so their texts count for the time that a later one takes.
     ahead = 0.0
     wanted = {job.id: job for job in rows}
-    for job in sorted({**wanted, **{job.id: job for job in jobs.open_jobs(reader)}}.values(), key=_age):
+    for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=_age):
         identity = identities.by_id(reader, job.identity_id) if job.identity_id else target
         own_rates = own.get(job.id, (0.0, 0.0))
-        one = _report(settings, job, left.get(job.id, Left()), identity, own_rates, prices)
+        one = _report(
+            settings, job, left.get(job.id, Left()), identity, own_rates, prices, has_batches=has_batches
+        )
         if one.state == jobs.RUNNING:
             texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
             ahead += max(texts, one.texts_left)
@@ -331,6 +342,8 @@ def _report(
     identity: IdentityRow | None,
     rates: tuple[float, float],
     prices: Prices,
+    *,
+    has_batches: bool = False,
 ) -> JobReport:
     texts, tokens = job.texts_done + left.texts + left.failed, job.tokens_done + left.tokens
     texts_expected: int | None = texts
@@ -348,7 +361,7 @@ def _report(
         by_request = price.cost(job.tokens_done - job.batch_tokens_done, by_batch=False)
         by_batch = price.cost(job.batch_tokens_done, by_batch=True) if job.batch_tokens_done else 0.0
         cost = None if by_request is None or by_batch is None else by_request + by_batch
-        is_by_batch = settings.memory.remote.batch.enabled and price.batch_per_million is not None
+        is_by_batch = has_batches and price.batch_per_million is not None
         if tokens_expected is not None and cost is not None:
             coming = price.cost(max(tokens_expected - job.tokens_done, 0), by_batch=is_by_batch)
             expected = None if coming is None else cost + coming

@@ -124,7 +124,8 @@ def give_back(connection: Connection, batch: Batch, now: float) -> None:
                 "UPDATE vectors SET state = iif(attempts + ?1 >= ?2, 'failed', 'wanted'), lease = NULL,"
                 " due = iif(attempts + ?1 >= ?2, ?3, 0), attempts = attempts + ?1,"
                 " error = iif(?1, 'the batch brought no row for this text', error),"
-                " by_request = max(by_request, ?4)"
+                # Those of a cancelled job may go out in another batch once they are asked for again.
+                f" by_request = max(by_request, iif(priority = {vectors.CANCELLED}, 0, ?4))"
                 " WHERE id IN (SELECT id FROM vectors WHERE lease = ?5 LIMIT ?6)",
                 (counts, *limits, by_request, batch.token, GIVE_BACK_ROWS),
             ).rowcount

@@ -266,25 +266,31 @@ def model_differs(facts: Facts) -> Iterator[Seen]:
 @finding(
     NOTE,
     "the model changes to {model}: {texts} to embed, {tokens}{price}",
-    action="memline jobs   (pause or cancel it there)",
+    action="memline jobs ls   (memline jobs pause ID, or memline jobs cancel ID)",
     page="jobs",
     means="The settings name another model. All texts are embedded with it, as a job; the vectors of the"
     " model before are searched until they are complete.",
 )
 def model_changing(facts: Facts) -> Iterator[Seen]:
-    changing = [job for job in jobs.open_jobs(facts.index) if job.kind == jobs.MODEL] if facts.index else []
-    left = jobs.left(facts.index) if changing and facts.index else {}
+    if facts.index is None or facts.target is None:
+        return
+    of_target = (jobs.MODEL, facts.target.id)
+    changing = [job for job in jobs.open_jobs(facts.index) if (job.kind, job.identity_id) == of_target]
+    left = jobs.left(facts.index) if changing else {}
     for job in changing:
-        if facts.target is not None and (waiting := left.get(job.id)) and waiting.texts:
+        if (waiting := left.get(job.id)) and waiting.texts:
             identity = facts.target.identity
             name, is_public, own = identity.provider, not identity.endpoint, facts.settings.prices
             price = price_of(name, identity.model, public=is_public, own=own)
-            cost = f", about ${waiting.tokens * price.per_million / 1e6:,.4f}" if price else ""
+            batches = facts.breakers.get((name, health.BATCH), Health())
+            by_batch = facts.settings.memory.remote.batch.enabled and not (batches.paused or batches.manual)
+            by_batch = by_batch and price is not None and price.batch_per_million is not None
+            cost = price.cost(waiting.tokens, by_batch=by_batch) if price else None
             yield seen(
                 model=job.what,
                 texts=counted(waiting.texts, "text"),
                 tokens=counted(waiting.tokens, "token"),
-                price=cost,
+                price=f", {price.words(cost)}" if price else "",
                 subject=job.token,
                 since=job.created_ns / 1e9,
             )

@@ -19,7 +19,7 @@ import json
 import os
 import pwd
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import meta, vectors
@@ -279,6 +279,13 @@ def for_model(connection: Connection, what: str, identity_id: int, *, kind: str,
     return made
 
 
+def cancel_replaced(connection: Connection, kept: Collection[int], now: float) -> None:
+    """Cancel changes to models that are not wanted any more, inside the caller's transaction."""
+    for job in open_jobs(connection):
+        if job.kind == MODEL and job.identity_id and job.identity_id not in kept:
+            _change(connection, job.id, (RUNNING, PAUSED), CANCELLED, CANCELLED, asker(), now)
+
+
 def reopen(connection: Connection, job_id: int) -> None:
     """Let a job that seemed done go on: more texts of it came."""
     connection.execute(
@@ -341,7 +348,15 @@ def cancel(connection: Connection, job: Job, *, by: str, now: float) -> tuple[in
     """
     files = scalar(connection, "SELECT count(*) FROM job_files WHERE job = ?", job.id)
     texts = _hold(connection, job, CANCELLED, by, now)
-    return None if texts < 0 else (files, texts)
+    return None if texts < 0 else (files, texts + scalar(connection, _IN_BATCHES, job.id))
+
+
+#: Texts of a job whose batch is not closed: what it does not finish is not embedded either.
+_IN_BATCHES = """
+SELECT count(*) FROM vectors WHERE state = 'leased' AND state <> 'ready'
+    AND identity_id IN (SELECT id FROM identities) AND priority IN (0, 1, 2, 3) AND job = ?
+    AND lease IN (SELECT token FROM batches WHERE state <> 'closed')
+"""
 
 
 def take_up_cancelled(connection: Connection, job: Job) -> int:

@@ -76,6 +76,8 @@ def retarget(
         meta.put(connection, meta.FALLBACK, reason)
         if stand_in:
             meta.put(connection, meta.FALLBACK_PAIR, [stand_in.identity, row.id])
+        pair: list[int] = meta.get(connection, meta.FALLBACK_PAIR, None) or []
+        jobs.cancel_replaced(connection, (row.id, *pair), now)
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.

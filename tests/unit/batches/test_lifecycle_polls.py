@@ -2,9 +2,13 @@
 
 import pytest
 
+from memline.shared.batches import open_batches
 from memline.shared.batches.job_rows import BatchResult
 from memline.shared.errors import ProviderLater, ProviderStop
+from memline.shared.index import jobs
 from memline.shared.index.batches import Batch
+from memline.shared.index.driver import transaction
+from memline.shared.index.vectors import BACKFILL
 from tests.support.batch_desk import TEXTS, Desk
 from tests.support.index_rows import CAPS, MODEL_B, answer, forget_vectors, vector_of
 
@@ -107,6 +111,24 @@ def test_a_batch_that_the_operator_cancels_gives_its_texts_back_to_requests(
     assert desk.api.files == {}
     assert desk.plan().made == 0
     assert len(desk.writer.lease(CAPS, credits=8, only_full=False, held=(0, 1))) == 1
+
+
+def test_texts_of_a_cancelled_job_go_out_in_a_batch_once_they_are_asked_for_again(desk: Desk) -> None:
+    connection, clock = desk.writer.connection, desk.clock
+    job = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1)
+    with transaction(connection):
+        connection.execute("UPDATE vectors SET job = ?, priority = ?", (job.id, BACKFILL))
+    batch = desk.make()
+    desk.step(batch.token)
+
+    counts = jobs.cancel(connection, job, by="a", now=clock.now())
+    assert open_batches.cancel_idle(connection, clock.now()) == 1
+    desk.run(batch.token)
+    later = jobs.create(connection, jobs.REINDEX, by="a", now_ns=2)
+    taken_up = jobs.take_up_cancelled(connection, later)
+
+    assert (counts, taken_up) == ((0, TEXTS), TEXTS)
+    assert desk.make().rows == TEXTS
 
 
 def test_a_batch_of_the_model_before_is_ended_once_the_new_one_works(desk: Desk, batch: Batch) -> None:

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from memline.shared.embedders.choice import Choice
-from memline.shared.index import identities, vectors
+from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
@@ -56,6 +56,25 @@ class TestChangingTheModel:
         assert self.active_model(wanting) == "a"
         assert lease_all(wanting) == []
         assert nearest(wanting, "apples")[0] == "apples"
+
+    def test_going_back_ends_the_job_of_the_change_and_no_other(self, wanting: IndexWriter) -> None:
+        answer(wanting, lease_all(wanting))
+        connection = wanting.connection
+        other = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1, files=[("a.md", 1)])
+        for state in (jobs.RUNNING, jobs.PAUSED):
+            wanting.retarget(MODEL_B)
+            (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
+            if state == jobs.PAUSED:
+                jobs.pause(connection, change, by="a", now=1.0)
+
+            wanting.retarget(MODEL_A)
+
+            ended = jobs.by_token(connection, change.token)
+            assert ended is not None and ended.state == jobs.CANCELLED
+            assert [each.id for each in jobs.open_jobs(connection)] == [other.id]
+            wanting.sweep()
+        wanting.retarget(MODEL_B)
+        assert len(lease_all(wanting)[0].texts) == 2
 
     def test_a_model_that_fails_for_all_texts_does_not_take_over(self, wanting: IndexWriter) -> None:
         answer(wanting, lease_all(wanting))
