@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from memline.shared.errors import BadRequest
-from memline.shared.queue import message_list, middleware
+from memline.shared.queue import message_changes, message_list, middleware
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING, Filter
 from memline.shared.queue.messages import FlushMemory
 from tests.support.redis_server import RedisServer
@@ -81,7 +81,7 @@ def test_a_queue_that_does_not_exist_is_refused(server: StoredMessages) -> None:
     with pytest.raises(BadRequest, match="no queue 'no'"):
         message_list.page(server.url, Filter(queue="no"))
     with pytest.raises(BadRequest, match="no queue 'no'"):
-        message_list.drop(server.url, DEAD, [("no", "one")])
+        message_changes.drop(server.url, DEAD, [("no", "one")])
 
 
 def test_a_long_list_is_examined_a_part_at_a_time(
@@ -122,7 +122,7 @@ def test_what_is_no_message_is_listed_and_shown_all_the_same(server: StoredMessa
     shown = message_list.details(server.url, DEAD, "chunk", "odd")
 
     assert found.id == "odd" and shown is not None
-    assert message_list.requeue(server.url, DEAD, [("chunk", "odd")]) == 1
+    assert message_changes.requeue(server.url, DEAD, [("chunk", "odd")]) == 1
     assert server.client.lrange("memline:t:chunk", 0, -1) == [b"odd"]
 
 
@@ -133,12 +133,26 @@ def test_an_error_that_is_cut_within_a_letter_is_listed(server: StoredMessages) 
     assert server.names() == ["one", "two"]
 
 
+def test_a_dead_request_to_embed_is_removed_and_not_paid_for_again(server: StoredMessages) -> None:
+    request = msgspec.msgpack.encode({"actor_name": "embed_texts", "args": [{}], "options": {"error": "no"}})
+    refused = msgspec.msgpack.encode({"refused": request, "options": {"error": "of another release"}})
+    server.put(DEAD, "embed", "one", request)
+    server.put(DEAD, "embed", "refused", refused)
+    server.put(DEAD, "embed", "two", files("a.md"), error="no")
+
+    chosen = [("embed", name) for name in ("one", "refused", "two")]
+    done = message_changes.requeue(server.url, DEAD, chosen)
+
+    assert (done, server.names()) == (3, [])
+    assert server.client.lrange("memline:t:embed", 0, -1) == [b"two"]
+
+
 def test_a_message_that_is_put_back_waits_as_new_and_only_once(server: StoredMessages) -> None:
     server.put(DEAD, "store", "one", files("a.md"), error="no", first_error="f", trace="t", retries=3)
     server.put(WAITING, "store", "before", files("b.md"))
 
     chosen = [("store", "one")]
-    done = [message_list.requeue(server.url, DEAD, chosen), message_list.requeue(server.url, DEAD, chosen)]
+    done = [message_changes.requeue(server.url, DEAD, chosen) for _ in range(2)]
 
     assert done == [1, 0]
     assert server.client.lrange("memline:t:store", 0, -1) == [b"before", b"one"]
@@ -150,7 +164,7 @@ def test_a_delayed_message_is_retried_at_once(server: StoredMessages) -> None:
     server.put(DELAYED, "store", "one", files("a.md"), ago_s=-600, error="no", retries=1)
     (listed,) = message_list.page(server.url, Filter(state=DELAYED)).messages
 
-    assert message_list.requeue(server.url, DELAYED, [("store", "one"), ("store", "gone")]) == 1
+    assert message_changes.requeue(server.url, DELAYED, [("store", "one"), ("store", "gone")]) == 1
 
     assert listed.retry_in_s is not None and listed.retry_in_s > 1
     assert server.names(WAITING) == ["one"]
@@ -163,7 +177,7 @@ def test_what_is_dropped_leaves_nothing(server: StoredMessages, state: str) -> N
     server.put(state, "store", "one", files("a.md"))
 
     chosen = [("store", "one")]
-    done = [message_list.drop(server.url, state, chosen), message_list.drop(server.url, state, chosen)]
+    done = [message_changes.drop(server.url, state, chosen), message_changes.drop(server.url, state, chosen)]
 
     assert (done, server.client.keys("memline:t:*")) == ([1, 0], [])
 
@@ -172,7 +186,7 @@ def test_a_message_that_a_worker_has_taken_is_not_dropped(server: StoredMessages
     server.put(WAITING, "store", "one", files("a.md"))
     server.client.lpop("memline:t:store")
 
-    assert message_list.drop(server.url, WAITING, [("store", "one")]) == 0
+    assert message_changes.drop(server.url, WAITING, [("store", "one")]) == 0
 
     assert server.client.hexists("memline:t:store.msgs", "one")
     assert message_list.details(server.url, WAITING, "store", "one") is None
@@ -213,6 +227,6 @@ def test_messages_of_all_index_hosts_are_listed_and_changed_on_the_queue_of_thei
     assert message_list.details(server.url, DEAD, "chunk-two", "b") is not None
 
     of_chunk = [(each.queue, each.id) for each in message_list.listed(server.url, Filter(queue="chunk"))]
-    assert message_list.requeue(server.url, DEAD, of_chunk) == 2
+    assert message_changes.requeue(server.url, DEAD, of_chunk) == 2
     assert server.client.lrange("memline:t:chunk-two", 0, -1) == [b"b"]
-    assert message_list.drop(server.url, DEAD, [("embed", "c"), ("chunk-one", "c")]) == 1
+    assert message_changes.drop(server.url, DEAD, [("embed", "c"), ("chunk-one", "c")]) == 1

@@ -21,7 +21,7 @@ from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import TextRow
-from memline.shared.queue import depth, message_list, redis_broker, redis_client
+from memline.shared.queue import depth, message_changes, message_list, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack, send
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.message_list import Filter
@@ -420,8 +420,8 @@ def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
         until(lambda: embed_queue(process).dead == 3)
     url = process.broker.url
 
-    moved = message_list.requeue(url, "dead", [("embed", "message-1")])
-    dropped = message_list.drop(url, "dead", [("embed", "message-2")])
+    moved = message_changes.requeue(url, "dead", [("embed", "message-1")])
+    dropped = message_changes.drop(url, "dead", [("embed", "message-2")])
 
     assert (moved, dropped) == (1, 1)
     assert [letter.id for letter in message_list.listed(url, Filter())] == ["message-0"]

@@ -22,7 +22,7 @@ class StoredMessages:
     def put(
         self, state: str, queue: str, name: str, message: Wire | bytes, *, ago_s: float = 0, **options: Any
     ) -> None:
-        ids, contents = message_list._KEYS[state]
+        ids, contents = message_list.KEYS[state]
         base, at_ms = f"{self._fleet}:{queue}", (time.time() - ago_s) * 1000
         content = message
         if not isinstance(message, bytes):

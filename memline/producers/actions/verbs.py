@@ -18,7 +18,7 @@ from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.diagnosis import queue_of
 from memline.shared.index import batches, identities, vectors
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import heartbeat, message_list
+from memline.shared.queue import heartbeat, message_changes, message_list
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.words import counted
 
@@ -280,9 +280,9 @@ def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
     url = queue_url(asker.settings)
     given = {name: each for name, each in where.items() if each}
     meant = message_list.Filter(agent=asker.agent, **given)
-    change, what = message_list.drop, "removed"
+    change, what = message_changes.drop, "removed"
     if verb == "requeue":
-        change, what = message_list.requeue, "put back on the queues"
+        change, what = message_changes.requeue, "put back on the queues"
     count = change(url, meant.state, [(each.queue, each.id) for each in message_list.listed(url, meant)])
     return Done(
         value={"requeued" if verb == "requeue" else "dropped": count},

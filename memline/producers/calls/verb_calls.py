@@ -260,7 +260,9 @@ Count and list messages, a page at a time: dead ones, delayed ones (to be retrie
     Call(
         name="queue requeue",
         title="Put dead messages back on their queues.",
-        text="Put dead messages back on their queues. Safe: every actor may run twice.",
+        text="""\
+Put dead messages back on their queues. Safe: every actor may run twice. A dead request to embed is removed
+instead: its texts are wanted again, and go out by themselves.""",
         rights=OWNER,
         run=f"{_VERBS}:requeue",
         http="POST /queue/requeue",

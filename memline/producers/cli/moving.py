@@ -297,19 +297,7 @@ def forget(
         targets = resolve.targets_of_query(agent, query or "")
         found = holding(agent, resolve.terms_of(query or ""))
     if not targets and not found:
-        batches = forget_batches.unnamed(agent) if query is not None else []
-        why, what = resolve.why_nothing(agent, path) if path is not None else ("", "")
-        echo(f"Nothing to forget{why and f': {why}'}.", err=True)
-        if what:
-            advise(what)
-        if query is not None and not batches and resolve.has_former_texts(agent):
-            echo("Of texts that are in no note any more the index has hashes alone.", err=True)
-        if query is not None:
-            echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
-            if not batches:
-                advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
-            _tell_unnamed(batches)
-        return 1
+        return _nothing_to_forget(agent, path, query)
     # What only lists has nothing else to give.
     is_data = dry_run and not as_json
     for target in targets:
@@ -358,6 +346,23 @@ def forget(
     elif query is not None:
         _tell_unnamed(forget_batches.unnamed(agent))
     return 1 if done.at_provider else None
+
+
+def _nothing_to_forget(agent: AgentSettings, path: str | None, query: str | None) -> int:
+    """Say why there is nothing to forget, and what to do; returns the exit status."""
+    batches = forget_batches.unnamed(agent) if query is not None else []
+    why, what = resolve.why_nothing(agent, path) if path is not None else ("", "")
+    echo(f"Nothing to forget{why and f': {why}'}.", err=True)
+    if what:
+        advise(what)
+    if query is not None and not batches and resolve.has_former_texts(agent):
+        echo("Of texts that are in no note any more the index has hashes alone.", err=True)
+    if query is not None:
+        echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
+        if not batches:
+            advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
+        _tell_unnamed(batches)
+    return 1
 
 
 def _tell_unnamed(batches: Sequence[LeftBehind]) -> None:

@@ -17,7 +17,7 @@ from memline.producers.web.rendering import ROOT
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.findings.diagnosis import processes
-from memline.shared.queue import message_list
+from memline.shared.queue import message_changes, message_list
 from memline.shared.queue.depth import QueueDepth, rates
 from memline.shared.queue.message_list import DEAD, DELAYED, IN_FLIGHT, STATES, Filter
 from memline.shared.queue.routes import QUEUES
@@ -251,7 +251,7 @@ def _change(view: View, verb: str) -> Done:
             chosen.append((queue, name))
         if not chosen:
             raise BadRequest("no message is selected", hint="select some, or all of a group")
-    change = message_list.requeue if verb == "requeue" else message_list.drop
+    change = message_changes.requeue if verb == "requeue" else message_changes.drop
     count = change(view.queue_url, where.state, chosen)
     words = f"{counted(count, 'message')} {_VERBS[verb][0]}."
     if count < len(chosen):

@@ -41,14 +41,14 @@ MAX_EXAMINED = 5_000
 #: Messages of a page, or of a group, that are listed.
 PAGE = 50
 
-#: Messages that one call changes: Redis does nothing else meanwhile. Characters of an error or path shown.
-_CHANGED, _SHOWN_CHARS = 100, 300
+#: Characters of an error or path that are shown.
+_SHOWN_CHARS = 300
 
 #: Options of a message that say how it failed (`shared.queue.middleware`).
 FAILURE_OPTIONS = ("error", "first_error", "first_failed_at", "trace", "retries")
 
 #: Where the messages of a state are: the ending of the key with their ids, and of that with their content.
-_KEYS = {
+KEYS = {
     WAITING: ("", ".msgs"),
     DELAYED: (".delayed", ".msgs"),
     DEAD: (".XQ", ".XQ.msgs"),
@@ -59,43 +59,6 @@ _KEYS = {
 _OWN_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b[0-9a-f]{8,}\b|\d{4,}")
 
 _UNREADABLE = "the message cannot be decoded"
-
-#: Puts dead letters back on their queue with new content: id, content, id, content, …
-_REQUEUE_DEAD = """
-local count = 0
-for i = 1, #ARGV, 2 do
-    if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then
-        redis.call('HDEL', KEYS[2], ARGV[i])
-        local is_new = redis.call('HSETNX', KEYS[4], ARGV[i], ARGV[i + 1]) == 1
-        if is_new then redis.call('RPUSH', KEYS[3], ARGV[i]) end
-        count = count + 1
-    end
-end
-return count
-"""
-
-#: Puts delayed messages on their queue before their time.
-_RETRY_NOW = """
-local count = 0
-for _, id in ipairs(ARGV) do
-    if redis.call('ZREM', KEYS[1], id) == 1 and redis.call('HEXISTS', KEYS[2], id) == 1 then
-        redis.call('RPUSH', KEYS[3], id)
-        count = count + 1
-    end
-end
-return count
-"""
-
-#: Removes messages of a state. One that a worker has taken meanwhile is no longer among the ids.
-_DROP = """
-local count, command = 0, ARGV[1]
-for i = 2, #ARGV do
-    local gone = command == 'LREM' and redis.call('LREM', KEYS[1], 1, ARGV[i])
-        or redis.call('ZREM', KEYS[1], ARGV[i])
-    if gone == 1 then redis.call('HDEL', KEYS[2], ARGV[i]); count = count + 1 end
-end
-return count
-"""
 
 
 def group_of(error: str) -> str:
@@ -174,7 +137,7 @@ class Filter:
         """List the queues that are meant, on all index hosts. Raises BadRequest for one that cannot exist."""
         if not self.queue:
             return hosts.queues(client, QUEUES)
-        _check(self.queue)
+        check_queue(self.queue)
         return hosts.queues(client, [self.queue]) if self.queue in QUEUES else [self.queue]
 
     def means(self, message: StoredMessage) -> bool:
@@ -253,7 +216,7 @@ def page(url: str, where: Filter, *, cursor: str = "", limit: int = PAGE) -> Pag
             cursor = ""
         pipe = client.pipeline(transaction=False)
         for queue in queues:
-            name = f"{key(client, queue)}{_KEYS[where.state][0]}"
+            name = f"{key(client, queue)}{KEYS[where.state][0]}"
             pipe.llen(name) if where.state == WAITING else pipe.zcard(name)
         counts = dict(zip(queues, pipe.execute(), strict=True))
     return Page(messages=tuple(found), cursor=cursor, counts=counts)
@@ -282,8 +245,8 @@ def groups(url: str, where: Filter) -> list[Group]:
 
 def details(url: str, state: str, queue: str, message_id: str) -> StoredMessage | None:
     """Read one message as it is now; None when it is not in that state any more."""
-    _check(queue)
-    ids, contents = _KEYS[state]
+    check_queue(queue)
+    ids, contents = KEYS[state]
     with redis_client.connected(url) as client:
         base = key(client, queue)
         if state == IN_FLIGHT:
@@ -315,43 +278,11 @@ def lease_of(message_id: bytes) -> str:
     return message_id.decode("utf-8", "replace").partition(".")[0]
 
 
-def requeue(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
-    """Put dead or delayed messages (queue, id) on their queues; returns how many were still there."""
-    done = 0
-    with redis_client.connected(url) as client:
-        dead, delayed = client.register_script(_REQUEUE_DEAD), client.register_script(_RETRY_NOW)
-        for queue, ids in _by_queue(chosen):
-            base = key(client, queue)
-            keys = [f"{base}{ending}" for ending in _KEYS[state]]
-            if state == DELAYED:
-                done += int(delayed(keys=[*keys, base], args=ids))
-                continue
-            stored: Any = client.hmget(keys[1], ids)
-            pairs = [(each, _as_new(raw)) for each, raw in zip(ids, stored, strict=True) if raw is not None]
-            args = [part for pair in pairs for part in pair]
-            done += int(dead(keys=[*keys, base, f"{base}.msgs"], args=args)) if args else 0
-    return done
-
-
-def drop(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
-    """Remove messages (queue, id) for good; returns how many were still there.
-
-    Nothing is lost: what they are about is in the rows, and is sent again where it is still wanted.
-    """
-    done = 0
-    with redis_client.connected(url) as client:
-        script = client.register_script(_DROP)
-        for queue, ids in _by_queue(chosen):
-            keys = [f"{key(client, queue)}{ending}" for ending in _KEYS[state]]
-            done += int(script(keys=keys, args=["LREM" if state == WAITING else "ZREM", *ids]))
-    return done
-
-
 def _stored(
     client: Redis, queue: str, state: str, first: int = 0
 ) -> Iterator[tuple[int, StoredMessage | None]]:
     """Read the messages of a queue from a rank on, each with the next rank; None: it was taken meanwhile."""
-    name = f"{key(client, queue)}{_KEYS[state][0]}"
+    name = f"{key(client, queue)}{KEYS[state][0]}"
     while True:
         found: Any
         if state == WAITING:
@@ -369,7 +300,7 @@ def _contents(
 ) -> Iterator[StoredMessage | None]:
     """Read the messages of these ids, each with the moment of its state (ms since the epoch)."""
     ids = [raw_id for raw_id, _ in found]
-    stored: Any = client.hmget(f"{key(client, queue)}{_KEYS[state][1]}", ids) if ids else ()
+    stored: Any = client.hmget(f"{key(client, queue)}{KEYS[state][1]}", ids) if ids else ()
     for (raw_id, at_ms), raw in zip(found, stored, strict=True):
         yield None if raw is None else _read(queue, state, raw_id.decode("utf-8", "replace"), at_ms, raw)
 
@@ -419,30 +350,6 @@ def _number(any_: object) -> float:
     return any_ if isinstance(any_, int | float) else 0
 
 
-def _by_queue(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Gather messages (queue, id) by queue, at most `_CHANGED` at a time."""
-    by_queue: dict[str, list[str]] = {}
-    for queue, message_id in chosen:
-        _check(queue)
-        by_queue.setdefault(queue, []).append(message_id)
-    for queue, ids in by_queue.items():
-        for first in range(0, len(ids), _CHANGED):
-            yield queue, ids[first : first + _CHANGED]
-
-
-def _check(queue: str) -> None:
+def check_queue(queue: str) -> None:
     if not hosts.is_queue(queue, QUEUES):
         raise BadRequest(f"there is no queue {queue[:80]!r}", hint=f"the queues are: {', '.join(QUEUES)}")
-
-
-def _as_new(content: bytes) -> bytes:
-    """Forget the errors of a message and how often it was tried."""
-    try:
-        message = msgspec.msgpack.decode(content)
-        if "refused" in message:
-            return bytes(message["refused"])
-        for name in FAILURE_OPTIONS:
-            message["options"].pop(name, None)
-    except (msgspec.DecodeError, AttributeError, LookupError, TypeError):
-        return content
-    return msgspec.msgpack.encode(message)

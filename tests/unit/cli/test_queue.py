@@ -7,7 +7,7 @@ import pytest
 
 from memline.producers.cli import run
 from memline.producers.cli.queue import SHOWN
-from memline.shared.queue import message_list
+from memline.shared.queue import message_changes, message_list
 from memline.shared.queue.message_list import DEAD, Filter, StoredMessage
 from tests.support.workspace import Place, remote
 
@@ -220,8 +220,8 @@ def test_messages_are_counted_and_come_in_pages(
 def test_dead_messages_are_put_back_or_removed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_list, "requeue", lambda _url, _state, chosen: len(chosen))
-    monkeypatch.setattr(message_list, "drop", lambda _url, _state, chosen: len(chosen))
+    monkeypatch.setattr(message_changes, "requeue", lambda _url, _state, chosen: len(chosen))
+    monkeypatch.setattr(message_changes, "drop", lambda _url, _state, chosen: len(chosen))
 
     assert json.loads(output(capsys, "queue", "requeue", "--json")) == {"requeued": 1}
     assert output(capsys, "queue", "drop", "--match", "*disk*") == "1 message removed.\n"
