@@ -225,7 +225,9 @@ def _take_place(
     )
     if wait_s > MAX_WAIT_S:
         # Until the place is near enough to be waited for.
-        raise _AtLimit(f"{provider} is at its limit", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
+        is_asked = context.limits.cooldown_s(account) > 0
+        words = "asked to wait (429)" if is_asked else "is at the limits of this configuration"
+        raise _AtLimit(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
     if wait_s > 0:
         context.clock.sleep(wait_s)
         # Another worker may have heard a no meanwhile.

@@ -349,7 +349,7 @@ collected.""",
 Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
 Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
-again, not to its fallback, and a time that it said to wait is not waited for.""",
+again, not to its fallback. A time that the provider asked to wait (429) is waited for all the same.""",
         answer="pauses",
         run=f"{_VERBS}:resume",
         audit="resume",

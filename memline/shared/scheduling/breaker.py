@@ -162,7 +162,9 @@ def after_trouble(
     retry_at = max(health.retry_at, now + retry_after_s)
     if health.state == HALF_OPEN:
         return replace(health, state=OPEN, probe_at=retry_at, **_NO_PROBE)
-    return replace(health, reason=error, retry_at=retry_at)
+    # The provider's own words stay: a worker that only waits meanwhile has none.
+    is_held = bool(health.reason) and health.retry_at > now
+    return replace(health, reason=health.reason if is_held else error, retry_at=retry_at)
 
 
 def after_sizes(health: Health, learned: LearnedCaps) -> Health:

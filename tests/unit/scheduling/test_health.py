@@ -110,6 +110,11 @@ STEPS: dict[str, tuple[Health, Event, Health | dict[str, Any] | None]] = {
     "a success between counts them anew": (Health(failures=2, reason="away"), worked, WELL),
     "a definite no opens it at once": (WELL, stop(-100), STOPPED),
     "to be told to wait is no failure": (WELL, wait(), Health(reason="busy", retry_at=NOW + 60)),
+    "its own words stay while it is waited for": (
+        Health(reason="429: slow down", retry_at=NOW + 90),
+        wait(1),
+        {"reason": "429: slow down"},
+    ),
     "no probe before its time": (STOPPED, send(-1), None),
     "one probe when it is": (STOPPED, send(), PROBED),
     "no second probe": (PROBED, send(10_000, probe="b"), None),

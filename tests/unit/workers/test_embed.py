@@ -89,8 +89,20 @@ def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
 
     failed = sent[-1]
     assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.error) == ("later", "openai is at its limit")
+    assert (failed.kind, failed.error) == ("later", "openai is at the limits of this configuration")
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
+
+
+def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(
+    context: Context, identity: Identity, sent: list[Wire]
+) -> None:
+    context.limits.cool_down(account(context), 500.0)
+
+    work(embed.embed_texts, request(identity))
+
+    failed = sent[-1]
+    assert isinstance(failed, EmbedFailed)
+    assert (failed.kind, failed.error) == ("later", "openai asked to wait (429)")
 
 
 @pytest.mark.parametrize("holds", [True, False], ids=["not to be sent", "taken back"])
@@ -161,7 +173,11 @@ def test_two_agents_with_one_key_share_the_minute(
 
     stored, failed = sent
     assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
-    assert (failed.agent, failed.kind, failed.error) == ("work", "later", "openai is at its limit")
+    assert (failed.agent, failed.kind, failed.error) == (
+        "work",
+        "later",
+        "openai is at the limits of this configuration",
+    )
 
 
 @pytest.mark.parametrize(("status", "of_model"), [(404, True), (400, True), (401, False), (429, False)])
