@@ -46,8 +46,8 @@ MOST_SLIPS = 4
 COMMON = 1_000
 
 _ANY = (
-    "SELECT 1 FROM {0} JOIN chunks ON chunks.id = {0}.rowid WHERE {0} MATCH ?"
-    " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
+    "SELECT 1 FROM {0} JOIN {1} ON {1}.id = {0}.rowid WHERE {0} MATCH ?"
+    " AND {1}.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
 )
 # Of words, which of them stand in chunks as they are, in most of them first: a millisecond for 500 words.
 _COMMONEST = (
@@ -128,7 +128,8 @@ class Ways:
                 if other not in words and (way := self._way(quoted(other), weight)):
                     ways.append(way)
                     is_there = is_there or is_form
-        if not ways and (df := self.count_names(term, term.match)):
+        df = 0 if ways else self.count_names(term, term.match)
+        if df and self._is_searched(NAMES.name, term.match):
             # CJK text of a path is among the pairs of its name alone.
             return [Way(match=term.match, weight=1.0, df=df, typed_df=df)], True
         if not ways:
@@ -168,7 +169,8 @@ class Ways:
         # What is rare is known from all notes; whether it is there, from those that are searched.
         if self._files is None:
             return True
-        return self._connection.execute(_ANY.format(table), (match, self._files)).fetchone() is not None
+        query = _ANY.format(table, "names" if table == NAMES.name else "chunks")
+        return self._connection.execute(query, (match, self._files)).fetchone() is not None
 
     def count_names(self, term: Term, match: str) -> int:
         # A day of the question is looked for in the path and the headings of a chunk.

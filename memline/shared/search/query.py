@@ -147,8 +147,8 @@ def analyse(raw: str, today: date | None = None) -> Question:
     terms: dict[str, Term] = {}
     days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
     named = [text[each.begin : each.end] for each in days]
-    # 2026-03-14 is an id.
-    spoken = [words for words in named if any(map(str.isalpha, words))]
+    # 2026-03-14 is an id, and 14.3.2026 is none.
+    spoken = [words for words in named if "." in words or any(map(str.isalpha, words))]
     asked = text
     for each in reversed(days):
         if text[each.begin : each.end] in spoken:
@@ -160,13 +160,15 @@ def analyse(raw: str, today: date | None = None) -> Question:
     _take_words(rest, terms, is_enough=bool(spoken))
     # An answer need not have the words of a day. Without them conversations lost 0.002 of recall.
     hints: dict[str, Term] = {}
-    _take_words(" ".join(spoken), hints)
+    _take_words(" ".join(words for words in spoken if "." not in words), hints)
     for term in hints.values():
         _add(terms, replace(term, typed="", is_word=False))
     exact = [each for each in days if each.first == each.last and not each.is_relative]
     for each in exact:
         day = str(each) if each.has_year else f"{each.first:%m-%d}"
-        _add(terms, Term(label=day, match=f"{{path heading}} : {quoted(day)}"))
+        match, typed = f"{{path heading}} : {quoted(day)}", text[each.begin : each.end]
+        spellings = (quoted(typed),) if "." in typed else ()
+        _add(terms, Term(label=day, match=match, spellings=spellings, fallbacks=(quoted(str(each.first)),)))
     whole = text.strip(" \"'?!.")
     is_name = 0 < len(whole) <= 200 and len(whole.split()) <= MAX_NAME_WORDS
     is_short = len(whole) <= SHORT_CHARS

@@ -150,7 +150,8 @@ class MemorySearch:
             chunk_tokens=self._settings.memory.chunking.tokens,
             clock=self._clock,
         )
-        return replace(answer, notice="") if is_off else answer
+        off = f"nothing was searched: the source {request.source} is switched off"
+        return replace(answer, notice=off) if is_off else answer
 
     def _embedding(self) -> QuestionEmbedder:
         with self._lock:

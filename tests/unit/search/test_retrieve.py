@@ -96,6 +96,21 @@ def test_an_answer_says_how_it_read_the_days(notes: Notes, index: SearchIndex) -
     assert said("boat") == ""
 
 
+@pytest.mark.parametrize("question", ["Feb 11", "11 February 2026", "11.2.2026"])
+def test_a_day_finds_the_note_that_has_its_date_in_its_text(
+    notes: Notes, index: SearchIndex, question: str
+) -> None:
+    notes.add("memory/apples.md", "Bought 11 apples.")
+    notes.add("memory/backup.md", "Restore tested 2026-02-11, all well.")
+    for day in range(1, 9):
+        notes.add(f"daily/2026-03-0{day}.md", "Lunch.")
+
+    answer = ask(index, question, today="2026-03-12")
+
+    assert answer.hits[0].path == "memory/backup.md"
+    assert answer.missing == ()
+
+
 def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/2026-03-11.md", "Nothing special.")
     notes.add("memory/2026-02-11.md", "Nothing special either.")
@@ -119,6 +134,7 @@ def test_the_figures_of_a_day_find_its_notes_and_no_other_day(
     notes.add("memory/20260311.md", "Nothing special.")
     notes.add("memory/2026-03-12.md", "# 2026-03-12\n\nNothing on 12.03.2026.")
 
+    assert ask(index, "12.03.2026", today="2026-03-12").hits[0].path == "memory/2026-03-12.md"
     assert [hit.path for hit in ask(index, question, today="2026-03-12").hits] == ["memory/20260311.md"]
 
 
@@ -389,6 +405,14 @@ def test_filters_limit_the_answer(notes: Notes, index: SearchIndex) -> None:
     assert [hit.path for hit in older.hits] == ["memory/2026-02-10.md"]
     with pytest.raises(ConfigError):
         ask(index, "standup", since="soon")
+
+
+def test_a_word_of_a_name_that_the_filters_leave_out_is_missing(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/deploy.md", "# Deploy")
+    notes.add("memory/day.md", "A budget.")
+
+    assert ask(index, "deploy budget", path="day.md").missing == ("deploy",)
+    assert ask(index, "deploy budget", path="deploy.md").missing == ("budget",)
 
 
 def test_a_file_that_is_named_comes_first(notes: Notes, index: SearchIndex) -> None:
