@@ -288,7 +288,10 @@ class Facts:
     def failed_files(self) -> list[tuple[str, str, float]]:
         """Path and reason of the files that could not be read or split, and when they were read."""
         found = ledger.problems(self.index) if self.index is not None else []
-        return [(each.path, each.reason or each.outcome, each.observed_ns / 1e9) for each in found]
+        # What is wrong with a folder is said of the sources.
+        folders = self.plan.discovery.unlisted if self.plan is not None else ()
+        known = [(each.path, each.reason or each.outcome, each.observed_ns / 1e9) for each in found]
+        return [each for each in known if each[0] not in folders]
 
     @property
     def failed_texts(self) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -275,7 +276,8 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
         for issue in facts.plan.discovery.issues:
             # MEMORY.md may stand alone; that there is no note at all has a row of its own.
             if not issue.startswith(("no memory files found", "memory directory missing")):
-                yield seen(issue=issue)
+                folder = re.match(r"the folder (.+) is not readable", issue)
+                yield seen(issue=issue, action=f"chmod u+rx {shlex.quote(folder[1])}" if folder else None)
 
 
 @finding(

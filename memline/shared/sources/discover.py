@@ -314,7 +314,7 @@ class _Walk:
         problem = unreadable(error)
         path = self._add(folder, problem)
         self.unlisted.append(path)
-        self.issues.append(f"{issue}: {code(error)}" if issue else f"{path} {problem.reason}")
+        self.issues.append(f"{issue}: {code(error)}" if issue else f"the folder {path} is {problem.reason}")
 
     def _add_entries(
         self, root: MemoryRoot, folder: str, depth: int, entries: Sequence[os.DirEntry[str]]

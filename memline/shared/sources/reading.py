@@ -5,9 +5,18 @@ from __future__ import annotations
 import codecs
 import hashlib
 import os
+from contextlib import suppress
 
 from memline.shared.clock import Clock
-from memline.shared.sources.outcomes import EMPTY, FAILED, INDEXED, NOT_TEXT, TOO_LARGE, unreadable
+from memline.shared.sources.outcomes import (
+    EMPTY,
+    FAILED,
+    INDEXED,
+    NOT_TEXT,
+    TOO_LARGE,
+    UNREADABLE,
+    unreadable,
+)
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -69,6 +78,11 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
     try:
         opened = open_regular(root, os.path.relpath(absolute, root))
     except FileRefused as error:
+        if error.problem.outcome == UNREADABLE:
+            # So that the next look knows whether anything has changed.
+            with suppress(OSError):
+                size, mtime_ns, ctime_ns = _state(os.lstat(absolute))
+                reading = replace(reading, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
         return replace(reading, outcome=error.problem.outcome, reason=error.problem.reason)
     try:
         if 0 <= reading.observed_ns - os.fstat(opened).st_ctime_ns < _TICK_NS:
@@ -88,7 +102,7 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
                 break
     except OSError as error:
         problem = unreadable(error)
-        return Reading(outcome=problem.outcome, reason=problem.reason, observed_ns=reading.observed_ns)
+        return replace(reading, outcome=problem.outcome, reason=problem.reason)
     finally:
         os.close(opened)
     decoded = decode(data)

@@ -10,6 +10,7 @@ from memline.shared.sources.outcomes import (
     NOT_TEXT,
     SYMLINK,
     TOO_LARGE,
+    UNREADABLE,
     RecordedFile,
     RecordedFiles,
 )
@@ -34,6 +35,8 @@ class Changes:
     unchanged: tuple[str, ...] = ()
     #: Transcripts that grew by less than is worth reading each time; they count as up to date.
     growing: tuple[str, ...] = ()
+    #: Could not be read last time, and look the same: tried again, and not behind.
+    again: tuple[str, ...] = ()
     #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
     refused: tuple[str, ...] = ()
     #: Gone, and kept in the index: so many went together that it may be no removal.
@@ -50,7 +53,7 @@ class Changes:
         Without `tails` transcripts that grew only a little are left out.
         """
         growing = self.growing if tails or force else ()
-        changed = (*self.added, *self.changed, *growing, *self.removed, *self.refused)
+        changed = (*self.added, *self.changed, *growing, *self.removed, *self.again, *self.refused)
         return (*changed, *self.unchanged) if force else changed
 
 
@@ -104,4 +107,6 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
             and recorded.chunking == chunking
         )
         return "growing" if is_growing else "changed"
-    return "unchanged" if recorded.outcome in _BY_CONTENT else "changed"
+    if recorded.outcome in _BY_CONTENT:
+        return "unchanged"
+    return "again" if recorded.outcome == UNREADABLE else "changed"

@@ -150,6 +150,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
     folder.chmod(0)
 
     ran = place.run_without_rights("index", "--json")
+    again = place.run_without_rights("index", "--json")
     status = place.run_without_rights("status", "--verbose", "--json")
     closed.chmod(0o644)
     folder.chmod(0o755)
@@ -162,6 +163,14 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
         "memory/closed.md": "unreadable",
         "memory/shut": "unreadable",
     }
+    # Nothing changed: it is tried again, and not said to be new.
+    assert again.json[0]["files"]["changed"] == 0
+    assert status.json[0]["status"]["dirty"] is False
+    told = {each["code"]: each for each in status.json[0]["findings"]}
+    assert "files_behind" not in told
+    assert told["file_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
+    assert told["source_missing"]["what"] == "the folder memory/shut is not readable (EACCES)"
+    assert told["source_missing"]["action"] == "chmod u+rx memory/shut"
     assert mended.status == 0, mended.stdout
     assert sorted(paths(place.search("lighthouse xyzzy plugh"))) == [
         "memory/closed.md",

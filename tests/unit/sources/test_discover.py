@@ -221,7 +221,7 @@ def test_a_folder_that_cannot_be_listed_is_reported_and_what_it_holds_stays_know
 
     assert paths(discovery) == ["memory/a.md"]
     assert problems(discovery) == {"memory/private": "unreadable"}
-    assert discovery.issues == ("memory/private not readable (EACCES)",)
+    assert discovery.issues == ("the folder memory/private is not readable (EACCES)",)
     assert discovery.is_unlisted("memory/private/b.md")
     assert not discovery.is_unlisted("memory/private2/b.md")
 

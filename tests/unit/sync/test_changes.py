@@ -68,7 +68,12 @@ def test_content_that_cannot_be_indexed_is_not_tried_again_until_it_changes() ->
 def test_what_could_not_be_read_is_tried_every_time() -> None:
     ledger = {name: seen(name) for name in ("unreadable", "failed", "symlink", "special")}
 
-    assert scan([found(name) for name in ledger], ledger).changed == tuple(ledger)
+    changes = scan([found(name) for name in ledger], ledger)
+    assert changes == Changes(again=("unreadable",), changed=("failed", "symlink", "special"))
+    assert set(changes.to_read()) == {*ledger}
+    # It looks as it did, so the index is not behind.
+    assert scan([found("unreadable")], ledger | {"b": seen()}).count == 1
+    assert scan([found("unreadable", size=9)], {"unreadable": seen("unreadable")}).count == 1
 
 
 def test_what_cannot_be_indexed_is_announced_once() -> None:
