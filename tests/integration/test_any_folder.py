@@ -88,6 +88,46 @@ def test_an_index_without_a_note_says_where_the_markdown_is(
     assert f"Try: memline --workspace {folder}{command}" in ran.stderr
 
 
+def test_the_settings_of_a_folder_are_named_and_checked_also_when_they_cannot_be_read(
+    shell: Shell, tmp_path: Path, home: Path
+) -> None:
+    vault = tmp_path / "vault"
+    write(vault / "a.md")
+    shell("init", str(vault), "--yes")
+    own = workspaces.settings_file(vault, {"HOME": str(home)})
+
+    well = shell("config", "check", cwd=vault)
+    assert (well.status, well.stdout) == (0, f"{own}: 2 keys\nNo problems.\n")
+    assert f"settings of this folder: {own}\n" in shell("config", "show", "--changed", cwd=vault).stdout
+    for text, problem in (("{memorySearch: {excluded: []}}", "unknown key"), ("{ bad", "is not closed")):
+        write(own, text)
+        checked = shell("config", "check", "--json", cwd=vault)
+
+        assert shell("config", "path", cwd=vault).stdout == f"{own}\n"
+        assert (checked.status, checked.json["path"]) == (1, str(own))
+        assert problem in checked.json["problems"][0]["problem"]
+
+
+def test_what_is_not_markdown_is_not_added_and_only_what_was_added_is_counted(
+    shell: Shell, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    write(folder / "MEMORY.md", "The pump is blue.\n")
+    shell("init", str(folder), "--yes")
+    write(folder / "memory/new.md")
+    write(tmp_path / "plan.txt")
+    write(tmp_path / "other/one.md")
+
+    refused = shell("add", str(tmp_path / "plan.txt"), cwd=folder)
+    added = shell("add", str(tmp_path / "other"), cwd=folder)
+    known = shell("add", str(folder / "MEMORY.md"), cwd=folder)
+
+    assert (refused.status, refused.stdout) == (1, "")
+    assert f"{tmp_path}/plan.txt is not Markdown" in refused.stderr
+    assert added.stdout.endswith("1 file to index.\n")
+    assert known.stdout.endswith("0 files to index.\n")
+
+
 @pytest.mark.parametrize(
     "ending", [".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd", ".MD", ".Markdown", ".QMD"]
 )

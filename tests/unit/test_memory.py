@@ -6,15 +6,17 @@ import json
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
+from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import memline
 from memline import Answer, MemlineError, Memory
 from memline.producers.agent_view import chat_of
-from memline.shared.errors import AccessDenied
+from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark
 from tests.support.process import ROOT
@@ -90,6 +92,32 @@ def test_filters_limit_a_search(memory: Memory) -> None:
     with memory:
         assert memory.search("deploy", path="MEMORY.md").hits == ()
         assert memory.search("deploy", since="2026-02-10", until="2026-02-10", source="all").hits
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_results": -5}, "max_results: found the number -5, allowed: a whole number from 1"),
+        ({"min_score": 7}, "min_score: found the number 7, allowed: a number from 0 to 1"),
+        ({"source": "notes"}, 'source: found "notes", allowed: memory, sessions, all'),
+        ({"since": date(2026, 1, 1)}, "since: found an object, allowed: text"),
+        ({"tag": ["a", 3]}, "tag: found an array, allowed: a list of texts"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadRequest) as error:
+        memory.search("invoices", **options)
+    assert error.value.message == said
+
+
+def test_values_that_are_empty_or_larger_than_other_callers_may_give_are_allowed(memory: Memory) -> None:
+    memory.index()
+    assert memory.search("invoices", max_results=500, source="all", tag=(), since="").hits
+
+
+def test_an_entry_for_a_note_that_there_is_not_is_refused(memory: Memory) -> None:
+    with pytest.raises(BadRequest, match="there is no target 'longterm'"):
+        memory.append("Invoices are sent on Mondays.", target="longterm")
 
 
 def test_a_note_is_read_by_path_and_by_citation(memory: Memory) -> None:

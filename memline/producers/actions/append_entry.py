@@ -57,6 +57,8 @@ def append(
     Raises AccessDenied for the long-term note in a chat that is not private, AppendRefused when the note
     cannot be written, and BadRequest for an entry that is empty or too long.
     """
+    if target not in ("daily", "longTerm"):
+        raise BadRequest(f"there is no target {target[:80]!r}", hint="daily or longTerm")
     is_lasting = target == "longTerm"
     if is_lasting and chat is not None and not chat.is_private:
         raise AccessDenied(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +21,7 @@ from memline.shared.config.config_file import default_places, find
 from memline.shared.config.keys import Setting
 from memline.shared.config.load import examine
 from memline.shared.config.show import keys_of_file, shown_for_agent, shown_for_all
-from memline.shared.config.workspaces import settings_file
+from memline.shared.config.workspaces import find_above, settings_file
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import ConfigError
@@ -30,8 +30,6 @@ from memline.shared.values import asdict
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memline.shared.config.load import Loaded
 
 
@@ -63,6 +61,8 @@ def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
             }
         )
     echo(f"file: {path or '(none)'}")
+    if own := _own_file(invocation):
+        echo(f"settings of this folder: {own}")
     _print_table(for_all, path)
     for agent, settings in by_agent.items():
         echo(f"\nagent {agent}{' (default)' * (agent == default)}")
@@ -82,28 +82,51 @@ def show_path(invocation: Invocation) -> int:
     if file is not None:
         echo(str(file))
         return 0
-    with suppress(ConfigError):
-        own = settings_file(invocation.agent().workspace, os.environ)
-        if own.exists():
-            echo(str(own))
-            return 0
+    if own := _own_file(invocation):
+        echo(str(own))
+        return 0
     echo("No configuration file; every key has its default. Looked for:", err=True)
     for place in default_places(os.environ):
         echo(f"  {place}", err=True)
     return 1
 
 
+def _own_file(invocation: Invocation) -> Path | None:
+    """Return the file with the settings of the workspace, also one that cannot be read; None without one."""
+    try:
+        folder = invocation.agent().workspace
+    except ConfigError:
+        found = find_above(Path.cwd(), os.environ)
+        if found is None:
+            return None
+        folder = found.value
+    file = settings_file(folder, os.environ)
+    return file if file.exists() else None
+
+
 @asks(CALLS["config check"], parent=config)
 def check(invocation: Invocation, as_json: bool) -> int:
-    invocation.tell_of_a_move()
-    loaded = examine(invocation.options)
-    file, keys = loaded.settings.path, len(keys_of_file(loaded))
-    problems = [{"problem": each.message, "action": each.hint} for each in loaded.problems]
-    lines = [f"{file}: {counted(keys, 'key')}" if file else "no configuration file"]
-    lines += [f"warning: {warning}" for warning in loaded.warnings]
+    found: tuple[ConfigError, ...]
+    try:
+        invocation.tell_of_a_move()
+        loaded = examine(invocation.options)
+        file, found, warnings = loaded.settings.path, loaded.problems, list(loaded.warnings)
+        by_agent = (shown_for_agent(loaded, agent) for agent in loaded.agent_ids())
+        own = _own_file(invocation)
+        keys = len(keys_of_file(loaded))
+        in_own = {key for each in by_agent for key, one in each.items() if one.origin.startswith(f"{own}: ")}
+    except ConfigError as error:
+        # A file that cannot be read at all.
+        file, own = find(invocation.options.config, os.environ), _own_file(invocation)
+        found, warnings, keys, in_own = (error,), [], 0, set()
+    problems = [{"problem": each.message, "action": each.hint} for each in found]
+    lines = [f"{file}: {counted(keys, 'key')}"] if file else []
+    lines += [f"{own}: {counted(len(in_own), 'key')}"] if own else []
+    lines = lines or ["no configuration file"]
+    lines += [f"warning: {warning}" for warning in warnings]
     lines += [f"problem: {each['problem']}\n    Try: {each['action']}" for each in problems]
     lines += [] if problems else ["No problems."]
-    path, warnings = str(file) if file else None, list(loaded.warnings)
+    path, keys = str(file or own) if file or own else None, keys + len(in_own)
     print_result({"path": path, "keys": keys, "problems": problems, "warnings": warnings}, as_json, lines)
     return 1 if problems else 0
 

@@ -29,6 +29,7 @@ from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver, ledger
+from memline.shared.note_names import MARKDOWN, is_markdown
 from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.outcomes import EMPTY, INDEXED
@@ -113,6 +114,9 @@ def init(
 @asks(CALLS["add"])
 def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | None:
     target = _folder(folder, file_too=True)
+    if target.is_file() and not is_markdown(target.name):
+        hint = f"name a folder, or a file that ends with {', '.join(MARKDOWN)}"
+        raise MemlineError(f"{target} is not Markdown", hint=hint)
     settings = invocation.agent()
     if (named := workspace_file.file_naming(invocation.loaded, settings.agent, target)) is not None:
         echo(f"{target} is in extraPaths already ({named}).")
@@ -123,7 +127,8 @@ def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | N
             return 1
     file = workspace_file.add_path(invocation.loaded, settings.agent, target)
     plan = plan_of(Invocation(options=invocation.options).agent())
-    added = len(plan.changes.added)
+    new = (settings.workspace / path for path in plan.changes.added)
+    added = sum(each == target or target in each.parents for each in new)
     echo(f"Added {target} ({file}): {counted(added, 'file')} to index.")
     advise(_command(settings, "index"))
     return None
