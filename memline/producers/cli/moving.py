@@ -37,7 +37,7 @@ from memline.shared.config.check import nearest
 from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import ConfigError
+from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.sources.dates import day_of_time, parse_bound
 from memline.shared.values import to_json
 from memline.shared.words import counted
@@ -123,7 +123,7 @@ def _is_standard_output(path: str) -> bool:
 
 
 @asks(CALLS["import"])
-def import_command(invocation: Invocation, source: str, path: str | None, as_json: bool) -> None:
+def import_command(invocation: Invocation, source: str, path: str | None, as_json: bool) -> int | None:
     say = once_a_minute()
     given = Path(path).expanduser().absolute() if path else None
     if source in IMPORTED:
@@ -156,12 +156,23 @@ def import_command(invocation: Invocation, source: str, path: str | None, as_jso
             first, *others = IMPORTED
             hint = f"memline import {first} {source}   (or: {', '.join(others)})"
             raise ConfigError(f"{source} is a zip: say whose export it is", hint=hint)
-        moved = take_in(
-            invocation.agent(), file, on_progress=lambda done: say(f"{counted(done, 'vector')} read")
-        )
+        again = f"import {shlex.quote(source)}"
+        try:
+            agent = invocation.agent()
+        except NoWorkspace as error:
+            raise NoWorkspace(
+                error.message, hint=f"memline --workspace DIR {again}   (DIR gets the notes)"
+            ) from None
+        moved = take_in(agent, file, on_progress=lambda done: say(f"{counted(done, 'vector')} read"))
         print_result(to_json(moved), as_json, _import_lines(moved))
+        if moved.left_out and not (moved.notes or moved.known_notes):
+            if not as_json:
+                folder = shlex.quote(str(agent.workspace))
+                advise(f"memline add {folder}   (so that all of it is read), then: memline {again}")
+            return 1
     if not as_json:
         advise("memline index")
+    return None
 
 
 def _chat_lines(taken: TakenChats) -> Iterator[str]:
