@@ -6,6 +6,7 @@ from memline.producers.cli.invocation import Invocation, echo, echo_file, print_
 from memline.producers.memory import Memory
 from memline.shared.index.ledger import GONE_HERE
 from memline.shared.sync.vanished import KeptRoot
+from memline.shared.visible_text import in_name
 
 
 def get(
@@ -42,5 +43,6 @@ def lint(invocation: Invocation, as_json: bool) -> int:
         invocation.name_workspace(settings)
     told = [f"{each.path}:{each.line}: dead link: {each.target}" for each in found.dead_links]
     told += [f"{each.path}:{each.line}: orphan: no link joins it with another note" for each in found.orphans]
-    print_result(found.to_json(), as_json, told)
+    # One line each, whatever is in the name of a file.
+    print_result(found.to_json(), as_json, map(in_name, told))
     return 1 if told else 0

@@ -10,12 +10,15 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from memline.shared.note_names import is_markdown, without_ending
+from memline.shared.patterns import late
 from memline.shared.sources.folding import stem_key
 from memline.shared.sources.markdown import CODE_SPAN
 from memline.shared.values import value
 
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
+
+_COMMENT = late("<!--.*?-->")
 
 #: What stands in a line with a link.
 _MARKS = ("[[", "](", "]:")
@@ -76,10 +79,12 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         # Most lines end at the first look.
         if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
+        if "<!--" in line:
+            line = _COMMENT.sub("x", line)
         for match in pattern.finditer(CODE_SPAN.sub("x", line)):
             if match[1] is not None:
                 target, is_path = match[1].strip().rstrip("\\").strip(), False
-                is_note = not other_file.search(target)
+                is_note = not (other_file.search(target) or address.match(target))
             else:
                 written = next(filter(None, match.groups()), "")
                 target, is_path = _decoded(written.partition("#")[0].partition("?")[0]), True
