@@ -156,7 +156,7 @@ def _linked_from(connection: Connection, request: SearchRequest) -> set[str]:
     path = next(filter(None, found), "")
     if not path or (is_private(path) and not request.private):
         raise BadRequest(
-            f"no note is named {name[:200]!r}", hint="memline search QUERY, and take a path of it"
+            f"no note is named {name[:200]!r}", hint="take the path of a hit (memline search, memory_search)"
         )
     return set(resolver.notes(links_of(connection, path), of=path))
 
