@@ -122,6 +122,23 @@ def register(url: str, home: Path) -> None:
         )
 
 
+def check(url: str, home: Path) -> None:
+    """Check that a fleet without names of hosts, if there is one, works on the indexes of this home.
+
+    Raises QueueError: a run would wait for an index that another home's workers never write.
+    """
+    ours = str(home.resolve())
+    with redis_client.connected(url) as server:
+        owner = key(server, "owner")
+        holder: Any = None if own_host(server) else server.get(owner)
+        if holder is not None and holder.decode() != ours:
+            raise QueueError(
+                f"the fleet of this name works on the indexes of {holder.decode()}, not of {ours}",
+                hint="set another queue.name; if that fleet is gone for good:"
+                f" {redis_client.command_line(url)} del {owner}",
+            )
+
+
 @value
 class AgentHost:
     """Which index host serves an agent."""

@@ -120,4 +120,4 @@ def test_readers_see_the_queues_of_all_hosts_from_anywhere(
 def test_what_is_not_the_name_of_a_queue_reaches_no_key(queue: str) -> None:
     assert not hosts.is_queue(queue, QUEUES)
     with pytest.raises(BadRequest, match="there is no queue"):
-        message_list.drop(URL, "dead", [(queue, "m")])
+        message_changes.drop(URL, "dead", [(queue, "m")])
