@@ -8,7 +8,7 @@ from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import BadRequest, QueueError
-from memline.shared.queue import depth, hosts, message_list, messages, redis_client
+from memline.shared.queue import depth, hosts, message_changes, message_list, messages, redis_client
 from memline.shared.queue.broker import own_host, send
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.routes import QUEUES
