@@ -372,9 +372,11 @@ class Lifecycle:
         batch = self.claim.batch
         reserved = self.budget.reserved(batch.token)
         is_in_doubt = bool(batch.call_started_at and batch.file_id)
-        if outcome in ("done", PARTIAL, LOST, TIMED_OUT) or is_in_doubt:
+        if outcome in (LOST, TIMED_OUT) or is_in_doubt:
             return reserved
-        return reserved * min(batch.rows_done, batch.rows) // max(batch.rows, 1)
+        # A row that came back with an error is not charged.
+        paid = batch.rows - batch.failed if outcome in ("done", PARTIAL) else batch.rows_done
+        return reserved * max(min(paid, batch.rows), 0) // max(batch.rows, 1)
 
     # Parts of steps.
 

@@ -7,6 +7,7 @@ from memline.shared.config.installation import Ceilings
 from memline.shared.errors import ProviderRefused, ProviderStop
 from memline.shared.index.batches import Batch, tokens_left
 from memline.shared.scheduling.budget import Budget, spent
+from memline.shared.values import replace
 from tests.support.batch_desk import TEXTS, Desk
 
 
@@ -67,6 +68,20 @@ def test_a_process_that_died_while_it_planned_leaves_a_batch_that_is_counted_bef
     desk.step(batch.token)
 
     assert tokens_today(desk) == counted
+
+
+def test_rows_that_came_back_with_an_error_are_given_back(desk: Desk, batch: Batch) -> None:
+    planned = tokens_today(desk)
+    desk.step(batch.token)
+    answers = desk.api.answers(desk.api.job)
+    refused = [replace(each, vector=None, error=ProviderRefused("no")) for each in answers[TEXTS // 2 :]]
+    desk.api.finish("done", [*answers[: TEXTS // 2], *refused])
+    desk.clock.advance(15)
+
+    closed = desk.step(batch.token)
+
+    assert (closed.outcome, closed.stored, closed.failed) == ("partial", TEXTS // 2, TEXTS - TEXTS // 2)
+    assert tokens_today(desk) == pytest.approx(planned / 2, rel=0.1)
 
 
 def test_a_batch_pays_the_price_of_batches(desk: Desk) -> None:
