@@ -190,12 +190,7 @@ class Memory:
         keyword index first; their vectors are left to `index`. Raises IndexFaults, BadRequest for a value
         that is not allowed, and ConfigError for a bad date.
         """
-        # 5 ms, which a command does not pay: it has read its options by the same table.
-        from memline.producers.calls.arguments import check_values
-        from memline.producers.calls.table import CALLS
-
         given = {name: getattr(question, name) for name in SearchOptions.__annotations__}
-        check_values(CALLS["search"], given)
         private = sees_private(self.settings, question.chat)
         return self.ask(search_request(question.query, private=private, **given))
 

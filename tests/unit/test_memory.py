@@ -97,11 +97,11 @@ def test_filters_limit_a_search(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"max_results": -5}, "max_results: found the number -5, allowed: a whole number from 1"),
-        ({"min_score": 7}, "min_score: found the number 7, allowed: a number from 0 to 1"),
-        ({"source": "notes"}, 'source: found "notes", allowed: memory, sessions, all'),
-        ({"since": date(2026, 1, 1)}, "since: found an object, allowed: text"),
-        ({"tag": ["a", 3]}, "tag: found an array, allowed: a list of texts"),
+        ({"max_results": -5}, "max_results: '-5' is not a whole number from 1"),
+        ({"min_score": 7}, "min_score: '7' is not a number from 0 to 1"),
+        ({"source": "notes"}, "source: 'notes' is not memory, sessions or all"),
+        ({"since": date(2026, 1, 1)}, "since: '2026-01-01' is not a text"),
+        ({"tag": ["a", 3]}, "tag: \"('a', 3)\" is not a text or several"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[str, Any], said: str) -> None:

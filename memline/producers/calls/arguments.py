@@ -18,7 +18,6 @@ from typing import Any
 from memline.producers.calls.rows import Call, Parameter
 from memline.shared.config.check import describe, nearest
 from memline.shared.errors import BadRequest
-from memline.shared.values import replace
 
 Schema = dict[str, Any]
 
@@ -100,29 +99,6 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
             hint = f"{parameter.name}: {parameter.description}"
             raise BadRequest(f"{parameter.name} is missing", hint=hint)
     return values
-
-
-def check_values(call: Call, values: Mapping[str, object]) -> None:
-    """Check values that were given in Python, by the names there; its limits are for other callers.
-
-    Raises BadRequest for one of another type, below the minimum, above the maximum or not among the choices.
-    """
-    for parameter in call.parameters:
-        value = values.get(parameter.key)
-        # Empty is as good as left out.
-        if value in (None, "", ()):
-            continue
-        schema = replace(parameter, limits=()).schema
-        if schema["type"] == "array":
-            texts = value if isinstance(value, tuple | list) else [value]
-            is_fitting = all(isinstance(each, str) for each in texts)
-        else:
-            is_fitting = _fits(schema, value)
-        if not is_fitting:
-            raise BadRequest(
-                f"{parameter.key}: found {describe(value)}, allowed: {allowed(schema)}",
-                hint=f"{parameter.key}: {parameter.description}",
-            )
 
 
 def by_key(call: Call, values: Mapping[str, Any]) -> dict[str, Any]:

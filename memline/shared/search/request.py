@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.shared.errors import BadRequest
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
-from memline.shared.sources.paths import Pattern, compile_pattern, is_private
+from memline.shared.sources.paths import MEMORY, SESSIONS, Pattern, compile_pattern, is_private
 from memline.shared.sources.tags import tag_key
 from memline.shared.values import value
 
@@ -62,8 +62,30 @@ class SearchRequest(SearchOptions):
     today: str = ""
 
 
+_TEXT: tuple[Callable[[Any], bool], str] = lambda each: isinstance(each, str), "a text"
+_TEXTS: tuple[Callable[[Any], bool], str] = (
+    lambda each: isinstance(each, str) or all(isinstance(one, str) for one in each),
+    "a text or several",
+)
+#: What the options take that are no text: a test, and the same in words.
+_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "max_results": (
+        lambda each: isinstance(each, int) and not isinstance(each, bool) and each > 0,
+        "a whole number from 1",
+    ),
+    "min_score": (lambda each: isinstance(each, int | float) and 0 <= each <= 1, "a number from 0 to 1"),
+    "source": (lambda each: each in ("", MEMORY, SESSIONS), "memory, sessions or all"),
+    "explain": (lambda each: isinstance(each, bool), "true or false"),
+    "tag": _TEXTS,
+    "exclude_tag": _TEXTS,
+}
+
+
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
-    """Make a request of the options that a caller gave: None is left out, and so is the source `all`."""
+    """Make a request of the options that a caller gave: None is left out, and so is the source `all`.
+
+    Raises BadRequest for a value that no option takes.
+    """
     given: dict[str, Any] = {
         # One of several values is a list in JSON.
         name: tuple(each) if isinstance(each, list) else each
@@ -72,6 +94,10 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     }
     if given.get("source") == "all":
         del given["source"]
+    for name, each in given.items():
+        fits, wanted = _WANTED.get(name, _TEXT)
+        if name in SearchOptions.__annotations__ and not fits(each):
+            raise BadRequest(f"{name}: {str(each)[:80]!r} is not {wanted}", hint="memline search --help")
     return SearchRequest(query=query, private=private, **given)
 
 
