@@ -142,13 +142,18 @@ def _answers(
         alone = Settings(agents={settings.agent: settings}, default_agent=settings.agent, home=state_dir)
         with Memory.of(alone, settings, long_lived=True) as memory:
             report = memory.index()
-            if report.failed:
+            unread = [each for each in report.failures if "textHash" not in each]
+            is_whole = not (report.vectors["pending"] or report.vectors["failed"])
+            if report.failed and not (unread and is_whole and report.chunks):
                 reason = report.warning or "; ".join(failure["reason"] for failure in report.failures[:3])
                 raise MemlineError(f"{workspace} was not indexed: {reason}", hint=report.action)
+            for each in unread:
+                echo(f"left out: {workspace / each['path']}: {each['reason']}", err=True)
             for question in questions:
                 request = SearchRequest(query=question.text, max_results=depth, today=question.today)
                 answer, unmerged = memory.ask(request), None
-                if answer.warning:
+                # What could not be read was said once.
+                if any(each.is_trouble and each.code != "file_failed" for each in answer.findings):
                     # A mean over half of the retrievers would look like a worse ranking.
                     raise MemlineError(f"{question.id}: {answer.warning}", hint=answer.action)
                 if settings.memory.provider == "none" and depth == DEPTH:
@@ -229,6 +234,8 @@ def read_questions(path: Path, root: Path, view: str, *, keeps_all: bool = False
             questions.append(question)
     if questions:
         return questions
+    if not path.read_text(encoding="utf-8").strip():
+        raise MemlineError(f"{path} has no question", hint=LINE)
     raise MemlineError(
         f"{path} has no question with evidence of the view {view!r}", hint="try another --view"
     )

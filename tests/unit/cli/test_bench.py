@@ -111,6 +111,27 @@ def test_a_provider_that_cannot_work_ends_it(
     assert "Error:" in capsys.readouterr().err
 
 
+def test_a_note_that_cannot_be_read_is_left_out_and_named(
+    capsys: pytest.CaptureFixture[str], labelled: tuple[str, str]
+) -> None:
+    bad = next(Path(labelled[1]).rglob("*.md"))
+    bad.with_name("nul.md").write_bytes(b"a\0b")
+
+    assert cli.run(["bench", "retrieval", *labelled]) == 0
+    out = capsys.readouterr()
+    assert out.err.startswith(f"left out: {bad.with_name('nul.md')}: contains NUL bytes\n")
+    assert "R@6" in out.out
+
+
+def test_a_file_without_a_question_says_what_one_looks_like(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "q.jsonl").touch()
+
+    assert cli.run(["bench", "retrieval", str(tmp_path / "q.jsonl"), str(tmp_path)]) == 1
+    assert "q.jsonl has no question\nTry: a line is {" in capsys.readouterr().err
+
+
 def test_a_workspace_that_is_not_there_is_named(
     labelled: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
