@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +13,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, fallback, health
+from memline.shared.scheduling import breaker, fallback, health, leases
 
 
 def pause(
@@ -26,7 +27,22 @@ def pause(
             else:
                 for name, each in _selected(writer.accounts, settings, provider, mode):
                     health.set_paused(writer.accounts, name, True, each)
+            target = identities.target(connection)
+            is_ours = target is not None and provider in ("", target.identity.provider)
+            waiting = leases.tokens(connection) if is_ours and mode != health.BATCH else []
+        end_unsent(writer, waiting)
         return breakers.of_index(writer.accounts, settings)
+
+
+def end_unsent(writer: IndexWriter, tokens: Iterable[str]) -> None:
+    """End those of these requests that no worker has begun to send: their texts wait as their rows say.
+
+    First in the file that a worker asks before it sends, so that nothing is sent and freed at once.
+    """
+    if revoked := writer.budget.revoke(tokens):
+        # Whether the owners of others are alive is the store worker's to know: it sees their Redis.
+        writer.is_owner_alive = lambda _owner: True
+        writer.free_leases(revoked)
 
 
 def resume(

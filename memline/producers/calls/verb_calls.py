@@ -326,8 +326,7 @@ A supervisor may start another one in its place.""",
         name="queue pause",
         title="Send no more texts to the provider.",
         text="""\
-Send no more texts to the provider until `resume`; files stay searchable. Requests that workers have taken
-already, two for each of their threads at most, still go out.
+Send no more texts to the provider until `resume`; running requests end, files stay searchable.
 
 With --mode batch no new batches are made and texts are sent in requests; open batches are still
 collected.""",

@@ -157,11 +157,12 @@ class Budget:
             change = "UPDATE reservations SET sent = sent + 1 WHERE token = ? AND sent >= 0"
             return bool(connection.execute(change, (token,)).rowcount)
 
-    def revoke(self, tokens: Iterable[str]) -> None:
-        """Let no worker send requests that none has begun to send, and count nothing for them.
+    def revoke(self, tokens: Iterable[str]) -> list[str]:
+        """Let no worker send requests that none has begun to send, and count nothing for them; returns these.
 
         Those that were sent stay counted: they may have been paid for.
         """
+        revoked = []
         with self._file.writing() as connection:
             for token in tokens:
                 query = "SELECT 1 FROM reservations WHERE token = ? AND mode = ? AND sent = 0"
@@ -170,6 +171,8 @@ class Budget:
                     connection.execute(
                         "UPDATE reservations SET sent = -1, tokens = 0 WHERE token = ?", (token,)
                     )
+                    revoked.append(token)
+        return revoked
 
     def unsent(self, tokens: Iterable[str], *, or_uncounted: bool) -> list[str]:
         """Return those of these requests that no worker has begun to send; also those not counted here."""
