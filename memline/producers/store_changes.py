@@ -57,7 +57,7 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
                         rows, chars, done = [], 0, read
                     if clock.now() > until:
                         break
-                read += path not in plan.changes.growing and not row.is_partial
+                read += path not in (*plan.changes.growing, *plan.changes.again) and not row.is_partial
                 done = done if rows else read
             if rows:
                 writer.store_files(rows)

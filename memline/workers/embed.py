@@ -24,7 +24,13 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling.breaker import MAX_SHRUNK_ROWS, tighter
+from memline.shared.scheduling.breaker import (
+    ASKED_TO_WAIT,
+    AT_LIMIT,
+    HAS_COOLDOWN,
+    MAX_SHRUNK_ROWS,
+    tighter,
+)
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
@@ -226,13 +232,13 @@ def _take_place(
     if wait_s > MAX_WAIT_S:
         # Until the place is near enough to be waited for.
         is_asked = context.limits.cooldown_s(account) > 0
-        words = "asked to wait (429)" if is_asked else "is at the limits of this configuration"
+        words = ASKED_TO_WAIT if is_asked else AT_LIMIT
         raise _AtLimit(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
     if wait_s > 0:
         context.clock.sleep(wait_s)
         # Another worker may have heard a no meanwhile.
         if cooldown_s := context.limits.cooldown_s(account):
-            raise _AtLimit(f"{provider} has a cooldown", retry_after_s=cooldown_s)
+            raise _AtLimit(f"{provider} {HAS_COOLDOWN}", retry_after_s=cooldown_s)
     # Last: to ask for the place, and to wait for it, takes time as well.
     if not (context.in_flight.holds(lease) and begin()):
         raise _LeaseEnded("the lease of these texts is over")

@@ -56,15 +56,20 @@ def test_the_workspace_is_found_in_the_order_that_is_documented(
 def test_another_workspace_does_not_answer_for_one_that_is_not_mounted(
     shell: Shell, tmp_path: Path, home: Path
 ) -> None:
-    for name in ("one", "two"):
-        write(tmp_path / name / "a.md", f"Of {name}.\n")
-        shell("init", str(tmp_path / name), "--yes", cwd=tmp_path)
-    (tmp_path / "two").rename(tmp_path / "away")
+    one, two = tmp_path / "one", tmp_path / "disk/two"
+    for folder in (one, two):
+        write(folder / "a.md", f"Of {folder.name}.\n")
+        shell("init", str(folder), "--yes", cwd=tmp_path)
+    two.rename(tmp_path / "away")
 
     ran = shell("search", "two", cwd=tmp_path / "elsewhere")
+    # One that was removed beside other things does not come back.
+    write(tmp_path / "disk/x.txt")
+    after = shell("search", "one", cwd=tmp_path / "elsewhere")
 
     assert ran.stdout == ""
-    assert f"these have an index: {tmp_path}/one, {tmp_path}/two (not there now)" in ran.stderr
+    assert f"these have an index: {one}, {two} (not there now)" in ran.stderr
+    assert "Of one." in after.stdout
 
 
 @pytest.mark.parametrize(

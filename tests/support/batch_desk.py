@@ -61,6 +61,7 @@ class FakeProvider:
     ends_slowly: bool = False
     #: Rows that a job says are done.
     describes_rows: int = 0
+    describes_failed: int = 0
     #: Called in the middle of a call.
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
 
@@ -146,6 +147,7 @@ class FakeProvider:
             reason=job.reason,
             error=job.error,
             rows_done=self.describes_rows,
+            rows_failed=self.describes_failed,
             output=output,
             tag=job.tag,
         )

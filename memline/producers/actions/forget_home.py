@@ -43,9 +43,10 @@ _MODELS = (".gguf", ".onnx", ".onnx_data")
 def holding(agent: AgentSettings, terms: Sequence[Term]) -> dict[Path, set[bytes]]:
     """Find the other files of the home with lines that hold every term; return those lines by file."""
     words = [term.typed or term.label for term in terms]
-    # Other forms of the longest word begin as it does.
-    longest = fold(max(words, key=len))
-    stub = re.compile(re.escape(longest[: max(3, len(longest) - 3)].encode()), re.IGNORECASE)
+    # Other forms of the longest word begin as it does, as it was typed and as it is compared.
+    longest = max(words, key=len)
+    stubs = {each[: max(3, len(each) - 3)] for each in (longest, fold(longest))}
+    stub = re.compile(b"|".join(re.escape(each.encode()) for each in sorted(stubs)), re.IGNORECASE)
     found: dict[Path, set[bytes]] = {}
     for path in _others(agent):
         lines = sorted({line.strip() for line in _lines_with(path, stub)})

@@ -290,7 +290,10 @@ def why_nothing(agent: AgentSettings, cited: str) -> tuple[str, str]:
     if located and os.path.lexists(located.absolute) and kind_of(path) is Lines:
         reading = read_file(located.absolute, root=located.anchor, clock=SystemClock())
         if reading.outcome not in (INDEXED, EMPTY):
-            return f"{path} is on the disk and was not read: {reading.reason}", f"rm {shlex.quote(path)}"
+            return (
+                f"{path} is on the disk and was not read: {reading.reason}",
+                f"rm {shlex.quote(located.absolute)}",
+            )
         count = len(Lines.lines_of(agent, path))
         return f"{path} has {counted(count, 'line')}" if count else f"{path} is empty", ""
     with driver.reading_if_any(agent.index_path) as reader:
@@ -319,6 +322,7 @@ def _is_left(agent: AgentSettings, path: str) -> bool:
 def _has_transcript(agent: AgentSettings, path: str) -> bool:
     """Tell whether a transcript is on the disk, or in the index."""
     transcripts = transcripts_of(agent)
+    # Of a source that is off what the index has: no file of it is read, so none can be kept out.
     found = transcripts.discover().files if transcripts is not None else ()
     return any(file.path == path for file in found) or _is_left(agent, path)
 

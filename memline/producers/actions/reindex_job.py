@@ -13,7 +13,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import hosts
 from memline.shared.queue.broker import serve_agent
 from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.queue.replies import cancel_jobs
@@ -37,7 +36,6 @@ def start(
     """
     clock = clock or SystemClock()
     by = by or jobs.asker()
-    hosts.check(url, settings.home)
     with Fleet(url) as fleet:
         serve_agent(settings)
         files = plan_of(settings).files(force=force)

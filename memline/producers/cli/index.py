@@ -32,6 +32,7 @@ from memline.shared.errors import (
 from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
+from memline.shared.queue import hosts
 from memline.shared.queue.heartbeat import serving_host
 from memline.shared.values import replace
 from memline.shared.visible_text import one_line
@@ -80,6 +81,10 @@ def index(
         advise(error.hint)
 
     several = list(agents.values())
+    url, home = invocation.settings.queue.address, invocation.settings.home
+    if url and (other := hosts.other_home(url, home)):
+        _note(f"The fleet of this name works on the indexes of {other}; this waits for those of {home}.")
+        advise("set another queue.name, unless both are the same folder")
     reports = index_agents(invocation.settings, several, **options, verbose=verbose, on_error=leave)
     if as_json:
         print_json([report.to_json() for report in reports])

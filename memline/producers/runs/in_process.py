@@ -19,7 +19,6 @@ from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
 from memline.shared.queue import broker as queue_broker
-from memline.shared.queue import hosts
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import FileFeeder
 from memline.shared.queue.fleet_workers import Fleet
@@ -177,10 +176,7 @@ def _share_one_heap() -> None:
 def workers_of(settings: Settings, *, clock: Clock) -> Fleet | InProcessWorkers:
     """Return the workers of a run: those of the fleet, else threads of this process."""
     url = settings.queue.address
-    if not url:
-        return InProcessWorkers(settings, clock=clock)
-    hosts.check(url, settings.home)
-    return Fleet(url)
+    return Fleet(url) if url else InProcessWorkers(settings, clock=clock)
 
 
 def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:

@@ -374,8 +374,9 @@ class Lifecycle:
         is_in_doubt = bool(batch.call_started_at and batch.file_id)
         if outcome in (LOST, TIMED_OUT) or is_in_doubt:
             return reserved
-        # A row that came back with an error is not charged.
-        paid = batch.rows - batch.failed if outcome in ("done", PARTIAL) else batch.rows_done
+        # A row that the provider says has failed is not charged; an answer of no use is.
+        failed = min(batch.failed, batch.rows_failed)
+        paid = batch.rows - failed if outcome in ("done", PARTIAL) else batch.rows_done
         return reserved * max(min(paid, batch.rows), 0) // max(batch.rows, 1)
 
     # Parts of steps.

@@ -223,15 +223,18 @@ class ResolveContext(Block):
             # The notes at hand are meant, not those of another folder.
             raise NoWorkspace(
                 f"{Path.cwd()} has Markdown, and Memline was not initialised there",
-                hint=f"memline init   (or, for the notes of {found[0]}: memline --workspace {found[0]} …)",
+                hint=f"memline init   (or, for the notes of {found[0]}:"
+                f" memline --workspace {shlex.quote(str(found[0]))} …)",
             )
         # One on a disk that is not mounted may be meant.
         is_only = len(found) == 1 and not self._away()
         return Setting(value=found[0], origin=workspaces.ONLY) if is_only else None
 
     def _away(self) -> list[Path]:
-        """List the workspaces with an index that are not there now."""
-        return [folder for folder, _ in workspaces.gone(self.home, self.named_for, self.env)]
+        """List the workspaces with an index that may be on a disk that is not mounted."""
+        gone = workspaces.gone(self.home, self.named_for, self.env)
+        # Beside other things it was removed.
+        return [folder for folder, _ in gone if not (folder.parent.is_dir() and any(folder.parent.iterdir()))]
 
     def _meant(self, folder: Path) -> str:
         """Say what a folder that does not exist may mean: one beside it, or one with an index."""

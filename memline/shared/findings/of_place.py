@@ -277,7 +277,8 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
             # MEMORY.md may stand alone; that there is no note at all has a row of its own.
             if not issue.startswith(("no memory files found", "memory directory missing")):
                 folder = re.match(r"the folder (.+) is not readable", issue)
-                yield seen(issue=issue, action=f"chmod u+rx {shlex.quote(folder[1])}" if folder else None)
+                place = os.path.join(facts.settings.workspace, folder[1]) if folder else ""
+                yield seen(issue=issue, action=f"chmod u+rx {shlex.quote(place)}" if folder else None)
 
 
 @finding(

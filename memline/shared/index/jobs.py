@@ -279,11 +279,23 @@ def for_model(connection: Connection, what: str, identity_id: int, *, kind: str,
     return made
 
 
+#: What happened to a change of model that another one took the place of.
+_REPLACED = "replaced"
+
+
 def cancel_replaced(connection: Connection, kept: Collection[int], now: float) -> None:
-    """Cancel changes to models that are not wanted any more, inside the caller's transaction."""
+    """Cancel changes to models that are not wanted any more, inside the caller's transaction.
+
+    One that is wanted again goes on, with the texts that wait for it: a person did not cancel it.
+    """
     for job in open_jobs(connection):
         if job.kind == MODEL and job.identity_id and job.identity_id not in kept:
-            _change(connection, job.id, (RUNNING, PAUSED), CANCELLED, CANCELLED, asker(), now)
+            _change(connection, job.id, (RUNNING, PAUSED), CANCELLED, _REPLACED, asker(), now)
+    for job in _rows(connection, "WHERE kind = ? AND state = ?", MODEL, CANCELLED):
+        if job.identity_id in kept and job.events[-1][1] == _REPLACED:
+            was_paused = [event for _, event, _ in job.events][-2:-1] == [PAUSED]
+            state, event = (PAUSED, PAUSED) if was_paused else (RUNNING, "resumed")
+            _change(connection, job.id, (CANCELLED,), state, event, asker(), now)
 
 
 def reopen(connection: Connection, job_id: int) -> None:

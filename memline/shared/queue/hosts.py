@@ -122,21 +122,15 @@ def register(url: str, home: Path) -> None:
         )
 
 
-def check(url: str, home: Path) -> None:
-    """Check that a fleet without names of hosts, if there is one, works on the indexes of this home.
+def other_home(url: str, home: Path) -> str:
+    """Return the home on whose indexes a fleet without names of hosts works, if that is not this one.
 
-    Raises QueueError: a run would wait for an index that another home's workers never write.
+    Empty otherwise. In a container the same home may have another path. Raises QueueError.
     """
-    ours = str(home.resolve())
     with redis_client.connected(url) as server:
-        owner = key(server, "owner")
-        holder: Any = None if own_host(server) else server.get(owner)
-        if holder is not None and holder.decode() != ours:
-            raise QueueError(
-                f"the fleet of this name works on the indexes of {holder.decode()}, not of {ours}",
-                hint="set another queue.name; if that fleet is gone for good:"
-                f" {redis_client.command_line(url)} del {owner}",
-            )
+        holder: Any = None if own_host(server) else server.get(key(server, "owner"))
+    found = holder.decode() if holder is not None else ""
+    return found if found != str(home.resolve()) else ""
 
 
 @value

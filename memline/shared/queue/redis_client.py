@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from memline.shared.config.keys import mask_url
 from memline.shared.errors import QueueError, is_untrusted
@@ -257,12 +257,14 @@ def is_full(error: BaseException) -> bool:
 def command_line(url: str) -> str:
     """Return `redis-cli` with the options that lead to the server of a URL, but for its password."""
     parts = urlsplit(url.partition("#")[0])
-    if parts.scheme == "unix":
-        return shlex.join(["redis-cli", "-s", parts.path])
     words = ["redis-cli", *(["--tls"] if parts.scheme == "rediss" else [])]
-    if parts.hostname not in (None, "localhost", "127.0.0.1"):
+    if parts.scheme == "unix":
+        words += ["-s", unquote(parts.path)]
+    elif parts.hostname not in (None, "localhost", "127.0.0.1"):
         words += ["-h", parts.hostname]
     words += ["-p", str(parts.port)] if parts.port not in (None, 6379) else []
-    if (database := parts.path.strip("/")) not in ("", "0"):
-        words += ["-n", database]
+    words += ["--user", unquote(parts.username)] if parts.username else []
+    in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
+    database = (parse_qs(parts.query).get("db") or [in_path])[0]
+    words += ["-n", database] if database not in ("", "0") else []
     return shlex.join(words)

@@ -149,6 +149,14 @@ def after_stop(
     return health if _is_outdated(health, probe) else _opened(health, rules, error, action, now)
 
 
+#: How the words of a worker end that asked no provider: at a configured limit, or while one is waited for.
+WAITS = (AT_LIMIT, ASKED_TO_WAIT, HAS_COOLDOWN) = (
+    "is at the limits of this configuration",
+    "asked to wait (429)",
+    "has a cooldown",
+)
+
+
 def after_trouble(
     health: Health, error: str, action: str, retry_after_s: float | None, now: float, *, probe: str = ""
 ) -> Health:
@@ -163,7 +171,7 @@ def after_trouble(
     if health.state == HALF_OPEN:
         return replace(health, state=OPEN, probe_at=retry_at, **_NO_PROBE)
     # The provider's own words stay: a worker that only waits meanwhile has none.
-    is_held = bool(health.reason) and health.retry_at > now
+    is_held = bool(health.reason) and health.retry_at > now and error.endswith(WAITS)
     return replace(health, reason=health.reason if is_held else error, retry_at=retry_at)
 
 

@@ -67,7 +67,7 @@ _CODE = late(
 _INITIAL = late(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
 #: A number with what it counts: `2-factor`.
 _COUNTED = late(r"\d{1,2}(?:-[^\W\d_]+)+")
-_DATE = late(r"\d{4}-\d{2}-\d{2}")
+_DATE, _DOTTED = late(r"\d{4}-\d{2}-\d{2}"), late(r"\d{1,2}\.\d{1,2}\.\d{4}")
 _QUANTITY = late(r"\d{1,4}|\d+[a-z]{1,3}")
 #: `db.prod.yml` does not hold `prod.yml`'s namesake `prod.yml.bak`, nor `v1.5.2` the older `v1.5`.
 _BEFORE_ID = r"(?<!\w)(?<!\w[.@-])"
@@ -148,31 +148,32 @@ def analyse(raw: str, today: date | None = None) -> Question:
     days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
     named = [text[each.begin : each.end] for each in days]
     # 2026-03-14 is an id, and 14.3.2026 is none.
-    spoken = [words for words in named if "." in words or any(map(str.isalpha, words))]
+    spoken = [words for words in named if any(map(str.isalpha, words))]
+    in_figures = [words for words in named if _DOTTED.fullmatch(words)]
     asked = text
     for each in reversed(days):
-        if text[each.begin : each.end] in spoken:
+        if text[each.begin : each.end] in (*spoken, *in_figures):
             asked = f"{asked[: start_with_fillers(text, each.begin)]} {asked[each.end :]}"
     rest = _take_compounds(_take_code(_take_quoted(_INITIAL.sub(r"\1", asked), terms), terms), terms)
     # The pieces of a day are those of others.
     of_days = {key: term for key, term in terms.items() if term.label in named}
     terms |= {key: replace(term, is_day=True, fallbacks=()) for key, term in of_days.items()}
-    _take_words(rest, terms, is_enough=bool(spoken))
+    _take_words(rest, terms, is_enough=bool(spoken or in_figures))
     # An answer need not have the words of a day. Without them conversations lost 0.002 of recall.
     hints: dict[str, Term] = {}
-    _take_words(" ".join(words for words in spoken if "." not in words), hints)
+    _take_words(" ".join(spoken), hints)
     for term in hints.values():
         _add(terms, replace(term, typed="", is_word=False))
     exact = [each for each in days if each.first == each.last and not each.is_relative]
     for each in exact:
         day = str(each) if each.has_year else f"{each.first:%m-%d}"
         match, typed = f"{{path heading}} : {quoted(day)}", text[each.begin : each.end]
-        spellings = (quoted(typed),) if "." in typed else ()
+        spellings = (quoted(typed),) if typed in in_figures else ()
         _add(terms, Term(label=day, match=match, spellings=spellings, fallbacks=(quoted(str(each.first)),)))
     whole = text.strip(" \"'?!.")
     is_name = 0 < len(whole) <= 200 and len(whole.split()) <= MAX_NAME_WORDS
     is_short = len(whole) <= SHORT_CHARS
-    is_line = is_short and '"' not in text and not (tags or spoken)
+    is_line = is_short and '"' not in text and not (tags or spoken or in_figures)
     is_line = is_line and len(_WORD.findall(whole)) in LINE_WORDS
     # A title may end with a mark that is typed or left out: `What's new?`.
     names = [*dict.fromkeys((whole, text.strip(), f"{whole}?"))] if is_name else []

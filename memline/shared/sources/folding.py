@@ -2,8 +2,7 @@
 
 NFKC makes of full-width and half-width forms, ligatures and raised figures what they stand for, and of
 letters that come in parts (file names of macOS) whole ones. ё is е to most who write it, ß is ss where the
-keyboard has none. Upper case and the accents of Latin letters are SQLite's: `unicode61 remove_diacritics 2`.
-Those of Greek, which capitals do not have, points of Hebrew and Arabic, and letters with a stroke are ours.
+keyboard has none. Upper case and accents are SQLite's: `unicode61 remove_diacritics 2`.
 """
 
 from __future__ import annotations
@@ -11,18 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from functools import cache
-from itertools import chain
 from unicodedata import category, normalize
 
 from memline.shared.patterns import late
 
-_STROKES = {"ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i"}
-_LETTERS = {"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"} | _STROKES
-
-#: Where letters of Greek with accents are; points of Hebrew and Arabic, and what draws a word of Arabic out.
-_GREEK = (range(0x386, 0x3CF), range(0x1F00, 0x2000))
-_POINTS = (range(0x591, 0x5BE), (0x5BF, 0x5C1, 0x5C2, 0x5C4, 0x5C5, 0x5C7, 0x640, 0x670), range(0x64B, 0x653))
+_LETTERS = str.maketrans({"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS"})
 
 #: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
 #: Chinese text has some, and would be stored twice.
@@ -30,8 +22,9 @@ _BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000\u2011", "     -") | {
     mark + 0xFEE0: mark for mark in range(0x21, 0x7F) if not chr(mark).isalnum() and chr(mark) != "_"
 }
 
-#: What `_BETWEEN` changes: most texts have none, and are not translated for it.
+#: What `_BETWEEN` changes, and `_LETTERS`: most texts have none of either, and are not translated for it.
 _HAS_BETWEEN = late(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
+_HAS_LETTERS = late(f"[{''.join(map(chr, _LETTERS))}]")
 
 #: Half-width marks of kana, which make one letter with the one before them.
 _KANA_MARKS = "\uff9e\uff9f"
@@ -42,18 +35,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text
     made = normalize("NFKC", _plain(text))
-    letters, any_of_them = _letters()
-    return made.translate(letters) if any_of_them.search(made) else made
-
-
-@cache
-def _letters() -> tuple[dict[int, str], re.Pattern[str]]:
-    """Return what stands for letters, and the pattern that finds one; made for the first text with some."""
-    letters = _LETTERS | dict.fromkeys(map(chr, chain(*_POINTS)), "")
-    for char in map(chr, chain(*_GREEK)):
-        if len(parts := normalize("NFD", char)) > 1:
-            letters[char] = parts[0]
-    return str.maketrans(letters), re.compile(f"[{''.join(letters)}]")
+    return made.translate(_LETTERS) if _HAS_LETTERS.search(made) else made
 
 
 def _plain(text: str) -> str:

@@ -79,9 +79,8 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         # Most lines end at the first look.
         if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
-        if "<!--" in line:
-            line = _COMMENT.sub("x", line)
-        for match in pattern.finditer(CODE_SPAN.sub("x", line)):
+        line = CODE_SPAN.sub("x", line)
+        for match in pattern.finditer(_COMMENT.sub("x", line) if "<!--" in line else line):
             if match[1] is not None:
                 target, is_path = match[1].strip().rstrip("\\").strip(), False
                 is_note = not (other_file.search(target) or address.match(target))

@@ -170,7 +170,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
     assert "files_behind" not in told
     assert told["file_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
     assert told["source_missing"]["what"] == "the folder memory/shut is not readable (EACCES)"
-    assert told["source_missing"]["action"] == "chmod u+rx memory/shut"
+    assert told["source_missing"]["action"] == f"chmod u+rx {place.workspace}/memory/shut"
     assert mended.status == 0, mended.stdout
     assert sorted(paths(place.search("lighthouse xyzzy plugh"))) == [
         "memory/closed.md",
@@ -186,3 +186,14 @@ def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     assert f"{tmp_path / 'nowhere'}: no such folder" in ran.stderr
     assert "Try: check the path" in ran.stderr
     assert "mkdir" not in ran.stderr
+
+
+def test_a_search_beside_a_file_that_cannot_be_read_is_not_behind(place: Place) -> None:
+    place.write("memory/closed.md", "# Closed\n\nxyzzy\n").chmod(0)
+    place.run_without_rights("index")
+
+    answer = place.run_without_rights("search", "lighthouse", "--json").json
+
+    assert (answer["behind"]["files"], answer["stale"]) == (0, False)
+    assert [each["code"] for each in answer["findings"]].count("files_behind") == 0
+    assert answer["warning"].startswith("1 file could not be read: memory/closed.md")

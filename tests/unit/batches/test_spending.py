@@ -70,18 +70,23 @@ def test_a_process_that_died_while_it_planned_leaves_a_batch_that_is_counted_bef
     assert tokens_today(desk) == counted
 
 
-def test_rows_that_came_back_with_an_error_are_given_back(desk: Desk, batch: Batch) -> None:
+@pytest.mark.parametrize(("says_so", "share"), [(True, 0.5), (False, 1.0)])
+def test_rows_that_the_provider_says_have_failed_are_given_back(
+    desk: Desk, batch: Batch, says_so: bool, share: float
+) -> None:
     planned = tokens_today(desk)
     desk.step(batch.token)
     answers = desk.api.answers(desk.api.job)
     refused = [replace(each, vector=None, error=ProviderRefused("no")) for each in answers[TEXTS // 2 :]]
     desk.api.finish("done", [*answers[: TEXTS // 2], *refused])
+    # An answer of no use is charged all the same.
+    desk.api.describes_failed = len(refused) * says_so
     desk.clock.advance(15)
 
     closed = desk.step(batch.token)
 
     assert (closed.outcome, closed.stored, closed.failed) == ("partial", TEXTS // 2, TEXTS - TEXTS // 2)
-    assert tokens_today(desk) == pytest.approx(planned / 2, rel=0.1)
+    assert tokens_today(desk) == pytest.approx(planned * share, rel=0.1)
 
 
 def test_a_batch_pays_the_price_of_batches(desk: Desk) -> None:

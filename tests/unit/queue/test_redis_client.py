@@ -99,8 +99,9 @@ def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, wo
         ("redis://127.0.0.1:6379/0", "redis-cli"),
         ("redis://localhost/", "redis-cli"),
         ("redis://:secret@127.0.0.1:18312/2#team@one", "redis-cli -p 18312 -n 2"),
-        ("rediss://user:secret@cache.example:6380/0", "redis-cli --tls -h cache.example -p 6380"),
-        ("unix:///run/my fleet/redis.sock", "redis-cli -s '/run/my fleet/redis.sock'"),
+        ("rediss://:secret@cache.example:6380/0", "redis-cli --tls -h cache.example -p 6380"),
+        ("redis://ann:secret@cache.example/?db=3", "redis-cli -h cache.example --user ann -n 3"),
+        ("unix:///run/my%20fleet/redis.sock?db=2", "redis-cli -s '/run/my fleet/redis.sock' -n 2"),
     ],
 )
 def test_hints_lead_to_the_server_of_the_queue(url: str, words: str) -> None:

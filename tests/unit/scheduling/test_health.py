@@ -110,10 +110,15 @@ STEPS: dict[str, tuple[Health, Event, Health | dict[str, Any] | None]] = {
     "a success between counts them anew": (Health(failures=2, reason="away"), worked, WELL),
     "a definite no opens it at once": (WELL, stop(-100), STOPPED),
     "to be told to wait is no failure": (WELL, wait(), Health(reason="busy", retry_at=NOW + 60)),
-    "its own words stay while it is waited for": (
+    "its own words stay while a worker waits for it": (
         Health(reason="429: slow down", retry_at=NOW + 90),
-        wait(1),
+        lambda was: breaker.after_trouble(was, f"openai {breaker.AT_LIMIT}", "", 60, NOW),
         {"reason": "429: slow down"},
+    ),
+    "its own words come before those of a worker": (
+        Health(reason=f"openai {breaker.AT_LIMIT}", retry_at=NOW + 9),
+        wait(),
+        {"reason": "busy", "retry_at": NOW + 60},
     ),
     "no probe before its time": (STOPPED, send(-1), None),
     "one probe when it is": (STOPPED, send(), PROBED),

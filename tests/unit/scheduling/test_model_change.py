@@ -3,12 +3,16 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from memline.shared.embedders.choice import Choice
 from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
+from memline.shared.values import replace
 from tests.support.index_rows import (
+    CAPS,
     MODEL_A,
     MODEL_B,
     answer,
@@ -74,7 +78,29 @@ class TestChangingTheModel:
             assert [each.id for each in jobs.open_jobs(connection)] == [other.id]
             wanting.sweep()
         wanting.retarget(MODEL_B)
+        (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
+        # A person had paused it.
+        assert (change.state, lease_all(wanting)) == (jobs.PAUSED, [])
+        jobs.resume(connection, change, by="a", now=1.0)
         assert len(lease_all(wanting)[0].texts) == 2
+
+    @pytest.mark.parametrize("sweeps", [True, False])
+    def test_a_change_that_is_taken_up_again_goes_on_where_it_was(
+        self, writer: IndexWriter, sweeps: bool
+    ) -> None:
+        writer.store_file(file_row("a.md", *(f"text {n}" for n in range(20))))
+        writer.retarget(MODEL_A)
+        (first,) = writer.lease(replace(CAPS, max_rows=5), credits=1, only_full=False)
+        answer(writer, [first])
+        for model in (MODEL_B, MODEL_A, MODEL_B, MODEL_A):
+            if sweeps:
+                writer.sweep()
+            writer.retarget(model)
+        writer.sweep()
+
+        texts = {text.text for request in lease_all(writer) for text in request.texts}
+        held = {text.text for text in first.texts}
+        assert texts | held >= {f"text {n}" for n in range(20)}
 
     def test_a_model_that_fails_for_all_texts_does_not_take_over(self, wanting: IndexWriter) -> None:
         answer(wanting, lease_all(wanting))

@@ -94,6 +94,7 @@ def test_a_day_in_words_is_looked_for_in_paths_and_headings(words: str) -> None:
         ("l'année dernière", []),
         ("barcos del martes pasado", ["barcos"]),
         ("na semana passada", []),
+        ("14.3.2026", []),
         ("Notizen der letzten Woche", ["notizen"]),
         ("the la mar harbour last week", ["la", "mar", "harbour"]),
     ],

@@ -111,6 +111,14 @@ def test_a_day_finds_the_note_that_has_its_date_in_its_text(
     assert answer.missing == ()
 
 
+@pytest.mark.parametrize("question", ["14. März 2026", "was war am 14. März 2026?", "14. März"])
+def test_the_words_of_a_day_with_a_dot_are_hints(notes: Notes, index: SearchIndex, question: str) -> None:
+    notes.add("memory/heating.md", "Am 14. März wurde die Heizung repariert.")
+    notes.add("memory/other.md", "Nichts davon.")
+
+    assert ask(index, question, today="2026-11-27").hits[0].path == "memory/heating.md"
+
+
 def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/2026-03-11.md", "Nothing special.")
     notes.add("memory/2026-02-11.md", "Nothing special either.")

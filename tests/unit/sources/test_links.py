@@ -29,6 +29,7 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("[a](b_(1).MD) [see [1]](c.markdown)", [("b_(1).MD",), ("c.markdown",)]),
         ("[ref]: notes/a.md\n[^1]: b.md", [("notes/a.md",)]),
         ("[[https://x.org]] [[mailto:a@b.c]] <!-- [[gone]] --> [[there]] <!-- [a](b.md) -->", ["there"]),
+        ("`<!--` [[a]] `-->`", ["a"]),
         ("[[picture.png]] [[paper.PDF]] ![x](y.png) [home](https://x.org/a.md) [m](mailto:a@b.md)", []),
         ("#[[two words]] is a tag, \\[[not a link]], [[#a heading]], [[]] and [](#part)", []),
         ("`[[code]]` and ``[a](b.md)``\n\n    [[indented]]\n\n```\n[[fenced]]\n```\n[[after]]", ["after"]),
