@@ -12,6 +12,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
+from memline.shared.index.driver import scalar
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import breaker, fallback, health, leases
 
@@ -34,15 +35,20 @@ def pause(
         return breakers.of_index(writer.accounts, settings)
 
 
-def end_unsent(writer: IndexWriter, tokens: Iterable[str]) -> None:
-    """End those of these requests that no worker has begun to send: their texts wait as their rows say.
+def end_unsent(writer: IndexWriter, tokens: Iterable[str]) -> int:
+    """End those of these requests that no worker has begun to send; returns the texts that wait again.
 
     First in the file that a worker asks before it sends, so that nothing is sent and freed at once.
     """
-    if revoked := writer.budget.revoke(tokens):
-        # Whether the owners of others are alive is the store worker's to know: it sees their Redis.
-        writer.is_owner_alive = lambda _owner: True
-        writer.free_leases(revoked)
+    revoked = writer.budget.revoke(tokens)
+    if not revoked:
+        return 0
+    query = "SELECT count(*) FROM vectors WHERE lease = ?"
+    texts = sum(int(scalar(writer.connection, query, token)) for token in revoked)
+    # Whether the owners of others are alive is the store worker's to know: it sees their Redis.
+    writer.is_owner_alive = lambda _owner: True
+    writer.free_leases(revoked)
+    return texts
 
 
 def resume(

@@ -68,7 +68,7 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
     """
     by = by or jobs.asker()
     settings = job.settings
-    body = {"agentId": settings.agent, "id": job.job.token, "changed": False}
+    body: dict[str, Any] = {"agentId": settings.agent, "id": job.job.token, "changed": False}
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
         if verb == "cancel":
             given_up = jobs.cancel(connection, job.job, by=by, now=now)
@@ -80,7 +80,9 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
             act = jobs.pause if verb == "pause" else jobs.resume
             is_changed = act(connection, job.job, by=by, now=now)
         if is_changed and verb != "resume":
-            end_unsent(writer, [token for (token,) in connection.execute(_LEASES, (job.job.id,))])
+            texts = end_unsent(writer, [token for (token,) in connection.execute(_LEASES, (job.job.id,))])
+            if verb == "cancel":
+                body["vectors"] += texts
         after = jobs.by_id(connection, job.job.id)
         body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:
