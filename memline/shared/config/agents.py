@@ -233,8 +233,7 @@ class ResolveContext(Block):
     def _away(self) -> list[Path]:
         """List the workspaces with an index that may be on a disk that is not mounted."""
         gone = workspaces.gone(self.home, self.named_for, self.env)
-        # Beside other things it was removed.
-        return [folder for folder, _ in gone if not (folder.parent.is_dir() and any(folder.parent.iterdir()))]
+        return [folder for folder, _ in gone if not workspaces.has_entries(folder.parent)]
 
     def _meant(self, folder: Path) -> str:
         """Say what a folder that does not exist may mean: one beside it, or one with an index."""

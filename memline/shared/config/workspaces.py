@@ -155,6 +155,15 @@ def gone(home: Path, agent: str, env: Environment) -> list[tuple[Path, Path]]:
     return found
 
 
+def has_entries(folder: Path) -> bool:
+    """Tell whether a folder has something in it: beside that a workspace was removed, and is not away."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
 def agents_with_index(home: Path) -> set[str]:
     """Return the ids of the agents that have an index."""
     return {_agent_of(index) for index in _files(home, ".sqlite")}

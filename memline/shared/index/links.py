@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import chain
 from posixpath import join, normpath
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     Those with this path, else with this title or alias, this file name, the end of this path, this heading
     at the top: the first of these that some note has. A question mark at its end may be left out.
     """
-    ways = (*_by_way(connection, name), *_by_way(connection, f"{name}?"))
+    ways = chain.from_iterable(_by_way(connection, each) for each in (name, f"{name}?"))
     return next(filter(None, ways), [])
 
 
