@@ -185,7 +185,7 @@ def estimate(
         [tokens for digest, tokens in texts.items() if digest not in states],
         own=prices or {},
         learned=requests,
-        is_batch_stopped=batches.paused or batches.manual,
+        is_batch_stopped=batches.is_stopped,
     )
     cached, in_flight = counts["ready"], counts["leased"]
     return replace(

@@ -304,8 +304,7 @@ def of_index(
     has_batches = settings.memory.remote.batch.enabled
     if has_batches and target is not None:
         with Accounts.opened(reader, settings) as accounts:
-            batches = health.read(accounts, target.identity.provider, health.BATCH)
-        has_batches = not (batches.paused or batches.manual)
+            has_batches = not health.read(accounts, target.identity.provider, health.BATCH).is_stopped
     codes, is_halted = halting_codes() | {"job_paused"}, bool(queue) and not embeds(queue)
     found = of_agent(settings, index=reader, codes=codes, queue=queue, now=now)
     stops = tuple(each for each in found if each.halts and each.is_trouble)

@@ -162,7 +162,7 @@ class Facts:
         """Seconds for which the provider asked to send nothing (429, Retry-After); 0 when it did not."""
         state = self.requests
         is_asked = not state.failures or "429" in state.reason
-        is_held = self.target is not None and is_asked and not (state.paused or state.manual)
+        is_held = self.target is not None and is_asked and not state.is_stopped
         return max(0.0, state.retry_at - self.now) if is_held else 0.0
 
     @cached_property

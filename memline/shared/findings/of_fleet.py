@@ -123,7 +123,7 @@ def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
     page="messages",
     metric="memline_queue_dead_messages",
     means="Messages that no retry helped are kept with their error; `memline queue requeue` sends them again,"
-    " `memline queue drop` removes them.",
+    " but for requests to embed, whose texts go out by themselves, `memline queue drop` removes them.",
 )
 def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
     queues = facts.fleet.queues if facts.fleet is not None else ()

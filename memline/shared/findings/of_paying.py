@@ -283,7 +283,7 @@ def model_changing(facts: Facts) -> Iterator[Seen]:
             name, is_public, own = identity.provider, not identity.endpoint, facts.settings.prices
             price = price_of(name, identity.model, public=is_public, own=own)
             batches = facts.breakers.get((name, health.BATCH), Health())
-            by_batch = facts.settings.memory.remote.batch.enabled and not (batches.paused or batches.manual)
+            by_batch = facts.settings.memory.remote.batch.enabled and not batches.is_stopped
             by_batch = by_batch and price is not None and price.batch_per_million is not None
             cost = price.cost(waiting.tokens, by_batch=by_batch) if price else None
             yield seen(

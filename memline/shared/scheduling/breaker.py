@@ -114,6 +114,11 @@ class Health:
         """Whether the provider is not to be called, but for a probe."""
         return self.state != CLOSED
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing is sent but a probe: the breaker is not closed, or a person has paused it."""
+        return self.paused or self.manual
+
     def is_stuck(self, now: float) -> bool:
         """Tell whether nothing moves by itself now."""
         return self.manual or (self.state == OPEN and self.probe_at > now)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -24,7 +26,7 @@ from memline.shared.sampling import Sampler
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.search.request import SearchRequest
-from tests.support.index_rows import MODEL_B, file_row, make_job
+from tests.support.index_rows import MODEL_A, MODEL_B, file_row, make_job
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
 
@@ -122,6 +124,33 @@ def test_a_model_that_changes_tells_when_its_job_began(place: Place) -> None:
 
     since = one(found(place), "model_changing").since
     assert since is not None and began <= since <= time.time()
+
+
+@pytest.mark.parametrize(("is_paused", "per_million"), [(False, 500), (True, 1_000)])
+def test_a_change_of_model_is_priced_by_the_way_that_its_texts_go(
+    place: Place, is_paused: bool, per_million: int
+) -> None:
+    want_texts(place)
+    with writing(place) as writer, writer.transaction():
+        health.set_paused(writer.accounts, "openai", is_paused, health.BATCH)
+    change_model(place)
+    place.configure(remote=place.memory["remote"] | {"batch": {"enabled": True}})
+    prices = {"b": {"perMillion": 1_000, "batchPerMillion": 500}}
+    place.config.write_text(json.dumps(json.loads(place.config.read_text()) | {"prices": prices}))
+
+    what = one(found(place), "model_changing").what
+
+    tokens = int(re.search(r"(\d+) tokens", what)[1])  # type: ignore[index]
+    assert what.endswith(f", about ${tokens * per_million / 1e6:.4f}")
+
+
+def test_a_change_of_model_that_is_taken_back_is_told_no_more(place: Place) -> None:
+    want_texts(place)
+    change_model(place)
+    with writing(place) as writer:
+        writer.retarget(MODEL_A)
+
+    assert "model_changing" not in {each.code for each in found(place)}
 
 
 def test_the_oldest_dead_letter_tells_since_when_there_are_some(

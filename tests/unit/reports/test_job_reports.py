@@ -15,7 +15,8 @@ from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health
-from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, make_job
+from memline.shared.values import replace
+from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job
 from tests.support.workspace import Place
 
 #: A dollar for a thousand tokens.
@@ -65,6 +66,41 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, wri
     assert report.cost == pytest.approx(report.tokens_done / 1_000)
     assert report.cost_expected == pytest.approx(report.tokens_expected / 1_000)
     assert report.words() == ("2 of 10 files read, 2 of 4 texts embedded, total about 20, rate 2/s, ETA 40 s")
+
+
+@pytest.mark.parametrize(("paused", "per_thousand"), [(False, 0.5), (True, 1.0)])
+def test_what_is_to_come_costs_what_it_will_be_sent_by(
+    place: Place, writer: IndexWriter, paused: bool, per_thousand: float
+) -> None:
+    place.configure(remote={"batch": {"enabled": True}})
+    job = make_job(writer, "0.md", now_ns=1)
+    writer.store_file(file_row("0.md", *(f"text {number}" for number in range(10))), job=job.token)
+    with writer.transaction():
+        health.set_paused(writer.accounts, "openai", paused, health.BATCH)
+
+    prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
+    (report,) = reports.listed([place.agent], prices=prices, now=1_000.0)
+
+    assert report.tokens_expected
+    assert report.cost_expected == pytest.approx(report.tokens_expected * per_thousand / 1_000)
+
+
+def test_texts_and_what_is_left_of_them_are_read_at_one_moment(
+    place: Place, writer: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job(writer, "0.md", now_ns=1)
+    writer.store_file(file_row("0.md", *(f"text {number}" for number in range(10))), job=job.token)
+    left = jobs.left
+
+    def answered_meanwhile(reader: Any) -> Any:
+        found = left(reader)
+        answer(writer, writer.lease(replace(CAPS, max_rows=4), credits=1, only_full=False))
+        return found
+
+    monkeypatch.setattr(jobs, "left", answered_meanwhile)
+    (report,) = shown(place)
+
+    assert report.texts_done + report.texts_left == 10
 
 
 def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter) -> None:
