@@ -3,9 +3,10 @@
 A candidate is a chunk that a retriever found. `weighted` adds the sum of the keyword retriever over the best
 of this question, the cosine as it is, and late interaction over the best of this question where there are
 token vectors. Beside vectors the words weigh the less, down to a half, the less of the question their best
-hit holds, and the name of a file, of which they know nothing, counts once more. `rrf` adds reciprocal ranks.
-What the question names by file name or title is lifted, and what is exact (`KeywordHit.has_alone`) comes
-first. The score that is shown rises strictly with what orders:
+hit holds, the name of a file, of which they know nothing, counts once more, and where a phrase is asked for
+and no question, how a note begins counts an eighth more. `rrf` adds reciprocal ranks. What the question names
+by file name or title is lifted, and what is exact (`KeywordHit.has_alone`) comes first. The score that is
+shown rises strictly with what orders:
 
     x      = fused * decay * how much the best keyword hit has of the question (1 for vectors)
     score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from heapq import nlargest
 from itertools import count
@@ -47,6 +48,11 @@ LATE_WEIGHT = 0.7
 #: What the name of a file adds beside vectors, times what it is of the best sum. Descriptions found their
 #: page first in .770 of cases (documentation) and .957 (help), .747 and .928 with 0, .757 and .957 with 0.2.
 NAME_BESIDE = 0.3
+
+#: What the first chunk of a note counts beside vectors where a phrase is asked for and no question: what a
+#: note is about stands at its beginning. Of 300 descriptions .797 found their page first and .970 in three,
+#: .760 and .953 with 1; help and abstracts lost nothing. 263 questions taken for phrases lost .008 of nDCG.
+BEGINNING = 1.12
 
 #: The usual constant of reciprocal rank fusion.
 RRF_K = 60
@@ -91,6 +97,8 @@ class Candidate:
     late: float | None = None
     #: PATH, NAME, MOST, TITLE or STEM when the question names the file; 0 otherwise.
     named: int = 0
+    #: Whether it counts more as the beginning of its note.
+    is_beginning: bool = False
     path: str = ""
     source: str = ""
     start_line: int = 0
@@ -148,6 +156,7 @@ class Candidate:
             "vectorRank": self.vector_rank,
             "late": self.late,
             "named": _TIER_WORDS[self.named],
+            "beginning": self.is_beginning,
             "fused": self.fused,
             "decay": self.decay,
             "rerank": self.rerank,
@@ -193,6 +202,8 @@ class Found:
         #: Late interaction, and what it is over the best of the question; both 0 … 1.
         self.late: dict[int, tuple[float, float]] = {}
         self.ids = tuple(self.hits | self.cosines | self.named)
+        #: The first chunks of notes, where these count more: BEGINNING.
+        self.beginnings: Collection[int] = ()
         #: What orders them, and what a score of this question means at most: `fuse`.
         self.fused: dict[int, float] = {}
         self.scale = 1.0
@@ -230,6 +241,7 @@ class Found:
             candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
             candidate.late, _ = self.late.get(chunk_id, (None, 0.0))
             candidate.named, _ = self.named.get(chunk_id, (0, False))
+            candidate.is_beginning = chunk_id in self.beginnings
             made.append(candidate)
         return made
 
@@ -270,6 +282,8 @@ class Found:
                 fused = text_weight * shares.get(chunk_id, 0.0) + share
                 if cosines:
                     fused += NAME_BESIDE * whole * self.names.get(chunk_id, 0.0)
+                if chunk_id in self.beginnings:
+                    fused *= BEGINNING
             fused /= whole
             if chunk_id in named:
                 tier, is_whole = named[chunk_id]

@@ -16,6 +16,7 @@ from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend
 from memline.shared.sources.folding import name_key, stem_key
+from memline.shared.sources.paths import MEMORY
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -31,6 +32,11 @@ _BY_KEYS = _NAMED + "key IN (SELECT value FROM json_each(?))"
 _CHUNKS_OF = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
     " ORDER BY file_id, ordinal LIMIT ?"
+)
+
+_BEGINNINGS = (
+    "SELECT chunks.id FROM chunks CROSS JOIN files ON files.id = file_id AND source = ?"
+    " WHERE ordinal = 0 AND chunks.id IN (SELECT value FROM json_each(?))"
 )
 
 _FILES_OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
@@ -132,6 +138,11 @@ def cosines(
     vector_of = links.vectors_of(connection, chunk_ids)
     cosine_of = backend.cosines(set(vector_of.values()))
     return {chunk_id: cosine_of[row_id] for chunk_id, row_id in vector_of.items() if row_id in cosine_of}
+
+
+def beginnings(connection: Connection, chunk_ids: Collection[int]) -> set[int]:
+    """Return which of `chunk_ids` are the first of a note."""
+    return {row[0] for row in connection.execute(_BEGINNINGS, (MEMORY, driver.json_ids(chunk_ids)))}
 
 
 def by_name(

@@ -2,7 +2,7 @@ import math
 from datetime import UTC, datetime
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.fusion import HOLDS_ALL, Candidate, Found, apply_decay, diversify
+from memline.shared.search.fusion import BEGINNING, HOLDS_ALL, Candidate, Found, apply_decay, diversify
 from memline.shared.search.ranking import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH, STEM, TITLE
 
@@ -67,6 +67,17 @@ def test_the_name_of_a_file_counts_once_more_beside_vectors() -> None:
 
     assert fused(Found([named], [(1, 0.4)], []), Hybrid())[0] == 0.5 + 0.2 + 0.3 * 0.5
     assert fused(Found([named], [], []), Hybrid(), vector=False)[0] == 1.0
+
+
+def test_how_a_note_begins_counts_more_beside_vectors() -> None:
+    def of(*vector: tuple[int, float]) -> Found:
+        found = Found([keyword_hit(1, 2.0, coverage=1.0)], vector, [])
+        found.beginnings = {1}
+        return found
+
+    assert fused(of((1, 0.4)), Hybrid())[0] == round((0.5 + 0.2) * BEGINNING, 9)
+    assert fused(of((1, 0.4)), Hybrid(fusion="rrf"))[0] == 1.0
+    assert fused(of(), Hybrid(), vector=False)[0] == 1.0
 
 
 def test_an_id_comes_before_a_rare_word_whatever_is_nearer() -> None:

@@ -7,6 +7,7 @@ from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.embedders.local.reranker import RankingModel, Reranker
 from memline.shared.errors import ConfigError, ProviderLater, ProviderStop
 from memline.shared.finding import Trouble
+from memline.shared.search.fusion import BEGINNING
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
@@ -234,7 +235,23 @@ def test_with_vectors_both_retrievers_answer(notes: Notes, index: SearchIndex) -
     hit = answer.hits[0]
     assert hit.path == "memory/a.md"
     assert hit.explanation is not None
-    assert hit.explanation["fused"] == pytest.approx((1 + hit.vector_score) / 2, abs=1e-5)
+    assert hit.explanation["fused"] == pytest.approx(BEGINNING * (1 + hit.vector_score) / 2, abs=1e-5)
+
+
+def test_a_phrase_is_answered_by_how_a_note_begins(notes: Notes, index: SearchIndex) -> None:
+    page = "Kestrels nest in barns.\n\n" + "The weather is cold today.\n" * 80 + "Kestrels nest in barns."
+    notes.add("memory/a.md", page)
+    notes.embed()
+
+    def begins(question: str) -> list[bool]:
+        request = SearchRequest(query=question, explain=True, merge=False)
+        hits = retrieve(index, request, Query(), embed_query=notes.vector).hits
+        return [
+            bool(hit.explanation and hit.explanation["beginning"]) for hit in hits if "nest" in hit.snippet
+        ]
+
+    assert begins("kestrels barns") == [True, False]
+    assert begins("kestrels barns?") == [False, False]
 
 
 def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> None:
@@ -252,6 +269,7 @@ def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> N
     assert (explanation["keywordRank"], explanation["vectorRank"]) == (1, 1)
     assert 0 < explanation["cosine"] < 1
     assert explanation["named"] == "name"
+    assert explanation["beginning"] is True
     assert explanation["decay"] == 1.0
     assert explanation["mmr"] is None
     assert explanation["fusion"] == "weighted"
