@@ -1,8 +1,9 @@
-"""What each part of keyword search is worth: all labelled questions, with one part left out at a time.
+"""What each part of search is worth: all labelled questions, with one part left out at a time.
 
-`python -m benchmarks.ablation [SET …]` prints the table of docs/search.md. Pages: the share of questions that
-find their page first, by its title and by its description. The others: R@6 / nDCG@10. The sets lie beside the
-repository and are no part of it.
+`python -m benchmarks.ablation [--meaning] [SET …]` prints a table of docs/search.md: by keywords, or by these
+and the vectors of the small model beside the repository. Pages: the share of questions that find their page
+first, by its title and by its description. The others: R@6 / nDCG@10. The sets lie beside the repository and
+are no part of it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,20 @@ from unittest.mock import patch
 
 from benchmarks.bench import Bench, Place
 from benchmarks.children import ROOT, memline, run
+from benchmarks.local_model import MODEL
 from memline import Memory
 from memline.producers.cli.bench import mean, read_questions, score
-from memline.shared.search import forms, fusion, keyword, passages, postings, query, ranking, retrieve
+from memline.shared.search import (
+    forms,
+    fusion,
+    keyword,
+    passages,
+    postings,
+    query,
+    ranking,
+    retrieve,
+    service,
+)
 from memline.shared.values import replace
 
 FOLDER = ROOT.parent / "shared/eval/dev"
@@ -97,6 +109,18 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     ),
 }
 
+#: The same of what is done beside vectors.
+PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "all of it": nullcontext,
+    "keywords alone": partial(_changed, (service, "retrieve", _with(retrieve.retrieve, embed_query=None))),
+    "meaning alone": partial(_changed, (fusion.Found, "fuse", _with(fusion.Found.fuse, keyword=False))),
+    "without the beginning of a note": partial(_changed, (fusion, "BEGINNING", 1.0)),
+    "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
+    "without token vectors": partial(_changed, (retrieve._Search, "_compare_tokens", lambda *_: None)),
+    "without the lift of a name or title": PARTS["without the lift of a name or title"],
+    "each chunk cited alone": PARTS["each chunk cited alone"],
+}
+
 #: Returns the hits of a question.
 Ask = Callable[[str], Any]
 
@@ -136,24 +160,25 @@ class _opened:
         self._memory.close()
 
 
-def _indexed(bench: Bench, name: str) -> dict[str, Place]:
-    """Index the workspaces of a set, by keywords."""
+def _indexed(bench: Bench, name: str, memory: Mapping[str, object]) -> dict[str, Place]:
+    """Index the workspaces of a set."""
     places = {}
     for folder in sorted(each for each in (FOLDER / name).iterdir() if each.is_dir()):
         place = bench.place(f"{name.replace('/', '-')}-{folder.name}", folder)
-        memory = {"provider": "none", "extraPaths": ["."]}
-        place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": memory}}}))
+        settings = {**memory, "extraPaths": ["."]}
+        place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": settings}}}))
         run(memline(*place.options(), "index", "--json"))
         places[folder.name] = place
     return places
 
 
-def rows(bench: Bench, sets: Sequence[str]) -> Iterator[str]:
+def rows(bench: Bench, sets: Sequence[str], *, meaning: bool = False) -> Iterator[str]:
     """Yield the lines of the table, in Markdown."""
-    places = {name: _indexed(bench, name) for name in sets}
+    local = {"provider": "local", "local": {"modelPath": str(MODEL)}}
+    places = {name: _indexed(bench, name, local if meaning else {"provider": "none"}) for name in sets}
     yield f"| | {' | '.join(sets)} |"
     yield "|---" * (len(sets) + 1) + "|"
-    for what, change in PARTS.items():
+    for what, change in (PARTS_OF_MEANING if meaning else PARTS).items():
         cells = []
         with change():
             for name in sets:
@@ -166,13 +191,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the table; 2 where the sets are not there."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
     parser.add_argument("sets", nargs="*", default=SETS, metavar="SET", help=", ".join(SETS))
-    sets = parser.parse_args(arguments).sets
+    parser.add_argument("--meaning", action="store_true", help="with vectors; half an hour to index openclaw")
+    parser.add_argument("--keep", metavar="DIR", help="use the indexes in DIR again next time")
+    options = parser.parse_args(arguments)
+    sets = options.sets
     missing = [name for name in sets if not (FOLDER / name / "queries.jsonl").is_file()]
     if missing:
         print(f"needs ../shared/eval/dev ({', '.join(missing)})", file=sys.stderr)
         return 2
+    if options.meaning and not MODEL.is_file():
+        print(f"needs the model ../shared/models/{MODEL.name}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(prefix="memline-ablation-") as folder:
-        for line in rows(Bench(Path(folder)), sets):
+        for line in rows(Bench(Path(options.keep or folder)), sets, meaning=options.meaning):
             print(line, flush=True)
     return 0
 

@@ -12,6 +12,7 @@ from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bench import Bench
 from benchmarks.children import environment, memline
 from benchmarks.figures import Figure, at_least, at_most, table
+from tests.support.local_model import needs_model
 
 
 def test_every_benchmark_says_in_its_docstring_what_it_measures() -> None:
@@ -104,9 +105,9 @@ def test_the_texts_of_large_indexes_are_the_same_every_time(monkeypatch: pytest.
     assert {len(text.split()) for batch in texts._texts(20) for text in batch} <= set(range(60, 240))
 
 
-def test_the_ablation_asks_a_set_of_pages_and_one_with_evidence_without_each_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A set of pages and one with evidence, of two notes each."""
     rows = {
         "pages/help": [
             {"kind": "title", "query": "Boats", "path": "boats.md"},
@@ -128,12 +129,36 @@ def test_the_ablation_asks_a_set_of_pages_and_one_with_evidence_without_each_par
         (notes / "birds.md").write_text("# Birds\n\nKestrels nest in the old mill.\n")
         (tmp_path / name / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in questions))
     monkeypatch.setattr(ablation, "FOLDER", tmp_path)
+    return [*rows]
 
-    header, _, whole, *others = ablation.rows(Bench(tmp_path / "bench"), [*rows])
+
+def test_the_ablation_asks_a_set_of_pages_and_one_with_evidence_without_each_part(
+    tmp_path: Path, sets: list[str]
+) -> None:
+    header, _, whole, *others = ablation.rows(Bench(tmp_path / "bench"), sets)
 
     assert header == "| | pages/help | notes |"
     assert whole == "| all of it | 1.000, 1.000 | 1.000 / 1.000 |"
     assert [line.split(" | ")[0].removeprefix("| ") for line in others] == [*ablation.PARTS][1:]
+
+
+@needs_model
+def test_the_ablation_asks_by_meaning_as_well(tmp_path: Path, sets: list[str]) -> None:
+    _, _, whole, words, meaning, *others = ablation.rows(Bench(tmp_path / "bench"), sets, meaning=True)
+
+    assert whole == "| all of it | 1.000, 1.000 | 1.000 / 1.000 |"
+    assert words == whole.replace("all of it", "keywords alone")
+    assert meaning == whole.replace("all of it", "meaning alone")
+    assert len(others) == len(ablation.PARTS_OF_MEANING) - 3
+
+
+def test_the_model_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, sets: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ablation, "MODEL", Path("/nowhere/small.gguf"))
+
+    assert ablation.main(["--meaning", *sets]) == 2
+    assert capsys.readouterr().err == "needs the model ../shared/models/small.gguf\n"
 
 
 def test_a_set_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

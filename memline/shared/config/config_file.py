@@ -117,9 +117,11 @@ def _parse_json5(text: str, where: str) -> Any:
             offset = max(offset, text.find(error.character or "", offset + 1))
         line = text.count("\n", 0, offset) + 1
         column = offset - text.rfind("\n", 0, offset)
+        # Not the file of another program, which may take less.
+        allowed = "; the file is JSON5, so comments and trailing commas are fine" * where.endswith(".json5")
         raise ConfigError(
             f"{where}: line {line}, column {column}: {_complaint(message, text, offset)}",
-            hint=f"correct line {line}; the file is JSON5, so comments and trailing commas are fine",
+            hint=f"correct line {line}{allowed}",
         ) from None
 
 

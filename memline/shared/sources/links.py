@@ -18,8 +18,6 @@ from memline.shared.values import value
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
 
-_COMMENT = late("<!--.*?-->")
-
 #: What stands in a line with a link.
 _MARKS = ("[[", "](", "]:")
 
@@ -75,12 +73,13 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
     """Return the links in the lines of a note; `code` returns the lines (from 0) that are code."""
     found: dict[Link, None] = {}
     pattern, other_file, address = _patterns()
+    if any("<!--" in line for line in lines):
+        lines = _without_comments(lines, code())
     for at, line in enumerate(lines):
         # Most lines end at the first look.
         if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
-        line = CODE_SPAN.sub("x", line)
-        for match in pattern.finditer(_COMMENT.sub("x", line) if "<!--" in line else line):
+        for match in pattern.finditer(CODE_SPAN.sub("x", line)):
             if match[1] is not None:
                 target, is_path = match[1].strip().rstrip("\\").strip(), False
                 is_note = not (other_file.search(target) or address.match(target))
@@ -93,6 +92,16 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         if len(found) >= _MAX_LINKS:
             break
     return tuple(found)[:_MAX_LINKS]
+
+
+def _without_comments(lines: Sequence[str], code: Collection[int]) -> list[str]:
+    """Return as many lines, with an x for each comment; one that is not closed is none."""
+    text = "\n".join("" if at in code else CODE_SPAN.sub("x", line) for at, line in enumerate(lines))
+    kept, end = list[str](), 0
+    while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
+        kept += text[end:start], "x", "\n" * text.count("\n", start, close)
+        end = close + 3
+    return "".join((*kept, text[end:])).split("\n")
 
 
 def last_part(target: str) -> str:

@@ -29,6 +29,9 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("[a](b_(1).MD) [see [1]](c.markdown)", [("b_(1).MD",), ("c.markdown",)]),
         ("[ref]: notes/a.md\n[^1]: b.md", [("notes/a.md",)]),
         ("[[https://x.org]] [[mailto:a@b.c]] <!-- [[gone]] --> [[there]] <!-- [a](b.md) -->", ["there"]),
+        ("[[a]] <!-- [[b]]\n[[c]]\n[[d]] --> [[e]] <!-- [[f]]\n--> [[g]]", ["a", "e", "g"]),
+        ("<!-- [[a]]\n[[b]]", ["a", "b"]),
+        ("```\n<!--\n```\n[[a]]\n-->", ["a"]),
         ("`<!--` [[a]] `-->`", ["a"]),
         ("[[picture.png]] [[paper.PDF]] ![x](y.png) [home](https://x.org/a.md) [m](mailto:a@b.md)", []),
         ("#[[two words]] is a tag, \\[[not a link]], [[#a heading]], [[]] and [](#part)", []),
@@ -50,7 +53,7 @@ def test_a_note_has_ten_thousand_links_at_most() -> None:
     assert len(links_in("\n".join(f"[[{number}]] [[x{number}]]" for number in range(6_000)))) == 10_000
 
 
-@pytest.mark.parametrize("piece", ['](a "', "[[a", "](a(", "](<a", "[a]: ", "](" + "a" * 50])
+@pytest.mark.parametrize("piece", ['](a "', "[[a", "](a(", "](<a", "[a]: ", "](" + "a" * 50, "<!--", "<!-- [[a]] -->"])
 def test_a_long_line_of_beginnings_is_read_at_once(piece: str) -> None:
     """CPU time that grows with the square of the line would be minutes."""
     began = time.process_time()
