@@ -1,8 +1,12 @@
+import json
+import sys
 from pathlib import Path
+from random import Random
 
+import pyjson5
 import pytest
 
-from memline.shared.config import config_file
+from memline.shared.config import config_file, workspace_file
 from memline.shared.errors import ConfigError
 
 
@@ -68,6 +72,50 @@ def test_json5_is_understood(tmp_path: Path) -> None:
     text = "{ // comment\n  a: 'x', b: [1, 0x10,], \"c\": .5, }"
 
     assert config_file.read(write(tmp_path / "c.json5", text)) == {"a": "x", "b": [1, 16], "c": 0.5}
+
+
+JSON5_TEXTS = (
+    """{
+  // c "x" 'y'
+  workspace: "/a", /* a
+  b */ memorySearch: { extraPaths: ["."], exclude: [], n: 1.5e3, t: true, // z
+  'k': 'v', "q": "a\\"b // no", $x_1: null, nan: NaN, inf: -Infinity, },
+}""",
+    """{"a":'it"s // x', b: 'z\\'w', c: "\\u0041",}""",
+    '{"a": "b /* */ c", /* " */ d: "e"}',
+    """{'a': "it's", b: '/* no */', c: [ [1,], ],}""",
+    "[1,2,,3] [,] {,}",
+    '"x // y\\n"',
+    "a: 1,\ntrue: .5, c: {d: 0x10}",
+)
+
+
+def test_what_is_read_without_the_parser_of_json5_is_what_that_reads() -> None:
+    """Texts with some characters changed: most are wrong in one place, and must not become right."""
+    random = Random(1)
+    pieces = [*"{}[]:,\"'\\/*\n\r \tb1$_.-\u2028", "//", "/*", "*/", ",]", ",}", '""', "''"]
+    compared = 0
+    for number in range(5_000):
+        text = JSON5_TEXTS[number % len(JSON5_TEXTS)]
+        for _ in range(random.randrange(5)):
+            at = random.randrange(len(text) + 1)
+            text = text[:at] + random.choice(pieces) * random.randrange(2) + text[at + random.randrange(2) :]
+        try:
+            read = json.loads(config_file._as_json(text))
+        except ValueError:
+            continue
+        compared += 1
+        assert repr(read) == repr(pyjson5.decode(text)), text
+    assert compared > 500
+
+
+def test_the_file_that_init_makes_is_read_without_the_parser_of_json5(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyjson5", None)
+    file, _ = workspace_file.create(tmp_path / "it's", "a folder", ["."], {"HOME": str(tmp_path)})
+
+    assert config_file.read(file)["memorySearch"] == {"extraPaths": ["."], "exclude": []}
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def test_a_note_has_ten_thousand_links_at_most() -> None:
     assert len(links_in("\n".join(f"[[{number}]] [[x{number}]]" for number in range(6_000)))) == 10_000
 
 
-@pytest.mark.parametrize("piece", ['](a "', "[[a", "](a(", "](<a", "[a]: ", "](" + "a" * 50, "<!--", "<!-- [[a]] -->"])
+@pytest.mark.parametrize(
+    "piece", ['](a "', "[[a", "](a(", "](<a", "[a]: ", "](" + "a" * 50, "<!--", "<!-- [[a]] -->"]
+)
 def test_a_long_line_of_beginnings_is_read_at_once(piece: str) -> None:
     """CPU time that grows with the square of the line would be minutes."""
     began = time.process_time()
