@@ -143,8 +143,11 @@ class Question:
     days: tuple[Days, ...] = ()
     #: The tags that it names: notes with one come first.
     tags: tuple[str, ...] = ()
-    #: Whether it is a question and not a phrase: a fact is asked for rather than what a note is about.
-    is_asked: bool = False
+
+    @property
+    def is_asked(self) -> bool:
+        """Say whether it is a question and no phrase: for a fact rather than for what a note is about."""
+        return bool(_ASKED.search(self.text))
 
 
 def analyse(raw: str, today: date | None = None) -> Question:
@@ -155,7 +158,10 @@ def analyse(raw: str, today: date | None = None) -> Question:
     original = clean(raw)
     text, tags = asked_tags(fold(original))
     terms: dict[str, Term] = {}
-    days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
+    # Then it has no quotes, ids and code, and to compile their patterns would take a millisecond.
+    is_plain = text.replace(" ", "").isalnum()
+    unquoted = text if is_plain else _QUOTED.sub(lambda match: " " * len(match[0]), text)
+    days = days_in(unquoted, today) if today else ()
     named = [text[each.begin : each.end] for each in days]
     # 2026-03-14 is an id, and 14.3.2026 is none.
     spoken = [words for words in named if any(map(str.isalpha, words))]
@@ -164,7 +170,9 @@ def analyse(raw: str, today: date | None = None) -> Question:
     for each in reversed(days):
         if text[each.begin : each.end] in (*spoken, *in_figures):
             asked = f"{asked[: start_with_fillers(text, each.begin)]} {asked[each.end :]}"
-    rest = _take_compounds(_take_code(_take_quoted(_INITIAL.sub(r"\1", asked), terms), terms), terms)
+    rest = asked
+    if not is_plain:
+        rest = _take_compounds(_take_code(_take_quoted(_INITIAL.sub(r"\1", asked), terms), terms), terms)
     # The pieces of a day are those of others.
     of_days = {key: term for key, term in terms.items() if term.label in named}
     terms |= {key: replace(term, is_day=True, fallbacks=()) for key, term in of_days.items()}
@@ -188,7 +196,8 @@ def analyse(raw: str, today: date | None = None) -> Question:
     # A title may end with a mark that is typed or left out: `What's new?`.
     names = [*dict.fromkeys((whole, text.strip(), f"{whole}?"))] if is_name else []
     wholes = len(names)
-    names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
+    if not is_plain:
+        names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (str(each) for each in exact if each.has_year)
     found = tuple(terms.values())[:MAX_CANDIDATES]
     if text != original:
@@ -202,7 +211,6 @@ def analyse(raw: str, today: date | None = None) -> Question:
         line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,
         tags=tags,
-        is_asked=bool(_ASKED.search(original)),
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from memline.shared.note_names import is_markdown, without_ending
-from memline.shared.patterns import late
 from memline.shared.sources.folding import stem_key
 from memline.shared.sources.markdown import CODE_SPAN
 from memline.shared.values import value
