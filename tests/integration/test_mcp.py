@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from memline.producers.calls.arguments import answers
+from memline.shared.sources.excerpt import MAX_CHARS
 from tests.support.mcp_calls import call, words
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.workspace import Place
@@ -111,6 +112,7 @@ def test_several_citations_are_read_at_once_and_one_that_is_refused_keeps_none_b
 
 def test_notes_are_resources_under_the_rules_of_memory_get(notes: Place) -> None:
     notes.write("memory/long note.md", "\n".join(f"Line {number} of a long note." for number in range(2000)))
+    notes.write("memory/one line.md", f"# One\n{'x' * MAX_CHARS}y\nend\n")
 
     async def private(client: Client) -> None:
         (template,) = (await client.list_resource_templates()).resource_templates
@@ -120,6 +122,8 @@ def test_notes_are_resources_under_the_rules_of_memory_get(notes: Place) -> None
         assert content.text == "# Facts\n\nInvoices are whole cents."
         (content,) = (await client.read_resource("memory://note/memory/long%20note.md")).contents
         assert content.text.endswith("Line 1999 of a long note.")
+        (content,) = (await client.read_resource("memory://note/memory/one%20line.md")).contents
+        assert content.text == f"# One\n{'x' * MAX_CHARS}\n[line cut here]\nend"
         for path in ("../../etc/passwd", "/etc/passwd", "memory/gone.md", "%2e%2e/x.md"):
             with pytest.raises(MCPError) as error:
                 await client.read_resource(f"memory://note/{path}")

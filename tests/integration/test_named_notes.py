@@ -5,6 +5,7 @@ import pytest
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.memory import Memory
 from memline.shared.errors import BadRequest, PathNotAllowed
+from memline.shared.sources.excerpt import MAX_CHARS
 from tests.support.workspace import Place, paths
 
 PLAN = """---
@@ -74,6 +75,13 @@ def test_a_note_that_was_just_saved_is_read_by_its_name(place: Place) -> None:
     assert (ran.status, ran.stdout) == (0, "# Harbour walk\n\nAlong the pier.\n")
     assert (beyond.status, beyond.stdout.strip()) == (0, "")
     assert "[it has no line 90]" in beyond.stderr
+
+
+def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place: Place) -> None:
+    place.write("walk.md", f"# Walk\n\n{'x' * MAX_CHARS}y\nend\n")
+
+    assert place.call("get", "walk.md:3").stderr == "[line 3 is longer, and cut here]\n[more: --from 4]\n"
+    assert place.call("get", "walk.md:4").stderr == ""
 
 
 def test_a_note_is_read_by_its_title(place: Place) -> None:

@@ -65,6 +65,11 @@ class Excerpt:
     backlinks: tuple[NoteName, ...] = ()
     total_backlinks: int = 0
 
+    @property
+    def is_cut(self) -> bool:
+        """Say whether its one line is longer than an answer."""
+        return self.lines == 1 and self.truncated and len(self.text) >= MAX_CHARS
+
     def to_json(self) -> dict[str, object]:
         return to_json(self, without=("first",)) | {"from": self.first}
 
