@@ -38,6 +38,7 @@ from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, NoWorkspace
+from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_time, parse_bound
 from memline.shared.values import to_json
 from memline.shared.words import counted
@@ -255,7 +256,10 @@ def _forgotten_list(agent: AgentSettings, undo: int | None, as_json: bool) -> in
         raise ConfigError(f"there is no number {undo} on the list", hint="memline forget --list")
     do_undo(agent, groups[undo - 1])
     chosen = numbered[undo - 1]
-    print_result({"undone": chosen}, as_json, [f"Off the list: {chosen['path']} of {chosen['day']}."])
+    lines = [f"Off the list: {chosen['path']} of {chosen['day']}."]
+    if is_markdown(groups[undo - 1].path):
+        lines.append("What was taken out of the note is back once you put it there again.")
+    print_result({"undone": chosen}, as_json, lines)
     if not as_json:
         advise("memline index")
     return None

@@ -663,6 +663,7 @@ def test_the_list_has_path_and_day_and_one_is_taken_off_it(place: Place) -> None
     assert [(each["number"], each["path"]) for each in numbered] == [(1, "memory/doors.md")]
     assert wrong.status == 2
     assert undone.status == 0
+    assert "is back once you put it there again" in undone.stdout
     assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
     assert SECRET in place.call("get", "memory/doors.md").stdout
     assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
