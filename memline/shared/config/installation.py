@@ -118,7 +118,9 @@ class MemoryBlock(Block):
     qmd: Qmd = key(factory=Qmd)
     citations: str = key("auto", choices=("auto", "on", "off"), doc="citations below snippets for agents")
     max_injected_chars: int = key(0, low=0, doc="characters of all snippets of an answer; 0: no limit")
-    private_in_groups: bool = key(False, doc="groups may search and read MEMORY.md too, as in OpenClaw")
+    private_in_groups: bool = key(
+        False, doc="groups may search and read MEMORY.md and past conversations too, as in OpenClaw"
+    )
     scope: ChatScope | None = key(None, of=ChatScope, doc="chats that may use memory; absent: all")
 
 

@@ -46,6 +46,9 @@ POOL_STEP, MORE = 25, 8
 #: Best candidates that a reranker reads: each costs a pass of its model.
 RERANKED = 30
 
+#: Why a search in a group may find nothing.
+PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
+
 _DETAILS = (
     "SELECT chunks.id, chunks.text, files.path, files.source, chunks.start_line, chunks.end_line,"
     " files.mtime_ns, files.day, chunks.heading, chunks.text_hash,"
@@ -147,7 +150,7 @@ def retrieve(
                     break
             missing, meant = search.keyword.missing, search.keyword.meant
             reason = lacking(missing, meant) if hits else search.explain_empty()
-            unseen = "" if hits or request.private else "MEMORY.md is private and was not searched"
+            unseen = "" if hits or request.private else PRIVATE
             notice = "; ".join(filter(None, (reason, search.explain_days(), unseen)))
             troubles += search.troubles
             steps.end("snippets")

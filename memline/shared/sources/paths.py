@@ -143,10 +143,13 @@ def is_archive(path: str) -> bool:
 
 
 def is_private(path: str) -> bool:
-    """Tell whether a ledger path is that of a long-term note: of the workspace or of `extraPaths`.
+    """Tell whether a ledger path is that of a long-term note, of the workspace or of `extraPaths`, or of a
+    past conversation.
 
-    In any spelling: there are file systems that ignore case.
+    A name in any spelling: there are file systems that ignore case.
     """
+    if is_transcript(path):
+        return True
     folder, _, name = path.casefold().rpartition("/")
     return name == "memory.md" and (not folder or path.startswith("/"))
 

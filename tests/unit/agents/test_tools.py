@@ -402,7 +402,7 @@ def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(
 
     validate(none, answers()["search"])
     assert [hit["path"] for hit in found["results"]] == ["memory/a.md"]
-    assert none["results"] == [] and "MEMORY.md is private" in none["notice"]
+    assert none["results"] == [] and "what is private, MEMORY.md and" in none["notice"]
     for path in (
         "MEMORY.md",
         "memory.md",

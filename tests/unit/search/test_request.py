@@ -162,12 +162,17 @@ def test_without_a_request_of_another_process_today_is_that_of_this_time_zone(
     assert days == ["2026-02-28", "2026-03-01", "2026-02-28"]
 
 
-def test_without_private_files_every_long_term_note_is_left_out(filled: Notes, index: SearchIndex) -> None:
+def test_without_private_files_long_term_notes_and_conversations_are_left_out(
+    filled: Notes, index: SearchIndex
+) -> None:
     filled.add("memory/projects/MEMORY.md", "x")
     filled.add("/elsewhere/memory.md", "x")
     filled.add("/elsewhere/notes.md", "x")
 
-    found = passing(filled, index, private=False, source="memory", since="1970-01-01")
+    filled.add("sessions/claude-ai/a.jsonl", "x")
 
-    assert not {"MEMORY.md", "/elsewhere/memory.md"} & found
+    found = passing(filled, index, private=False, since="1970-01-01")
+
+    assert not {"MEMORY.md", "/elsewhere/memory.md", "sessions/claude-ai/a.jsonl"} & found
+    assert "sessions/claude-ai/a.jsonl" in passing(filled, index, since="1970-01-01")
     assert {"memory/projects/MEMORY.md", "/elsewhere/notes.md", "memory/2026-02-10.md"} <= found

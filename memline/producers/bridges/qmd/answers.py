@@ -19,7 +19,7 @@ from memline.shared.search.request import SearchRequest, path_filter
 from memline.shared.search.results import Hit
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.forgetting import without
-from memline.shared.sources.paths import is_private
+from memline.shared.sources.paths import SESSIONS, is_private
 from memline.shared.values import value
 
 #: What qmd says instead of JSON; newer versions add why.
@@ -137,7 +137,7 @@ class Reader:
                 not text.strip()
                 or (path, first) in seen
                 or request.source not in ("", collection.source)
-                or (not request.private and is_private(ledger))
+                or (not request.private and (is_private(ledger) or collection.source == SESSIONS))
                 or not is_meant(path)
                 or not bounds[0] <= day <= bounds[1]
             ):

@@ -100,9 +100,10 @@ class QmdBackend:
             return self._builtin.get(asked, private=private)
 
         root, absolute, ledger = Collections(self._settings, self._home).readable(path)
-        if not private and is_private(ledger):
+        # A conversation has no path of the ledger.
+        if not private and (is_private(ledger) or ledger == path):
             raise AccessDenied(
-                "the long-term note is private: it is not read in a group, nor by a subagent",
+                "long-term notes and past conversations are private: not read in a group, nor by a subagent",
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
         gone = lines_of(self._settings)(ledger)
