@@ -14,7 +14,7 @@ from memline.producers.ask import catch_up
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
+from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver, forgotten, ledger
 from memline.shared.index.chunks import former_texts
@@ -263,9 +263,17 @@ def end_removals(agent: AgentSettings) -> None:
 
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
-    """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
+    """Resolve a path or citation (`path#L5-L7`).
+
+    Raises PathNotAllowed for what is not a memory file, and BadRequest for lines of a conversation.
+    """
     citation = parse_citation(cited)
     if (kind := kind_of(citation.path)) is not Lines:
+        if citation.first is not None:
+            raise BadRequest(
+                "a conversation is forgotten as a whole, and not some lines of it",
+                hint=f"memline forget {shlex.quote(citation.path)}",
+            )
         return kind.holding(agent, citation.path, ()) if _has_transcript(agent, citation.path) else []
     paths = MemoryPaths.of(agent)
     located = paths.locate(citation.path)

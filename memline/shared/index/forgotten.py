@@ -94,9 +94,11 @@ def groups(connection: Connection) -> list[Group]:
 def take_off(connection: Connection, group: Group) -> None:
     """Take a group off the list, inside the caller's transaction; the next run reads what it held back."""
     connection.execute("DELETE FROM forgotten WHERE path = ? AND at = ?", (group.path, group.at))
-    # A long line may stand in any note.
+    # A long line may stand in any note. A file of which nothing was left is empty, however it is cut.
     connection.execute(
-        "UPDATE files SET hash = '', chunking = '' WHERE source = 'memory' OR path = ?", (group.path,)
+        "UPDATE files SET hash = '', chunking = '', mtime_ns = iif(outcome = 'empty', 0, mtime_ns)"
+        " WHERE source = 'memory' OR path = ?",
+        (group.path,),
     )
 
 

@@ -712,6 +712,23 @@ def test_a_session_is_forgotten_and_what_is_said_later_is_found(sessions: Path, 
     assert paths(place.search("lawn"))[0] == "sessions/abc.jsonl"
 
 
+def test_a_session_goes_as_a_whole_and_is_back_once_it_is_off_the_list(sessions: Path, place: Place) -> None:
+    place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none")
+    (sessions / "abc.jsonl").write_text(opening() + said("user", "The kudu is ill."))
+    place.index()
+
+    part = place.call("forget", "sessions/abc.jsonl#L2", "--yes")
+    whole = place.call("forget", "sessions/abc.jsonl", "--yes")
+    gone = paths(place.search("kudu"))
+    place.call("forget", "--undo", "1")
+    place.index()
+
+    assert part.status == 2
+    assert part.stderr.endswith(" forget sessions/abc.jsonl\n")
+    assert (whole.status, gone) == (0, [])
+    assert paths(place.search("kudu")) == ["sessions/abc.jsonl"]
+
+
 def test_old_notes_and_sessions_are_named_by_their_day(sessions: Path, place: Place) -> None:
     place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none")
     place.write("memory/2025-12-31.md", "# Old\n\nyesteryear\n")
