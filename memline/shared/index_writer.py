@@ -362,14 +362,15 @@ class IndexWriter:
             due = max(state.retry_at, state.probe_at, vectors.next_due(connection, target.id) or 0.0)
         return max(due - now, 0.0)
 
-    def sweep(self) -> list[str]:
+    def sweep(self, *, answered: Collection[str] = ()) -> list[str]:
         """Free leases that are over, try failed texts again, prune the cache, finish what dead runs began.
 
-        Returns the tokens of those leases.
+        Returns the tokens of those leases. `answered`: leases whose answers wait to be stored, as for a disk
+        that is full: none of them is over, however long that takes.
         """
         with self.session() as (connection, now):
             target = identities.target(connection)
-            over = self.free_leases(self._overdue(connection))
+            over = self.free_leases([each for each in self._overdue(connection) if each not in answered])
             with transaction(connection):
                 now_ns = self._clock.now_ns()
                 ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)

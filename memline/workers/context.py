@@ -18,7 +18,7 @@ from memline.shared.config.agents import without_workspace
 from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import IndexElsewhere, IndexFault, MemlineError, QueueError
+from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
@@ -255,13 +255,11 @@ class Context:
         return self._writers[agent]
 
     def may_send(self, lease: str) -> bool:
-        """Note that the request of a lease is sent, where it is counted; False when it was revoked."""
-        try:
-            return Budget(self._account_file).may_send(lease)
-        except IndexFault as error:
-            # It is sent all the same, and counts once it is answered.
-            Log("embed").warning("request.not_noted", lease=lease, error=error.message)
-            return True
+        """Note that the request of a lease is sent, where it is counted; False when it is revoked or settled.
+
+        Raises IndexFault when that cannot be noted: it would be paid for and count nowhere.
+        """
+        return Budget(self._account_file).may_send(lease)
 
     def free_unsent(self) -> None:
         """Free what this process leased and has not sent: no other process would, before it has ended."""

@@ -17,7 +17,13 @@ from memline.shared.embedders.protocol import (
 )
 from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.embedders.request import REFERENCE, Outcome, embed
-from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
+from memline.shared.errors import (
+    IndexFault,
+    ModelMismatch,
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+)
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
 from memline.shared.logs import Log
@@ -29,6 +35,7 @@ from memline.shared.scheduling.breaker import (
     AT_LIMIT,
     HAS_COOLDOWN,
     MAX_SHRUNK_ROWS,
+    REQUEST_RULES,
     tighter,
 )
 from memline.shared.scheduling.limits import minute_limits
@@ -204,7 +211,7 @@ class _LeaseEnded(ProviderLater):
 
 
 class _AtLimit(ProviderLater):
-    """There is no place within the configured limits; the provider was not asked."""
+    """There is no place within the configured limits, or it cannot be noted; the provider was not asked."""
 
 
 def _take_place(
@@ -240,7 +247,13 @@ def _take_place(
         if cooldown_s := context.limits.cooldown_s(account):
             raise _AtLimit(f"{provider} {HAS_COOLDOWN}", retry_after_s=cooldown_s)
     # Last: to ask for the place, and to wait for it, takes time as well.
-    if not (context.in_flight.holds(lease) and begin()):
+    try:
+        may_send = context.in_flight.holds(lease) and begin()
+    except IndexFault as error:
+        # As on a full disk, on which its answer could not be stored either.
+        words = f"not sent, since it could not be counted: {error.message}"
+        raise _AtLimit(words, retry_after_s=REQUEST_RULES.first_cooldown_s) from error
+    if not may_send:
         raise _LeaseEnded("the lease of these texts is over")
 
 

@@ -207,11 +207,11 @@ may be deleted; a later one adds what is new, and what was forgotten stays forgo
         text="""\
 Forget lines of notes, or sessions, for good.
 
-It lists what it will touch and asks. PATH is a path or citation as `memline search` gives it, of a conversation
-its path alone: it goes as a whole. The lines go out of the note, the index, its vectors and cache, the
-batches at the provider and the other files of Memline's home; what stays in a kept note or a transcript is
-not read again. The index of another agent or workspace that has it is named: forget it there as well, with
---agent or --workspace.""",
+It lists what it will touch and asks. PATH is a path or citation as `memline search` gives it, of a
+conversation its path alone: it goes as a whole. The lines go out of the note, the index, its vectors and
+cache, the batches at the provider and the other files of Memline's home; what stays in a kept note or a
+transcript is not read again. The index of another agent or workspace that has it is named: forget it there
+as well, with --agent or --workspace.""",
         answer="forgot",
         asks="Forget this in {where} for good?",
         audit="forget",

@@ -21,6 +21,12 @@ from memline.shared.words import counted
 #: Free bytes below the index under which a backfill may fill the disk.
 LOW_DISK_BYTES = 200 * 1024 * 1024
 
+#: And under which nothing more can be stored.
+FULL_DISK_BYTES = 1024 * 1024
+
+#: What ends both.
+FREE_SPACE = "free space there, or use --home DIR"
+
 #: The same of a large disk: below this share of it and this many bytes.
 LOW_DISK_SHARE, LOW_LARGE_DISK_BYTES = 0.02, 2 * 1024**3
 
@@ -140,12 +146,14 @@ def permissions(facts: Facts) -> Iterator[Seen]:
         folder = _index_folder(facts.settings)
         if not os.access(folder, os.W_OK):
             yield seen(reason=f"{folder} is not writable", action=f"chmod u+w {shlex.quote(folder)}")
+        elif _is_full(_scarce_bytes(folder)):
+            yield seen(reason=f"the disk of {folder} is full: nothing can be stored", action=FREE_SPACE)
 
 
 @finding(
     WARNING,
     "only {free} MiB are free below {folder}",
-    action="free space there, or use --home DIR",
+    action=FREE_SPACE,
     means="A first index of many notes may fill the disk. A full disk loses nothing that was stored.",
     from_disk=True,
 )
@@ -153,14 +161,21 @@ def disk_almost_full(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
         return
     folder = _index_folder(facts.settings)
-    if (free := _scarce_bytes(folder)) is not None:
+    free = _scarce_bytes(folder)
+    if free is not None and not _is_full(free):
         yield seen(free=free // 2**20, folder=folder)
 
 
-def disk_mark(settings: AgentSettings) -> tuple[bool, bool]:
+def disk_mark(settings: AgentSettings) -> tuple[bool, bool, bool]:
     """Return what the rows of the disk depend on, for who asks them again when it changes."""
     folder = _index_folder(settings)
-    return _scarce_bytes(folder) is None, os.access(folder, os.W_OK)
+    free = _scarce_bytes(folder)
+    return free is None, _is_full(free), os.access(folder, os.W_OK)
+
+
+def _is_full(free: int | None) -> bool:
+    """Tell whether so little is free that a transaction of vectors does not fit."""
+    return free is not None and free < FULL_DISK_BYTES
 
 
 def _scarce_bytes(folder: str) -> int | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4D656D41
 
 #: `user_version` that this release reads and writes. Of an older file all rows stay.
-VERSION = 8
+VERSION = 9
 
 
 class AccountFile:

@@ -67,6 +67,12 @@ CREATE TABLE IF NOT EXISTS reservations (
     sent INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
+-- Requests and batches that are settled, the last 10,000: none is sent again by a message that comes back.
+CREATE TABLE IF NOT EXISTS settled (
+    id INTEGER PRIMARY KEY,
+    token TEXT NOT NULL UNIQUE
+) STRICT;
+
 -- What the present run of an index has spent.
 CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY,

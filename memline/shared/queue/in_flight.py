@@ -77,6 +77,9 @@ class InProcessRequests:
     def missing(self, leases: Sequence[str], *, asked: float, now: float) -> list[str]:
         return []
 
+    def answered(self) -> set[str]:
+        return set()
+
     def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
         return {}
 
@@ -201,6 +204,12 @@ class RedisRequests:
         missing = [token for token in absent if self._missing.get(token, now) < asked]
         self._missing = {token: self._missing.get(token, now) for token in absent if token not in missing}
         return missing
+
+    def answered(self) -> set[str]:
+        """Give the leases whose answers lie on the store queue, also those that are tried again later."""
+        with redis_client.translated(self._url):
+            stored: Any = self._client.hkeys(key(self._client, f"{self._store}.msgs"))
+        return {lease for raw_id in stored if (lease := message_list.lease_of(raw_id))}
 
     def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
         """Give those of `leases` whose request, or the answer to it, became a dead letter, and why.

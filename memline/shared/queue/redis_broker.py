@@ -41,6 +41,7 @@ from memline.shared.queue.routes import (
     MESSAGE_RETRIES,
     MIN_BACKOFF_MS,
     is_retried,
+    waits_for_disk,
 )
 from memline.shared.traces import LINKS, PARENT
 
@@ -230,6 +231,8 @@ class FleetBroker(RedisBroker):
             self.put_back(queue, [message_id])
             return
         retries = message.options.get("retries", 0)
+        if waits_for_disk(message.actor_name, error):
+            retries = min(retries, MESSAGE_RETRIES - 1)
         if error is not None and retries < MESSAGE_RETRIES and is_retried(message.actor_name, error):
             _, delay_ms = compute_backoff(retries, factor=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
             content = message.copy(options={**failure, "retries": retries + 1}).encode()

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import IndexFault
+from memline.shared.errors import IndexFault, IndexUnwritable
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import messages
@@ -18,7 +18,7 @@ from memline.shared.queue.messages import MessageRefused, Wire
 from memline.shared.values import value
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
-#: error that repeats is a bug or a full disk, which a hundred tries do not mend.
+#: error that repeats is a bug, which a hundred tries do not mend.
 MESSAGE_RETRIES = 3
 
 #: Milliseconds before the first retry, and at most: a full disk or a locked file may pass in seconds. Each
@@ -36,6 +36,8 @@ class Actor:
     is_kept: bool = True
     #: Whether it is tried again before it becomes a dead letter.
     is_retried: bool = True
+    #: Whether it is tried until the disk takes it: an answer that was paid for.
+    waits_for_disk: bool = False
     #: Whether an index host that an agent has left forwards it: the new one does not find it by itself.
     is_forwarded: bool = False
 
@@ -92,8 +94,8 @@ QUEUES = {
         is_indexing=True,
         actors={
             messages.StoreFiles: Actor(name="store_files"),
-            messages.StoreVectors: Actor(name="store_vectors", is_forwarded=True),
-            messages.EmbedFailed: Actor(name="embed_failed", is_forwarded=True),
+            messages.StoreVectors: Actor(name="store_vectors", is_forwarded=True, waits_for_disk=True),
+            messages.EmbedFailed: Actor(name="embed_failed", is_forwarded=True, waits_for_disk=True),
             # The timer sends the next in seconds. Kept, a full disk would make a dead letter of every sweep
             # of the night.
             messages.Sweep: Actor(name="sweep", is_kept=False),
@@ -130,6 +132,11 @@ def is_retried(actor: str, error: BaseException) -> bool:
     """Tell whether a message is tried again after this error, in one process as in a fleet."""
     row = actor_of(actor)
     return row.is_kept and row.is_retried and not isinstance(error, MessageRefused)
+
+
+def waits_for_disk(actor: str, error: BaseException | None) -> bool:
+    """Tell whether a message is kept until its index can be written again: a full disk, or no permission."""
+    return isinstance(error, IndexUnwritable) and actor_of(actor).waits_for_disk
 
 
 #: All processes with the words of their commands, in the order of their start. They end together, and `store`

@@ -6,7 +6,7 @@ process that is killed leaves what it had in flight counted: it may have been pa
 count right: a request that certainly cost nothing is given back, one whose parts were sent twice counts
 twice. Tokens are estimated, as everywhere.
 
-    reserve ─► spending + reservation ─► may_send ─► settle: spending set right, reservation gone
+    reserve ─► spending + reservation ─► may_send ─► settle: spending set right, not sent again
                          │                       └─► never settled: spending stays, the reservation a week
                          └─► revoke: never sent, nothing spent; an answer that comes all the same counts
 
@@ -41,6 +41,10 @@ TEXTS_SHARE = 0.95
 
 #: Days that spending is kept, and seconds that a reservation without an answer is.
 KEPT_DAYS, KEPT_RESERVATION_S = 400, 7 * 86_400.0
+
+#: Requests and batches that are known to be settled. A Redis that comes back with an older snapshot, or is
+#: told nothing of the end of a worker, gives a request out once more.
+KEPT_SETTLED = 10_000
 
 #: Days of the longer sum of `spent`.
 LONG_DAYS = 30
@@ -145,14 +149,20 @@ class Budget:
             if tokens is not None:
                 _correct(connection, token, tokens + row[0] * max(row[1] - 1, 0))
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
+            connection.execute("INSERT OR IGNORE INTO settled (token) VALUES (?)", (token,))
+            connection.execute(
+                "DELETE FROM settled WHERE id <= (SELECT max(id) FROM settled) - ?", (KEPT_SETTLED,)
+            )
 
     def may_send(self, token: str) -> bool:
-        """Note that a worker of this home begins to send a request; False when it was revoked.
+        """Note that a worker of this home begins to send a request; False when it was revoked or settled.
 
         What is not counted here, a local model's or another home's request, may always be sent.
         """
         if self._reservation(token) is None:
-            return True
+            query = "SELECT 1 FROM settled WHERE token = ?"
+            with self._file.reading() as reader:
+                return reader is None or scalar(reader, query, token) is None
         with self._file.writing() as connection:
             change = "UPDATE reservations SET sent = sent + 1 WHERE token = ? AND sent >= 0"
             return bool(connection.execute(change, (token,)).rowcount)

@@ -226,6 +226,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_damaged", PROBLEM, damage, "is damaged", "memline index"),
     ("index_moved_aside", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
     ("permissions", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
+    ("permissions", PROBLEM, lambda p, m: [m.setattr(of_place, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
     ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"flush": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its flush: no right", "chmod"),
     ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("flush_unusable", PROBLEM, lambda p, _: flush(p, model="none/m"), "memory flush: ", ""),

@@ -163,6 +163,7 @@ def test_a_request_whose_answer_is_retried_is_not_missing(
         redis_server.rpush("memline:store", "a.0123")
 
     assert requests.missing(["a", "b"], asked=105, now=105) == ["b"]
+    assert requests.answered() == {"a"}
 
 
 def test_without_leases_nothing_is_missing_or_dead(redis_server: redis.Redis) -> None:

@@ -122,6 +122,22 @@ def test_an_answer_sets_the_count_right_once(file: AccountFile, clock: ManualClo
     assert spent(file, Ceilings(), clock.now())["thirtyDays"]["tokens"] == 0
 
 
+def test_a_request_that_is_settled_is_not_sent_again(
+    file: AccountFile, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "KEPT_SETTLED", 3)
+    mine = Budget(file, ceilings=Ceilings(), run="one")
+    for number in range(5):
+        mine.reserve(SMALL, str(number), 100, clock.now())
+        assert mine.may_send(str(number))
+        mine.settle(str(number), 100)
+
+    # Those of a fleet of another home are counted there.
+    assert mine.may_send("elsewhere")
+    assert [mine.may_send(str(number)) for number in range(5)] == [True, True, False, False, False]
+    assert spent(file, Ceilings(), clock.now())["today"]["tokens"] == 500
+
+
 def test_a_run_has_a_ceiling_of_its_own_and_another_run_begins_anew(
     file: AccountFile, clock: ManualClock
 ) -> None:

@@ -6,7 +6,13 @@ import pytest
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.request import Outcome, ProviderSplit
-from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderRefused, ProviderStop
+from memline.shared.errors import (
+    IndexUnwritable,
+    ModelMismatch,
+    ProviderBrokenAnswer,
+    ProviderRefused,
+    ProviderStop,
+)
 from memline.shared.index.accounts import AccountFile, account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
@@ -105,15 +111,17 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(
     assert (failed.kind, failed.error) == ("later", "openai asked to wait (429)")
 
 
-@pytest.mark.parametrize("holds", [True, False], ids=["not to be sent", "taken back"])
+@pytest.mark.parametrize("ended", ["taken back", "revoked", "settled"])
 def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, holds: bool
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
     budget = Budget(AccountFile(context.settings.account_path))
     budget.reserve(Charge(identity=identity, account="a"), "lease", 2, context.clock.now())
-    if holds:
+    if ended == "revoked":
         budget.revoke(["lease"])
-    monkeypatch.setattr(context.in_flight, "holds", lambda _: holds)
+    elif ended == "settled":
+        budget.settle("lease", 2)
+    monkeypatch.setattr(context.in_flight, "holds", lambda _: ended != "taken back")
     monkeypatch.setattr(context.limits, "take", lambda *_, **__: 0.0)
     monkeypatch.setattr(
         "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
@@ -123,6 +131,26 @@ def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
     work(embed.embed_texts, request(identity))
 
     assert sent == []
+
+
+def test_what_cannot_be_counted_is_not_sent_and_waits(
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bool:
+        raise IndexUnwritable("cannot write the index accounts.sqlite: the disk is full")
+
+    monkeypatch.setattr(Budget, "may_send", full)
+    monkeypatch.setattr(
+        "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
+        lambda *_: pytest.fail("the provider was asked"),
+    )
+
+    work(embed.embed_texts, request(identity))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed)
+    assert (failed.kind, failed.paid_tokens) == ("later", 0)
+    assert failed.error.endswith("the disk is full")
 
 
 def test_a_slip_is_told_to_the_rows_before_it_is_raised(
