@@ -38,6 +38,9 @@ _NEXT = """
 SELECT start_line, end_line FROM chunks JOIN files ON files.id = chunks.file_id
 WHERE path = ? AND source = ? AND ordinal > ? ORDER BY ordinal LIMIT 1
 """
+_KNOWN = """
+SELECT 1 FROM chunks JOIN files ON files.id = chunks.file_id WHERE path = ? AND source = ? LIMIT 1
+"""
 _CHUNKS = """
 SELECT ordinal, start_line, end_line, text FROM chunks JOIN files ON files.id = chunks.file_id
 WHERE path = ? AND source = ? AND ordinal BETWEEN ? AND ? ORDER BY ordinal
@@ -65,8 +68,8 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
     first = min(max(1, part.first), _MOST_LINES)
     last = min(first + (part.lines or DEFAULT_LINES) - 1, _MOST_LINES)
     wanted = (path, SESSIONS)
-    known = connection.execute("SELECT 1 FROM files WHERE path = ? AND source = ?", wanted).fetchone()
-    if known is None:
+    # One that was forgotten has its row alone.
+    if connection.execute(_KNOWN, wanted).fetchone() is None:
         return None
     lowest, highest = connection.execute(_CITED, (*wanted, first, last)).fetchone()
     if lowest is None:

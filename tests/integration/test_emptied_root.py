@@ -101,6 +101,7 @@ def test_what_is_kept_is_read_and_said_before_any_search(place: Place, tmp_path:
     assert said in note.stderr
     assert place.call("get", "memory/note-3.md", "--json").json["kept"][0]["files"] == 21
     assert all(hit.gone for hit in place.search("owls").hits)
+    assert place.call("search", "owls", "--format", "files").stdout == ""
     assert "We met the owls." in context.stdout
     assert said in context.stderr
     assert place.call("context", "--json").json["kept"][0]["root"] == str(place.workspace)

@@ -71,8 +71,8 @@ def for_programs(
 ) -> Iterator[str]:
     """Yield the hits in a form for other programs: jsonl, files or vimgrep.
 
-    Paths are absolute where the file is there, so that they work in every folder. `is_raw`: each ends with
-    NUL, so that nothing in it is to be written out but for a terminal.
+    Paths are absolute where the file is there, so that they work in every folder; a file that is gone is not
+    listed. `is_raw`: each ends with NUL, so that nothing in it is to be written out but for a terminal.
     """
     if form == "jsonl":
         yield from map(json_line, hits)
@@ -80,7 +80,8 @@ def for_programs(
     shown = one_line if sys.stdout.isatty() else str if is_raw else in_name
     names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
     if form == "files":
-        yield from dict.fromkeys(map(shown, names.values()))
+        there = (names[hit["path"]] for hit in hits if not hit["gone"])
+        yield from dict.fromkeys(map(shown, there))
         return
     for hit in hits:
         line, column, text = _place(hit, Path(names[hit["path"]]))

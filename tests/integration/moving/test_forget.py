@@ -720,12 +720,14 @@ def test_a_session_goes_as_a_whole_and_is_back_once_it_is_off_the_list(sessions:
     part = place.call("forget", "sessions/abc.jsonl#L2", "--yes")
     whole = place.call("forget", "sessions/abc.jsonl", "--yes")
     gone = paths(place.search("kudu"))
+    unread = place.call("get", "sessions/abc.jsonl")
     place.call("forget", "--undo", "1")
     place.index()
 
     assert part.status == 2
     assert part.stderr.endswith(" forget sessions/abc.jsonl\n")
     assert (whole.status, gone) == (0, [])
+    assert "there is no such past conversation in the index" in unread.stderr
     assert paths(place.search("kudu")) == ["sessions/abc.jsonl"]
 
 
