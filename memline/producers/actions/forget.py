@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from memline.producers.actions.forget_batches import LeftBehind
 from memline.producers.actions.forget_targets import Imported, Target, Transcript
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError
+from memline.shared.errors import ConfigError, IndexUnwritable
 from memline.shared.index import driver, erase, forgotten, ledger
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
@@ -98,7 +98,7 @@ def forget(
     needles = {*in_files}
     hashes: dict[str, set[bytes]] = {}
     lines = chunk_count = 0
-    with closing(IndexWriter.of(agent, clock=clock)) as writer:
+    with closing(IndexWriter.of(agent, clock=clock)) as writer, _unfinished():
         writer.connection.execute("PRAGMA secure_delete = ON")
         # From the end of a note to its beginning: the numbers of the lines before stay.
         for target in sorted(targets, key=lambda each: (each.path, -each.first)):
@@ -146,6 +146,19 @@ def forget(
     )
     _audit(agent, done, clock)
     return done
+
+
+@contextmanager
+def _unfinished() -> Iterator[None]:
+    """Say of an index that cannot be written that part may be forgotten, and how to go on."""
+    try:
+        yield
+    except IndexUnwritable as error:
+        why, _, _ = error.message.partition(";")
+        raise IndexUnwritable(
+            f"not all is forgotten, and lines may be out of their note already: {why}",
+            hint="free space or fix the permissions, then run it again, and: memline index",
+        ) from error
 
 
 def listed(agent: AgentSettings) -> list[Group]:

@@ -16,7 +16,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
-from memline.shared.index import driver, forgotten, ledger
+from memline.shared.index import driver, forgotten, ledger, meta
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
 from memline.shared.index.full_text import TOKENIZER
@@ -263,10 +263,7 @@ def end_removals(agent: AgentSettings) -> None:
 
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
-    """Resolve a path or citation (`path#L5-L7`).
-
-    Raises PathNotAllowed for what is not a memory file, and BadRequest for lines of a conversation.
-    """
+    """Resolve a path or citation. Raises PathNotAllowed, and BadRequest for lines of a conversation."""
     citation = parse_citation(cited)
     if (kind := kind_of(citation.path)) is not Lines:
         if citation.first is not None:
@@ -306,7 +303,8 @@ def why_nothing(agent: AgentSettings, cited: str) -> tuple[str, str]:
         return f"{path} has {counted(count, 'line')}" if count else f"{path} is empty", ""
     with driver.reading_if_any(agent.index_path) as reader:
         if reader is not None and any(group.path == path for group in forgotten.groups(reader)):
-            return f"nothing but hashes is left of {path}", ""
+            rest = "memline index" * bool(meta.get(reader, meta.TO_ERASE))
+            return f"nothing but hashes is left of {path}", rest
         named = notes_named(reader, path) if reader is not None else []
     again = f"memline forget {shlex.quote(named[0])}" if named else "memline search QUERY"
     return f"there is no {'note' if kind_of(path) is Lines else 'transcript'} {path}", again

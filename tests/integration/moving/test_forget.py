@@ -25,7 +25,7 @@ from memline.producers.actions.forget_targets import (
 from memline.producers.bridges.export import export, take_in
 from memline.producers.memory import Memory
 from memline.shared.clock import SystemClock
-from memline.shared.errors import ConfigError, PathNotAllowed
+from memline.shared.errors import ConfigError, IndexUnwritable, PathNotAllowed
 from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
@@ -406,6 +406,26 @@ def test_a_sweep_erases_too_and_so_does_what_comes_after_a_kill(place: Place) ->
         writer.sweep()
 
         assert outside_reader(place.home, "|".join(word.decode() for word in WORDS)) == ""
+
+
+def test_what_a_full_disk_left_unfinished_is_said_and_erased_by_the_next_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> None:
+        raise IndexUnwritable("cannot write the index x: the disk is full; nothing was half-written")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("memline.shared.index.erase.erase", full)
+        with pytest.raises(IndexUnwritable) as error:
+            forget(place.agent, targets_of_path(place.agent, "memory/doors.md"))
+    again = place.call("forget", "memory/doors.md", "--yes")
+    place.index()
+
+    assert error.value.message.startswith("not all is forgotten, and lines may be out of their note already")
+    assert error.value.message.endswith("the disk is full")
+    assert not (place.workspace / "memory/doors.md").exists()
+    assert again.stderr.endswith(" index\n")
+    assert files_with(place.home) == []
 
 
 def test_an_index_of_before_is_erased_as_a_whole_once(place: Place) -> None:
