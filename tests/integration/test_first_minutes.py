@@ -279,6 +279,22 @@ def test_folders_are_added_and_removed_and_comments_stay(shell: Shell, tmp_path:
     assert (failed.status, "is not in extraPaths" in failed.stderr) == (2, True)
 
 
+def test_add_refuses_a_link_and_names_what_it_leads_to(shell: Shell, tmp_path: Path) -> None:
+    notes = make(tmp_path / "notes", {"MEMORY.md": "Alpha.", "docs/.keep": ""})
+    wiki = make(tmp_path / "wiki", {"w.md": "Wombat facts."})
+    (notes / "w.md").symlink_to(wiki / "w.md")
+    (notes / "wiki").symlink_to(wiki)
+    before = shell("config", "show", cwd=notes).stdout
+
+    for words, target in (("w.md", "/w.md"), ("wiki", ""), ("wiki/w.md", "/w.md")):
+        refused = shell("add", words, cwd=notes)
+        assert (refused.status, refused.stdout) == (1, "")
+        assert "is a symbolic link, and these are never followed" in refused.stderr
+        assert f"Try: memline --workspace {notes} add {wiki}{target}\n" in refused.stderr
+    assert shell("config", "show").stdout == before
+    assert "1 file to index" in shell("add", f"{wiki}/w.md").stdout
+
+
 def test_the_file_that_configures_the_workspace_is_changed(shell: Shell, tmp_path: Path, home: Path) -> None:
     notes = make(tmp_path / "notes", {"MEMORY.md": "Alpha."})
     wiki = make(tmp_path / "wiki", {"w.md": "Wombat facts."})

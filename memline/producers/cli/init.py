@@ -31,9 +31,9 @@ from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver, ledger
 from memline.shared.note_names import MARKDOWN, is_markdown
 from memline.shared.providers import LOCAL
-from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.discover import first_link, markdown_below
 from memline.shared.sources.outcomes import EMPTY, INDEXED
-from memline.shared.sources.paths import LONG_TERM, OPENCLAW_FILES
+from memline.shared.sources.paths import LONG_TERM, OPENCLAW_FILES, MemoryPaths
 from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import replace, value
@@ -118,6 +118,7 @@ def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | N
         hint = f"name a folder, or a file that ends with {', '.join(MARKDOWN)}"
         raise MemlineError(f"{target} is not Markdown", hint=hint)
     settings = invocation.agent()
+    _refuse_link(settings, target)
     if (named := workspace_file.file_naming(invocation.loaded, settings.agent, target)) is not None:
         echo(f"{target} is in extraPaths already ({named}).")
         return None
@@ -148,6 +149,17 @@ def _folder(text: str, *, file_too: bool = False) -> Path:
     if not path.is_dir() and not (file_too and path.is_file()):
         raise click.UsageError(f"{path}: no such folder")
     return path
+
+
+def _refuse_link(settings: AgentSettings, target: Path) -> None:
+    """Raise MemlineError for what would be named and not read: at or below a link that is not followed."""
+    if workspaces.is_same(target, settings.workspace):
+        # Named by the user, the workspace may be a link.
+        return
+    link = first_link(MemoryPaths.of(settings).anchor(str(target)), str(target))
+    if link is not None:
+        hint = _command(settings, "add", os.path.realpath(target))
+        raise MemlineError(f"{link} is a symbolic link, and these are never followed", hint=hint)
 
 
 def _much(folder: Path, count: int) -> str:

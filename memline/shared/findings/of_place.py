@@ -13,6 +13,7 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import meta
+from memline.shared.note_names import is_markdown
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import markdown_below, markdown_beside, misnamed_long_term
 from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
@@ -356,22 +357,31 @@ def log_held(facts: Facts) -> Iterator[Seen]:
 @finding(
     NOTE,
     "{links} not followed: {names}",
-    action="put the files themselves below the workspace, or name them in memorySearch.extraPaths",
+    action="put the files themselves below the workspace, or add what the links lead to: memline add TARGET",
     page="files",
-    means="Symbolic links are never followed, so that no file outside of the workspace is read by mistake.",
+    means="Symbolic links are never followed, so that no file outside of the workspace is read by mistake."
+    " One that leads nowhere, or to what is read already, is not counted.",
     from_disk=True,
 )
 def links_skipped(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
         return
+    paths = MemoryPaths.of(facts.settings)
     links = [
-        each.path
+        each
         for each in facts.plan.discovery.files
-        if each.problem is not None and each.problem.outcome == outcomes.SYMLINK
+        if each.problem is not None
+        and each.problem.outcome == outcomes.SYMLINK
+        and os.path.exists(each.absolute)
+        and paths.root_reading(each.absolute) is None
     ]
     if links:
-        more = " …" if len(links) > 3 else ""
-        yield seen(links=counted(len(links), "symbolic link", "are"), names=", ".join(links[:3]) + more)
+        target = os.path.realpath(links[0].absolute)
+        action = None
+        if len(links) == 1 and (is_markdown(target) or os.path.isdir(target)):
+            action = shlex.join(["memline", "--workspace", str(facts.settings.workspace), "add", target])
+        names = ", ".join(each.path for each in links[:3]) + " …" * (len(links) > 3)
+        yield seen(links=counted(len(links), "symbolic link", "are"), names=names, action=action)
 
 
 @finding(

@@ -341,15 +341,40 @@ class MemoryPaths:
             return None
         absolute = os.path.normpath(os.path.join(self.workspace, path))
         for root in self._roots:
-            relative = _below(root.path, absolute)
-            if relative is None or not root.pattern.matches(relative):
-                is_memory = absolute == root.path and is_markdown(os.path.basename(absolute))
-            else:
-                *folders, name = relative.split("/")
-                is_memory = is_markdown(name) and not any(map(is_ignored_folder, folders))
-            if is_memory and not self.rules.reason(root.path, absolute):
+            if self._is_read(root, absolute):
                 anchor = self.workspace if absolute.startswith(self._inside) else self.anchor(root.path)
                 return FileLocation(path=self.ledger_path(absolute), absolute=absolute, anchor=anchor)
+        return None
+
+    def _is_read(self, root: MemoryRoot, absolute: str) -> bool:
+        """Tell whether a file of this path is read with a root."""
+        relative = _below(root.path, absolute)
+        if relative is None or not root.pattern.matches(relative):
+            is_memory = absolute == root.path and is_markdown(os.path.basename(absolute))
+        else:
+            *folders, name = relative.split("/")
+            is_memory = is_markdown(name) and not any(map(is_ignored_folder, folders))
+        return is_memory and not self.rules.reason(root.path, absolute)
+
+    def root_reading(self, path: str) -> MemoryRoot | None:
+        """Return the root with which a file is read, or all Markdown below a folder; None when none does.
+
+        Asked before one more root is made of it, or of what a link leads to: links in `path` are followed.
+        """
+        real = os.path.realpath(path)
+        for root in (*self.extras, *self.files, self.memory):
+            anchor = self.anchor(root.path)
+            start = os.path.normpath(
+                os.path.join(os.path.realpath(anchor), os.path.relpath(root.path, anchor))
+            )
+            if real != start and _below(start, real) is None:
+                continue
+            absolute = os.path.normpath(os.path.join(root.path, os.path.relpath(real, start)))
+            if os.path.isdir(real):
+                # With a pattern a folder is read in part.
+                absolute = os.path.join(absolute, LONG_TERM[0]) if root.pattern.is_any_name else ""
+            if absolute and self._is_read(root, absolute):
+                return root
         return None
 
     def concerns_folder(self, absolute: str) -> bool:

@@ -213,6 +213,13 @@ def change_model(place: Place) -> None:
     place.configure(model="b")
 
 
+def link(place: Place, name: str) -> None:
+    """Let a note be a link to a file outside of the workspace."""
+    target = place.workspace.parent / name
+    target.write_text("A.")
+    (place.workspace / "memory" / name).symlink_to(target)
+
+
 def row_ids(table: list[tuple[str, str, State, str, str]]) -> list[str]:
     """Name the rows of a table of states by code and level."""
     return [f"{row[0]}-{row[1]}" for row in table]
@@ -241,7 +248,8 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
     ("notes_beside", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
     ("long_term_misnamed", NOTE, lambda p, _: p.write("Memory.md", "A."), "Memory.md is not taken for the long-term note, which is called MEMORY.md", "/MEMORY.md"),
-    ("links_skipped", NOTE, lambda p, _: (p.workspace / "memory/l.md").symlink_to("notes.md"), "1 symbolic link is not followed: memory/l.md", "put the files"),
+    ("links_skipped", NOTE, lambda p, _: link(p, "l.md"), "1 symbolic link is not followed: memory/l.md", "/l.md"),
+    ("links_skipped", NOTE, lambda p, _: (link(p, "l.md"), link(p, "m.md")), "2 symbolic links are not followed: memory/l.md, memory/m.md", "put the files"),
     ("provider_without_key", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
     ("paused", WARNING, lambda p, _: (want_texts(p), provider_pauses.pause(p.agent)), "embedding is paused; 3 vectors wait", "memline queue resume"),
@@ -305,6 +313,18 @@ def test_a_state_of_an_agent_is_found(
     assert (finding.level, finding.agent) == (level, "main")
     assert words in finding.what and action in finding.action
     assert (finding.halts, finding.passes) == HALTING.get(code, ("", False))
+
+
+def test_a_link_that_leads_nowhere_or_to_what_is_read_is_not_found(place: Place, tmp_path: Path) -> None:
+    (wiki := tmp_path / "wiki").mkdir()
+    (wiki / "w.md").write_text("A.")
+    place.configure(extraPaths=[str(wiki)])
+    place.write("memory/deep/a.md", "A.")
+    targets = {"same.md": "a.md", "none.md": "none", "loop.md": "loop.md", "folder": "../deep"}
+    for name, target in (targets | {"wiki": wiki, "w.md": wiki / "w.md"}).items():
+        (place.workspace / "memory/deep" / name).symlink_to(target)
+
+    assert "links_skipped" not in [each.code for each in found(place)]
 
 
 def test_what_is_wrong_with_another_provider_than_that_of_the_texts_halts_none(place: Place) -> None:
