@@ -28,6 +28,7 @@ from memline.shared.sync.model_state import ModelState, model_state
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from memline.shared.index.ledger import LedgerEntry
     from memline.shared.queue.depth import Fleet
     from memline.shared.sync.plan import Plan
     from memline.shared.sync.vanished import Kept, KeptRoot
@@ -285,13 +286,12 @@ class Facts:
         return max(0, self.model.missing - held)
 
     @property
-    def failed_files(self) -> list[tuple[str, str, float]]:
-        """Path and reason of the files that could not be read or split, and when they were read."""
+    def failed_files(self) -> list[LedgerEntry]:
+        """The files that could not be read or split."""
         found = ledger.problems(self.index) if self.index is not None else []
         # What is wrong with a folder is said of the sources.
         folders = self.plan.discovery.unlisted if self.plan is not None else ()
-        known = [(each.path, each.reason or each.outcome, each.observed_ns / 1e9) for each in found]
-        return [each for each in known if each[0] not in folders]
+        return [each for each in found if each.path not in folders]
 
     @property
     def failed_texts(self) -> list[tuple[str, str]]:

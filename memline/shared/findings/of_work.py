@@ -11,10 +11,13 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import vectors
+from memline.shared.sources import outcomes
+from memline.shared.sources.paths import is_transcript
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from memline.shared.flush.state import SessionState
+    from memline.shared.index.ledger import LedgerEntry
 
 
 @finding(
@@ -114,10 +117,19 @@ def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
         yield seen(vectors=counted(facts.backlog.cancelled, "vector", "were"))
 
 
+#: What makes a note readable, by the outcome of reading it.
+_MENDS = {
+    outcomes.NOT_TEXT: "save {file} as UTF-8",
+    outcomes.TOO_LARGE: "split {file}",
+    outcomes.BAD_NAME: "rename {file}",
+    outcomes.UNREADABLE: "let the user who runs Memline read {file} (chmod u+r)",
+}
+
+
 @finding(
     WARNING,
     "{files} could not be read: {first}",
-    action="memline status --verbose",
+    action="mend the file, or leave it out by memorySearch.exclude",
     subject="file",
     page="files",
     means="The ledger of files has the reason for each: not readable, not text, too large, a name that is not"
@@ -125,10 +137,27 @@ def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
 )
 def file_failed(facts: Facts) -> Iterator[Seen]:
     if failed := facts.failed_files:
-        named = "; ".join(f"{path}: {reason}" for path, reason, _ in failed[:MOST_NAMED])
+        named = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
         more = " …" if len(failed) > MOST_NAMED else ""
-        since = min(at for _, _, at in failed)
-        yield seen(files=counted(len(failed), "file"), first=named + more, subject=failed[0][0], since=since)
+        yield seen(
+            files=counted(len(failed), "file"),
+            first=named + more,
+            action=_mend(failed),
+            subject=failed[0].path,
+            since=min(each.observed_ns for each in failed) / 1e9,
+        )
+
+
+def _mend(failed: list[LedgerEntry]) -> str:
+    """Say what ends the finding of these files."""
+    file = failed[0].path if len(failed) == 1 else "each"
+    kinds = {each.outcome for each in failed}
+    mend = _MENDS.get(failed[0].outcome, "mend {file}") if len(kinds) == 1 else "mend {file}"
+    ways = f"{mend.format(file=file)}, or leave it out by memorySearch.exclude"
+    if any(is_transcript(each.path) for each in failed):
+        # Another program writes them, and no rule leaves one out.
+        ways = f"mend or remove {file}"
+    return ways + "   (memline status --verbose lists them)" * (len(failed) > MOST_NAMED)
 
 
 @finding(

@@ -220,6 +220,14 @@ def link(place: Place, name: str) -> None:
     (place.workspace / "memory" / name).symlink_to(target)
 
 
+def unreadable(place: Place, *outcomes: str, path: str = "memory/{}.md") -> None:
+    """Let the index know files that could not be read."""
+    place.index_path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(place) as writer:
+        for number, outcome in enumerate(outcomes):
+            writer.store_file(replace(file_row(path.format(number)), outcome=outcome, reason="why"))
+
+
 def row_ids(table: list[tuple[str, str, State, str, str]]) -> list[str]:
     """Name the rows of a table of states by code and level."""
     return [f"{row[0]}-{row[1]}" for row in table]
@@ -272,7 +280,11 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("files_behind", WARNING, lambda p, _: (want_texts(p), shutil.rmtree(p.workspace / "memory"), p.write("memory/.keep", "")), "1 removed file is still in the index", "memline index"),
     ("vectors_behind", WARNING, lambda p, _: want_texts(p), "3 vectors are not in the index yet", "memline index"),
     ("vectors_cancelled", WARNING, cancel_texts, "3 vectors were cancelled with their job", "memline index"),
-    ("file_failed", WARNING, lambda p, _: (p.write("memory/b.md", b"\0\1\2"), p.configure(provider="none"), p.index()), "1 file could not be read: memory/b.md: ", "memline status --verbose"),
+    ("file_failed", WARNING, lambda p, _: (p.write("memory/b.md", b"\0\1\2"), p.configure(provider="none"), p.index()), "1 file could not be read: memory/b.md: ", "save memory/b.md as UTF-8, or leave it out by memorySearch.exclude"),
+    ("file_failed", WARNING, lambda p, _: unreadable(p, "not_text", "not_text"), "2 files could not be read: memory/0.md: why; memory/1.md: why", "save each as UTF-8, or leave it out"),
+    ("file_failed", WARNING, lambda p, _: unreadable(p, "too_large"), "1 file could not be read: memory/0.md: why", "split memory/0.md, or leave"),
+    ("file_failed", WARNING, lambda p, _: unreadable(p, *["unreadable"] * 3, "failed"), "4 files could not be read: ", "mend each, or leave it out by memorySearch.exclude   (memline status --verbose lists them)"),
+    ("file_failed", WARNING, lambda p, _: unreadable(p, "not_text", path="sessions/{}.jsonl"), "1 file could not be read: ", "mend or remove sessions/0.jsonl"),
     ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, rows_done=2), "3 texts wait in 1 batch at openai (2 done there): batch_7 in_progress", "memline batch ls"),
     ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, state="uploaded", job_id=""), "a batch is being sent, stored or cleaned up", ""),
     ("batch_delayed", NOTE, lambda p, _: make_batch(p, error="502"), "batch cafe0123 is tried again: 502", ""),
