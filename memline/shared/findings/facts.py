@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,6 +23,7 @@ from memline.shared.scheduling import health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.scheduling.home_processes import Process
+from memline.shared.sources import outcomes
 from memline.shared.sync import vanished
 from memline.shared.sync.model_state import ModelState, model_state
 
@@ -287,11 +289,25 @@ class Facts:
 
     @property
     def failed_files(self) -> list[LedgerEntry]:
-        """The files that could not be read or split."""
-        found = ledger.problems(self.index) if self.index is not None else []
-        # What is wrong with a folder is said of the sources.
-        folders = self.plan.discovery.unlisted if self.plan is not None else ()
-        return [each for each in found if each.path not in folders]
+        """The files that could not be read or split; of folders that is said of the sources."""
+        return [each for each in self._unread if not self._is_folder(each)]
+
+    @property
+    def unread_folders(self) -> list[LedgerEntry]:
+        """The folders that could not be listed, and still cannot."""
+        folders = [each for each in self._unread if self._is_folder(each)]
+        return [each for each in folders if not os.access(self._place(each), os.R_OK | os.X_OK)]
+
+    @cached_property
+    def _unread(self) -> list[LedgerEntry]:
+        return ledger.problems(self.index) if self.index is not None else []
+
+    def _is_folder(self, entry: LedgerEntry) -> bool:
+        # The ledger has no kinds; there are few such rows.
+        return entry.outcome == outcomes.UNREADABLE and os.path.isdir(self._place(entry))
+
+    def _place(self, entry: LedgerEntry) -> str:
+        return os.path.join(self.settings.workspace, entry.path)
 
     @property
     def failed_texts(self) -> list[tuple[str, str]]:

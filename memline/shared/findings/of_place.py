@@ -15,7 +15,12 @@ from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import meta
 from memline.shared.note_names import is_markdown
 from memline.shared.sources import outcomes
-from memline.shared.sources.discover import markdown_below, markdown_beside, misnamed_long_term
+from memline.shared.sources.discover import (
+    markdown_below,
+    markdown_beside,
+    misnamed_long_term,
+    unlisted_issue,
+)
 from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
 from memline.shared.words import counted
 
@@ -273,10 +278,11 @@ def no_notes(facts: Facts) -> Iterator[Seen]:
 
 
 def _has_notes(facts: Facts) -> bool:
-    """Tell whether notes are found, or not looked for."""
+    """Tell whether notes are found, may be in a folder that cannot be listed, or are not looked for."""
     if facts.plan is None or MEMORY not in facts.settings.memory.sources:
         return True
-    return any(each.problem is None and not is_transcript(each.path) for each in facts.plan.discovery.files)
+    found = [each for each in facts.plan.discovery.files if not is_transcript(each.path)]
+    return any(each.problem is None or each.problem.outcome == outcomes.UNREADABLE for each in found)
 
 
 @finding(
@@ -288,13 +294,18 @@ def _has_notes(facts: Facts) -> bool:
     from_disk=True,
 )
 def source_missing(facts: Facts) -> Iterator[Seen]:
-    if facts.plan is not None and facts.settings.workspace.is_dir():
-        for issue in facts.plan.discovery.issues:
-            # MEMORY.md may stand alone; that there is no note at all has a row of its own.
-            if not issue.startswith(("no memory files found", "memory directory missing")):
-                folder = re.match(r"the folder (.+) is not readable", issue)
-                place = os.path.join(facts.settings.workspace, folder[1]) if folder else ""
-                yield seen(issue=issue, action=f"chmod u+rx {shlex.quote(place)}" if folder else None)
+    if not facts.settings.workspace.is_dir():
+        return
+    if facts.plan is not None:
+        issues = facts.plan.discovery.issues
+    else:
+        issues = tuple(unlisted_issue(each.path, each.reason) for each in facts.unread_folders)
+    for issue in issues:
+        # MEMORY.md may stand alone; that there is no note at all has a row of its own.
+        if not issue.startswith(("no memory files found", "memory directory missing")):
+            folder = re.match(r"the folder (.+) is not readable", issue)
+            place = os.path.join(facts.settings.workspace, folder[1]) if folder else ""
+            yield seen(issue=issue, action=f"chmod u+rx {shlex.quote(place)}" if folder else None)
 
 
 @finding(

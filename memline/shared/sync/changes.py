@@ -35,7 +35,8 @@ class Changes:
     unchanged: tuple[str, ...] = ()
     #: Transcripts that grew by less than is worth reading each time; they count as up to date.
     growing: tuple[str, ...] = ()
-    #: Could not be read last time, and look the same: tried again, and not behind.
+    #: Could not be read last time, and look the same (or are folders that can be listed now): tried again,
+    #: and not behind.
     again: tuple[str, ...] = ()
     #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
     refused: tuple[str, ...] = ()
@@ -86,9 +87,16 @@ def compare(
     for path in sorted(ledger.keys() - {file.path for file in discovery.files}):
         if discovery.is_unlisted(path):
             continue
-        # Behind a link that the walk did not follow: read again, it would have the same outcome.
-        is_unchanged = ledger[path].outcome == SYMLINK and path.startswith(links)
-        groups["unchanged" if is_unchanged else "removed"].append(path)
+        group = "removed"
+        if ledger[path].outcome == SYMLINK and path.startswith(links):
+            # Behind a link that the walk did not follow: read again, it would have the same outcome.
+            group = "unchanged"
+        elif ledger[path].outcome == UNREADABLE and any(
+            file.path.startswith(f"{path}/") for file in discovery.files
+        ):
+            # A folder that could not be listed, and can be now: no note went. Its row goes when it is read.
+            group = "again"
+        groups[group].append(path)
     return Changes(**{name: tuple(paths) for name, paths in groups.items()})
 
 

@@ -152,6 +152,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
     ran = place.run_without_rights("index", "--json")
     again = place.run_without_rights("index", "--json")
     status = place.run_without_rights("status", "--verbose", "--json")
+    answer = place.run_without_rights("search", "lighthouse", "--json")
     closed.chmod(0o644)
     folder.chmod(0o755)
     mended = place.run_without_rights("index", "--json")
@@ -166,17 +167,39 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
     # Nothing changed: it is tried again, and not said to be new.
     assert again.json[0]["files"]["changed"] == 0
     assert status.json[0]["status"]["dirty"] is False
-    told = {each["code"]: each for each in status.json[0]["findings"]}
-    assert "files_behind" not in told
-    assert told["file_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
-    assert told["source_missing"]["what"] == "the folder memory/shut is not readable (EACCES)"
-    assert told["source_missing"]["action"] == f"chmod u+rx {place.workspace}/memory/shut"
+    for findings in (status.json[0]["findings"], answer.json["findings"]):
+        told = {each["code"]: each for each in findings}
+        assert "files_behind" not in told
+        assert told["file_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
+        assert told["source_missing"]["what"] == "the folder memory/shut is not readable (EACCES)"
+        assert told["source_missing"]["action"] == f"chmod u+rx {place.workspace}/memory/shut"
     assert mended.status == 0, mended.stdout
     assert sorted(paths(place.search("lighthouse xyzzy plugh"))) == [
         "memory/closed.md",
         "memory/good.md",
         "memory/shut/inside.md",
     ]
+
+
+@pytest.mark.parametrize("name", ["memory", "memory/shut", "memory/shut.md"])
+def test_a_folder_that_could_be_listed_again_is_no_removed_note(place: Place, name: str) -> None:
+    folder = place.write(f"{name}/inside.md", "# Inside\n\nplugh\n").parent
+    assert place.run_without_rights("index").status == 0
+    folder.chmod(0)
+    shut = place.run_without_rights("index", "--json").json[0]
+    said = place.run_without_rights("status", "--json").json[0]["findings"]
+    folder.chmod(0o755)
+
+    status = place.run_without_rights("status", "--json").json[0]
+    mended = place.run_without_rights("index", "--json")
+
+    assert [each["path"] for each in shut["failures"]] == [name]
+    assert {"source_missing"} == {each["code"] for each in said} - {"no_provider"}
+    assert {each["code"] for each in status["findings"]} <= {"no_provider"}
+    files = mended.json[0]["files"]
+    assert (mended.status, files["changed"], files["removed"], files["failed"]) == (0, 0, 0, 0)
+    assert place.run_without_rights("status", "--verbose", "--json").json[0]["status"]["dirty"] is False
+    assert len(place.search("plugh").hits) == 1
 
 
 def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_an_extra_path_that_cannot_be_listed_is_an_issue(
     with denied(monkeypatch, tmp_path / "vault"):
         discovery = look(workspace, "../vault")
 
-    assert discovery.issues == ("additional memory path not accessible (../vault): EACCES",)
+    assert discovery.issues == (f"the folder {tmp_path}/vault is not readable (EACCES)",)
     assert discovery.is_unlisted(str(tmp_path / "vault/b.md"))
 
 
