@@ -18,6 +18,7 @@ from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
     MAX_CHARS,
+    READABLE,
     Excerpt,
     Part,
     excerpt_of,
@@ -59,12 +60,15 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
     path, part = cited_part(asked)
     try:
         excerpt = _read(settings, path, part, private=private, clock=clock)
-    except PathNotAllowed:
+    except PathNotAllowed as refused:
         # Not the title "At 10:30": line 30 of what is named "At 10".
         path, part = cited_part(asked, of_any=True)
         if path in (asked.path, cited_part(asked)[0]):
             raise
-        excerpt = _read(settings, path, part, private=private, clock=clock)
+        try:
+            excerpt = _read(settings, path, part, private=private, clock=clock)
+        except PathNotAllowed:
+            raise refused from None
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
@@ -93,9 +97,10 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
             )
         if (said := _said(settings, name, part)) is not None:
             return said
+    memory_paths = MemoryPaths.of(settings)
     read = partial(
         read_excerpt,
-        MemoryPaths.of(settings),
+        memory_paths,
         part=part.widened(),
         private=private,
         gone=lines_of(settings),
@@ -110,6 +115,7 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         if is_open and (kept := _kept(settings, name, part.widened())) is not None:
             return kept
         if (note := _note_named(settings, name, private=private)) is None:
+            _refuse_name(memory_paths, name)
             raise
         return read(note)
     if excerpt.status == "not_found":
@@ -118,6 +124,18 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         if (note := _note_named(settings, name, private=private)) is not None:
             return read(note)
     return excerpt
+
+
+def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
+    """Raise PathNotAllowed with words of its own for what can be no path outside the memory.
+
+    The disk is not looked at: the words say nothing of what exists.
+    """
+    note, _, fragment = name.rpartition("#")
+    if memory_paths.locate(note) is not None:
+        raise PathNotAllowed(f"{fragment!r} names no lines of {note}", hint=f"{note}#L1-L9, or {note} alone")
+    if name and "/" not in name and not is_markdown(name.partition("#")[0]):
+        raise PathNotAllowed(f"no note is named {name[:200]!r}", hint=READABLE)
 
 
 def kept_roots(settings: AgentSettings, path: str = "", *, looks: bool = False) -> tuple[KeptRoot, ...]:

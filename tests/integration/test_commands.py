@@ -262,6 +262,49 @@ def test_get_refuses_everything_outside_with_the_same_words(place: Place, kind: 
     assert "xyzzy" not in ran.stderr
 
 
+def test_get_says_why_a_note_of_the_memory_cannot_be_read(place: Place) -> None:
+    place.write("memory/latin.md", "äöü".encode("latin-1"))
+    closed = place.write("memory/closed.md", "xyzzy")
+    closed.chmod(0)
+
+    latin = place.call("get", "memory/latin.md")
+    shut = place.run_without_rights("get", "memory/closed.md")
+
+    assert (latin.status, latin.stdout) == (1, "")
+    assert latin.stderr == (
+        "Error: memory/latin.md could not be read: 3 of 3 characters are not text\n"
+        "Try: save memory/latin.md as UTF-8, or leave it out by memorySearch.exclude\n"
+    )
+    assert "memory/closed.md could not be read: not readable (EACCES)" in shut.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("nope", "no note is named 'nope'"),
+        ("nope:7", "no note is named 'nope:7'"),
+        ("nope#L7", "no note is named 'nope'"),
+        ("C# notes", "no note is named 'C# notes'"),
+        ("memory/notes.md#some-heading", "'some-heading' names no lines of memory/notes.md"),
+        ("memory/none.md#some-heading", "'some-heading' names no lines of memory/none.md"),
+        ("other.md#some-heading", "path is not an allowed Markdown memory file"),
+        ("other.md", "path is not an allowed Markdown memory file"),
+        ("../nope", "path is not an allowed Markdown memory file"),
+        ("/etc/passwd#x", "path is not an allowed Markdown memory file"),
+    ],
+)
+def test_get_says_that_a_name_has_no_note_and_a_heading_no_lines(place: Place, path: str, words: str) -> None:
+    place.index()
+    for _ in range(2):
+        ran = place.call("get", path)
+
+        assert (ran.status, ran.stdout) == (1, "")
+        assert ran.stderr.splitlines()[0] == f"Error: {words}"
+        # The same words where there is such a file and it is no memory.
+        for name in ("nope", "other.md", "other.md#some-heading", "C# notes"):
+            place.write(name, "xyzzy")
+
+
 def test_get_gives_the_lines_of_a_citation_and_where_to_go_on(place: Place) -> None:
     cited = _json(place.call("get", "memory/note-1.md#L5-L7", "--json"))
     first = _json(place.call("get", "memory/note-1.md", "--from", "1", "--lines", "2", "--json"))

@@ -117,15 +117,6 @@ def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
         yield seen(vectors=counted(facts.backlog.cancelled, "vector", "were"))
 
 
-#: What makes a note readable, by the outcome of reading it.
-_MENDS = {
-    outcomes.NOT_TEXT: "save {file} as UTF-8",
-    outcomes.TOO_LARGE: "split {file}",
-    outcomes.BAD_NAME: "rename {file}",
-    outcomes.UNREADABLE: "let the user who runs Memline read {file} (chmod u+r)",
-}
-
-
 @finding(
     WARNING,
     "{files} could not be read: {first}",
@@ -152,8 +143,7 @@ def _mend(failed: list[LedgerEntry]) -> str:
     """Say what ends the finding of these files."""
     file = failed[0].path if len(failed) == 1 else "each"
     kinds = {each.outcome for each in failed}
-    mend = _MENDS.get(failed[0].outcome, "mend {file}") if len(kinds) == 1 else "mend {file}"
-    ways = f"{mend.format(file=file)}, or leave it out by memorySearch.exclude"
+    ways = outcomes.mending(failed[0].outcome if len(kinds) == 1 else "", file)
     if any(is_transcript(each.path) for each in failed):
         # Another program writes them, and no rule leaves one out.
         ways = f"mend or remove {file}"

@@ -128,10 +128,10 @@ def read_excerpt(
 ) -> Excerpt:
     """Read part of a memory file, from its beginning unless `part` says more: whole lines, at least one.
 
-    Raises PathNotAllowed for everything but a readable regular Markdown file of the memory, with the same
-    words whether it exists or not; transcripts have words of their own, since their file is never read. A
-    memory file that does not exist is an empty excerpt. `private`: False refuses the long-term note, with
-    AccessDenied. `gone`: returns by a ledger path the lines that were forgotten.
+    Raises PathNotAllowed for everything but a readable regular Markdown file of the memory; outside of it
+    with the same words whether it exists or not. Transcripts have words of their own, since their file is
+    never read. A memory file that does not exist is an empty excerpt. `private`: False refuses the long-term
+    note, with AccessDenied. `gone`: returns by a ledger path the lines that were forgotten.
     """
     if is_transcript(path.strip().removeprefix("./")):
         # Refused by the name alone: whether there is such a file must not be learned here.
@@ -165,9 +165,13 @@ def read_file_excerpt(
 ) -> Excerpt:
     """Read lines of a file that may be read, following no link below the trusted folder `root`.
 
-    `shown` is its path in the excerpt. Raises PathNotAllowed for what is not a text file.
+    `shown` is its path in the excerpt. Raises PathNotAllowed for what is not a text file, and says why where
+    that tells nothing of what lies behind a link.
     """
     reading = read_file(absolute, root=root, clock=clock or SystemClock())
+    if reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
+        hint = outcomes.mending(reading.outcome, shown)
+        raise PathNotAllowed(f"{shown} could not be read: {reading.reason}", hint=hint)
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.

@@ -32,6 +32,21 @@ LINK_PROBLEM = Problem(outcome=SYMLINK, reason="symbolic links are never followe
 NAME_PROBLEM = Problem(outcome=BAD_NAME, reason="the name is not valid UTF-8; rename it")
 
 
+#: What makes a note readable, by the outcome of reading it.
+_MENDS = {
+    NOT_TEXT: "save {file} as UTF-8",
+    TOO_LARGE: "split {file}",
+    BAD_NAME: "rename {file}",
+    UNREADABLE: "let the user who runs Memline read {file} (chmod u+r)",
+}
+
+
+def mending(outcome: str, file: str) -> str:
+    """Say what ends the trouble with a note that could not be read; `file` is what it is called there."""
+    mend = _MENDS.get(outcome, "mend {file}").format(file=file)
+    return f"{mend}, or leave it out by memorySearch.exclude"
+
+
 def code(error: OSError) -> str:
     """Return the short name of a system error, e.g. EACCES."""
     return errno.errorcode.get(error.errno or 0, type(error).__name__)
