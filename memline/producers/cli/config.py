@@ -115,13 +115,15 @@ def check(invocation: Invocation, as_json: bool) -> int:
         own = _own_file(invocation)
         keys = len(keys_of_file(loaded))
         in_own = {key for each in by_agent for key, one in each.items() if one.origin.startswith(f"{own}: ")}
+        counts = [counted(number, "key") for number in (keys, len(in_own))]
     except ConfigError as error:
-        # A file that cannot be read at all.
+        # A file that cannot be read at all: which keys of the other one have an effect is not known either.
         file, own = find(invocation.options.config, os.environ), _own_file(invocation)
         found, warnings, keys, in_own = (error,), [], 0, set()
+        counts = ["its keys are not counted"] * 2
     problems = [{"problem": each.message, "action": each.hint} for each in found]
-    lines = [f"{file}: {counted(keys, 'key')}"] if file else []
-    lines += [f"{own}: {counted(len(in_own), 'key')}"] if own else []
+    files = zip((file, own), counts, strict=True)
+    lines = [f"{each}: {count}" for each, count in files if each]
     lines = lines or ["no configuration file"]
     lines += [f"warning: {warning}" for warning in warnings]
     lines += [f"problem: {each['problem']}\n    Try: {each['action']}" for each in problems]
