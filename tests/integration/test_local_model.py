@@ -211,6 +211,25 @@ def test_init_takes_the_small_model_when_it_is_asked_for(
     )
 
 
+def test_init_says_of_a_model_that_is_configured_what_is_missing(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    folder = colours(tmp_path)
+    advice = "or --model local, adds search by meaning.\n"
+    assert advice in shell("init", str(folder), "--yes").stdout
+    file = Path(shell("config", "path").stdout.strip())
+    use_local_model(file, ONNX.small_model)
+
+    loading = shell("init", str(folder), "--yes").stdout
+    file.write_text(file.read_text().replace('"provider": "local"', '"provider": "openai"'))
+    keyless = shell("init", str(folder), "--yes").stdout
+
+    assert f"embedded by {ONNX.small_model} on this machine, once that is downloaded.\n" in loading
+    assert 'Search is by words: No API key found for provider "openai".\n' in keyless
+    assert advice not in loading + keyless
+
+
 @needs_onnx
 @pytest.mark.parametrize(("answers", "downloads"), [("y\n\n", True), ("y\ny\n", True), ("y\nn\n", False)])
 def test_init_offers_the_small_model_and_downloads_nothing_unasked(

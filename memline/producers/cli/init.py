@@ -24,7 +24,7 @@ from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file, workspaces
 from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.local.downloads import HUB_PREFIX, configured
+from memline.shared.embedders.local.downloads import HUB_PREFIX, configured, missing
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.findings.diagnosis import of_agent
@@ -79,7 +79,7 @@ def init(
     if is_new:
         settings = workspace_file.with_extra_paths(settings, extra)
     plan = plan_of(settings)
-    for line in _described(settings, plan, kind.name):
+    for line in _described(settings, plan, kind.name, model or ""):
         echo(line)
     engine = _engine(workspace, settings) if model else None
     if not yes:
@@ -182,8 +182,8 @@ def _is_meant(what: str, hint: str, is_answered: bool) -> bool:
     return click.confirm(CALLS["add"].asks.format(what=what), default=False)
 
 
-def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
-    """Say what the folder is, what of it is read, and what embeds it."""
+def _described(settings: AgentSettings, plan: Plan, kind: str, model: str) -> Iterator[str]:
+    """Say what the folder is, what of it is read, and what embeds it; `model`: the one that is asked for."""
     found = plan.total_files
     yield f"{settings.workspace} is {kind}: {counted(found, 'Markdown file')}."
     reasons = sorted({reason for _, reason in plan.discovery.left_out})
@@ -192,9 +192,14 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
     for each in of_agent(settings, choice=plan.choice, plan=plan, codes=("notes_beside",)):
         yield each.what[0].upper() + each.what[1:]
         yield f"Try: {each.action}"
-    choice = plan.choice
-    if choice.identity is None:
-        yield "Search is by words; a key such as OPENAI_API_KEY, or --model local, adds search by meaning."
+    choice, local = plan.choice, configured(settings.memory.local)
+    if choice.identity is None and choice.requested == "auto":
+        more = "a key such as OPENAI_API_KEY, or --model local, adds search by meaning"
+        yield from [] if model else [f"Search is by words; {more}."]
+    elif choice.identity is None and local in (each.name for each in missing(settings)):
+        yield f"Its texts are embedded by {local} on this machine, once that is downloaded."
+    elif choice.identity is None:
+        yield f"Search is by words: {choice.reason}."
     elif choice.provider == "local":
         yield f"Its texts are embedded by {choice.model} on this machine."
     else:
