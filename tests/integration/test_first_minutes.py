@@ -279,6 +279,46 @@ def test_folders_are_added_and_removed_and_comments_stay(shell: Shell, tmp_path:
     assert (failed.status, "is not in extraPaths" in failed.stderr) == (2, True)
 
 
+def test_add_writes_nothing_for_what_is_read_already(shell: Shell, tmp_path: Path, home: Path) -> None:
+    notes = make(tmp_path / "notes", {"a.md": "Alpha.", "d/b.md": "Beta.", "d/.hidden/c.md": "Gamma."})
+    shell("init", "--yes", cwd=notes)
+    file = workspaces.settings_file(notes, {"HOME": str(home)})
+    before = file.read_text()
+
+    for words in ("d", "a.md", "d/b.md"):
+        ran = shell("add", words)
+        assert (ran.status, ran.stderr) == (0, "")
+        assert ran.stdout == f"{notes / words} is read already, as part of {notes}.\n"
+    assert file.read_text() == before
+    # What a walk leaves out unless it is named is not read.
+    assert "1 file to index" in shell("add", "d/.hidden").stdout
+    shell("remove", "d/.hidden")
+    make(notes, {"memory/e.md": "Epsilon."})
+    shell("remove", ".")
+    assert shell("add", "memory").stdout == f"{notes}/memory is read already.\n"
+    assert f"Added {notes}/d (" in shell("add", "d").stdout
+
+
+def test_remove_says_what_is_searched_all_the_same(shell: Shell, tmp_path: Path) -> None:
+    notes = make(tmp_path / "notes", {"a.md": "Alpha.", "d/b.md": "Beta."})
+    shell("init", "--yes", cwd=notes)
+
+    whole = shell("remove", ".")
+    shell("add", "d")
+    shell("add", ".")
+    inner = shell("remove", "d")
+    make(notes, {"MEMORY.md": "Gamma."})
+    gone = shell("remove", ".")
+
+    assert whole.stdout.startswith(f"Removed {notes} (") and whole.status == 0
+    assert f"as part of {notes} without MEMORY.md and memory/, which is read as a whole.\n" in whole.stdout
+    assert f"It is searched as before, as part of {notes}.\n" in inner.stdout
+    for ran in (whole, inner):
+        assert "Try: leave out what is not wanted by memorySearch.exclude (" in ran.stderr
+    assert gone.stderr == f"Try: memline --workspace {notes} index\n"
+    assert shell("search", "beta", "--json").json["results"] == []
+
+
 def test_add_refuses_a_link_and_names_what_it_leads_to(shell: Shell, tmp_path: Path) -> None:
     notes = make(tmp_path / "notes", {"MEMORY.md": "Alpha.", "docs/.keep": ""})
     wiki = make(tmp_path / "wiki", {"w.md": "Wombat facts."})

@@ -122,6 +122,13 @@ def add(invocation: Invocation, folder: str, yes: bool, anyway: bool) -> int | N
     if (named := workspace_file.file_naming(invocation.loaded, settings.agent, target)) is not None:
         echo(f"{target} is in extraPaths already ({named}).")
         return None
+    paths = MemoryPaths.of(settings)
+    root = paths.root_reading(str(target))
+    # A workspace that is read as a whole by rule is no more once it has a MEMORY.md: then the entry counts.
+    if root is not None and (root.named or not paths.is_whole):
+        part = "" if workspaces.is_same(target, Path(root.path)) else f", as part of {root.path}"
+        echo(f"{target} is read already{part}.")
+        return None
     if not anyway and target.is_dir() and (what := _much(target, markdown_below(str(target)))):
         again = _command(settings, "add", str(target), "--anyway")
         if not _is_meant(what, f"memline add DIR, or all of it: {again}", yes):
@@ -141,7 +148,15 @@ def remove(invocation: Invocation, folder: str) -> None:
     settings = invocation.agent()
     file = workspace_file.remove_path(invocation.loaded, settings.agent, target)
     echo(f"Removed {target} ({file}).")
-    advise(_command(settings, "index"))
+    paths = MemoryPaths.of(Invocation(options=invocation.options).agent())
+    root = paths.root_reading(str(target))
+    if root is None:
+        advise(_command(settings, "index"))
+        return
+    is_by_rule = paths.is_whole and not root.named
+    why = " without MEMORY.md and memory/, which is read as a whole" * is_by_rule
+    echo(f"It is searched as before, as part of {root.path}{why}.")
+    advise(f"leave out what is not wanted by memorySearch.exclude ({file})")
 
 
 def _folder(text: str, *, file_too: bool = False) -> Path:
