@@ -114,6 +114,15 @@ def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(
     assert 'env_vars = ["OPENAI_API_KEY"]' in codex and "sk-secret" not in codex
 
 
+def test_a_name_that_no_client_takes_is_printed_nowhere(shell: Shell, tmp_path: Path) -> None:
+    notes = folder(tmp_path / "notes", "x\n")
+
+    ran = shell("--workspace", str(notes), "setup", "claude", "--name", 'a b"c')
+
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "cannot be the name of a server" in ran.stderr and "claude mcp add" not in ran.stderr
+
+
 def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
     notes = folder(tmp_path / "notes", "x\n")
     arguments = ["--workspace", str(notes), "setup", "claude", "--write"]
@@ -130,7 +139,12 @@ def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("{", "is not closed"), ('{"mcpServers": []}', "is not an object"), ("\udcff", "not UTF-8")],
+    [
+        ("{", "is not closed"),
+        ('{"mcpServers": []}', "mcpServers is not an object"),
+        ("[]", "the file has to hold an object"),
+        ("\udcff", "not UTF-8"),
+    ],
 )
 def test_a_file_that_cannot_be_changed_safely_is_left(
     shell: Shell, tmp_path: Path, content: str, said: str

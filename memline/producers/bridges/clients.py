@@ -84,8 +84,7 @@ class Client:
 
     def changed(self, text: str, name: str, values: Entry, *, where: str) -> str:
         """Return the text of its file with the server in it; what else is there stays. Raises ConfigError."""
-        if not _NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
+        _check_name(name)
         mark, text = _parted(text)
         if self.is_toml:
             return mark + put_toml(text, (*self.place, name), values, grows=(_FORWARDED,), where=where)
@@ -121,13 +120,20 @@ class Client:
         return mark + edit.remove(text, self.place, name, where=where)
 
     def snippet(self, name: str, server: Server) -> str:
-        """Write the part of its file that starts the server, as a whole file."""
+        """Write the part of its file that starts the server, as a whole file. Raises ConfigError."""
+        _check_name(name)
         if self.is_toml:
             return self.changed("", name, self.values(server), where="")
         entry: Any = self.values(server)
         for each in reversed((*self.place, name)):
             entry = {each: entry}
         return json.dumps(entry, ensure_ascii=False, indent=2) + "\n"
+
+
+def _check_name(name: str) -> None:
+    """Raise ConfigError for what cannot be the name of a server."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
 
 
 def _parted(text: str) -> tuple[str, str]:

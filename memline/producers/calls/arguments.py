@@ -18,6 +18,7 @@ from typing import Any
 from memline.producers.calls.rows import Call, Parameter
 from memline.shared.config.check import describe, nearest
 from memline.shared.errors import BadRequest
+from memline.shared.words import counted
 
 Schema = dict[str, Any]
 
@@ -26,13 +27,12 @@ _NOUNS = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
-    "array": "a list of texts",
+    "array": "a list of {minItems} to {maxItems} texts",
 }
 _LIMITS = {
     "minimum": " from {:g}",
     "maximum": " to {:g}",
     "maxLength": " of at most {} characters",
-    "maxItems": " of at most {}",
 }
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -57,7 +57,16 @@ def allowed(schema: Schema) -> str:
     if "enum" in schema:
         return ", ".join(schema["enum"])
     limits = (words.format(schema[name]) for name, words in _LIMITS.items() if name in schema)
-    return _NOUNS[schema["type"]] + "".join(limits)
+    return _NOUNS[schema["type"]].format_map(schema) + "".join(limits)
+
+
+def _found(raw: object, schema: Schema) -> str:
+    """Describe a value that does not fit, by its size where that is what is wrong."""
+    if schema["type"] == "array" and isinstance(raw, list):
+        return counted(len(raw), "text") if raw else "an empty list"
+    if isinstance(raw, str) and len(raw) > schema.get("maxLength", math.inf):
+        return f"a text of {len(raw):,} characters"
+    return describe(raw)
 
 
 def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +94,7 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
             at, member, schema = _mismatch(name, raw, parameter.schema)
             near = nearest(member[:80], schema.get("enum", ())) if isinstance(member, str) else ""
             raise BadRequest(
-                f"{at}: found {describe(member)}, allowed: {allowed(schema)}",
+                f"{at}: found {_found(member, schema)}, allowed: {allowed(schema)}",
                 hint=f"did you mean {near}?" if near else f"{name}: {parameter.description}",
             )
         checked = int(raw) if parameter.kind == "integer" else raw

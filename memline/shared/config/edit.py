@@ -63,10 +63,12 @@ def put(text: str, path: Sequence[str], value: Any, *, where: str) -> str:
     A text that is JSON stays JSON. Raises ConfigError when the text cannot be changed safely.
     """
     wanted = node = config_file.parse(text, where=where)
-    for name in path[:-1]:
-        node = node.setdefault(name, {}) if isinstance(node, dict) else None
-    if not isinstance(node, dict):
-        raise ConfigError(f"{where}: {'.'.join(path[:-1])} is not an object", hint=f"edit {where} yourself")
+    for depth in range(len(path)):
+        if not isinstance(node, dict):
+            what = f"{'.'.join(path[:depth])} is not an object" if depth else "the file has to hold an object"
+            raise ConfigError(f"{where}: {what}", hint=f"edit {where} yourself")
+        if depth < len(path) - 1:
+            node = node.setdefault(path[depth], {})
     if path[-1] in node and node[path[-1]] == value:
         return text
     node[path[-1]] = value

@@ -218,8 +218,8 @@ def test_several_long_notes_share_one_budget(made: Maker, workspace: Path) -> No
         ({}, "path is missing"),
         ({"path": "a.md", "paths": ["b.md"]}, "not both"),
         ({"paths": ["a.md"], "from": 3}, "from is of one path"),
-        ({"paths": []}, "allowed: a list of texts of at most 20"),
-        ({"paths": ["a.md"] * 21}, "a list of texts of at most 20"),
+        ({"paths": []}, "paths: found an empty list, allowed: a list of 1 to 20 texts"),
+        ({"paths": ["a.md"] * 21}, "paths: found 21 texts, allowed: a list of 1 to 20 texts"),
         ({"paths": ["a.md", 7]}, r"paths\[1\]: found the number 7, allowed: text"),
     ],
 )

@@ -185,7 +185,12 @@ def test_both_names_of_a_parameter_may_be_given_when_they_say_the_same() -> None
         ({"query": "q", "maxResults": 10**400}, "found a huge number"),
         ({"query": "q", "minScore": 10**400}, "found a huge number"),
         ({"query": "q", "maxResults": float("inf")}, "allowed: a whole number from 1 to 200"),
-        ({"query": "q", "path": "*a" * 300}, "allowed: text of at most 500 characters"),
+        (
+            {"query": "q", "path": "*a" * 600},
+            "path: found a text of 1,200 characters, allowed: text of at most 500 characters",
+        ),
+        ({"query": "q", "tag": []}, "tag: found an empty list, allowed: a list of 1 to 20 texts"),
+        ({"query": "q", "tag": ["a"] * 21}, "tag: found 21 texts, allowed: a list of 1 to 20 texts"),
     ],
 )
 def test_a_wrong_call_is_refused_with_a_hint(given: dict[str, Any], said: str) -> None:

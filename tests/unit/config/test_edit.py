@@ -104,7 +104,14 @@ def test_a_new_member_has_the_indentation_of_the_others_and_leaves_their_comment
     )
 
 
-@pytest.mark.parametrize("text", ["{ mcp: 3 }", "{ mcp: { servers: [] } }", "[]"])
-def test_a_value_is_not_put_into_what_is_no_object(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not an object"):
-        edit.put(text, SERVERS, [], where="f")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{ mcp: 3 }", "f: mcp is not an object"),
+        ("{ mcp: { servers: [] } }", "f: mcp.servers is not an object"),
+        ("[]", "f: the file has to hold an object"),
+    ],
+)
+def test_a_value_is_not_put_into_what_is_no_object(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        edit.put(text, (*SERVERS, "x"), [], where="f")
