@@ -69,6 +69,12 @@ def failed(error: Exception) -> int:
     if isinstance(error, MemlineError):
         return plain.fail(error.message, error.hint, error.exit_code)
     if isinstance(error, OSError):
+        if isinstance(error, FileNotFoundError) and not error.filename and not _has_folder():
+            named = os.environ.get("PWD", "")
+            # That of a program which has gone elsewhere since is another folder.
+            folder = f": {named}" if named and not os.path.exists(named) else ""
+            hint = "cd to a folder that is there, and run it again"
+            return plain.fail(f"the current folder was deleted{folder}", hint, 1)
         where = f": {error.filename}" if error.filename else ""
         return plain.fail(f"{error.strerror or error}{where}", "", 1)
     if isinstance(error, UnicodeEncodeError) and error.encoding.startswith("utf"):
@@ -77,6 +83,15 @@ def failed(error: Exception) -> int:
         name = ascii(line.strip()[:200]).replace("\\udc", "\\x").strip("'")
         return plain.fail(f"not a name in UTF-8: {name}", "rename it, or type it in UTF-8", 1)
     raise error
+
+
+def _has_folder() -> bool:
+    """Tell whether the current folder is there: a name that is not absolute means nothing without it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def run_process() -> int:

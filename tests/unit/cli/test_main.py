@@ -137,6 +137,25 @@ def test_every_end_has_its_exit_status_and_says_so_on_stderr(
     assert output.err.splitlines() == lines
 
 
+@pytest.mark.parametrize(
+    "args", [["status"], ["--workspace", "/n", "get", "a.md"], ["add", "d"], ["config", "path"]]
+)
+def test_in_a_folder_that_was_deleted_a_command_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: list[str]
+) -> None:
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PWD", str(folder))
+    folder.rmdir()
+
+    assert cli.run(args) == 1
+
+    assert capsys.readouterr().err.splitlines() == [
+        f"Error: the current folder was deleted: {folder}",
+        "Try: cd to a folder that is there, and run it again",
+    ]
+
+
 def test_a_misspelt_command_is_answered_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["serach"]) == 2
 
