@@ -12,8 +12,11 @@ from memline.shared.values import value
 _MAX_TITLE_CHARS = 160
 
 _HEADING = late(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
-_FENCE = late(r"[ \t]*(?:[-*+>][ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
-_UNDERLINE = late(r" {0,3}(=+|-{2,})[ \t]*")
+#: What a fence stands behind (quotes and items), and its marks.
+_FENCE = late(r"([ \t]*+(?:(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t]))[ \t]*+)*+)(`{3,}(?=[^`]*$)|~{3,})")
+_QUOTE_MARK = late(r" *+> ?")
+_ITEM_MARK = late(r" *+(?:[-*+]|\d{1,9}[.)])(?: ++|$)")
+_UNDERLINE = late(r" {0,3}(?:=+|-{2,})[ \t]*")
 #: A line that an underline makes a heading: no block of another kind, and not indented as code.
 _PARAGRAPH = late(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
@@ -25,7 +28,10 @@ _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 CODE_SPAN = late(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
 
 #: First characters of a line that can start or end a block; the others are passed without a closer look.
-_MARKS = frozenset("#`~=->*+")
+_MARKS = frozenset("#`~=->*+0123456789")
+
+#: Columns by which code is indented.
+_CODE_COLUMNS = 4
 
 
 @value
@@ -53,36 +59,134 @@ def outline(lines: list[str]) -> Outline:
     """Return the outline of the lines of a text; nothing in a fence or the front matter is a heading."""
     headings: list[Heading] = []
     fences: list[tuple[int, int]] = []
+    #: The first line behind the front matter, and behind the last fence.
     body = front_matter_end(lines)
     if title := _front_title(lines[:body]):
         headings.append(Heading(line=0, level=0, title=title))
-    fence, opened = "", 0
+    items = _Items(lines, body)
     for number, line in enumerate(lines):
         mark = line.lstrip()[:1]
         # Almost every line ends here: this test is most of what an outline costs.
         if mark not in _MARKS or number < body:
             continue
-        if mark in "`~" or "```" in line or "~~~" in line:
-            if fence:
-                closing = line.strip()
-                if len(closing) >= len(fence) and not closing.strip(fence[0]):
-                    fences.append((opened, number))
-                    fence = ""
-            elif match := _FENCE.match(line):
-                fence, opened = match[1], number
-        elif fence:
-            continue
+        if ("```" in line or "~~~" in line) and (match := _FENCE.match(line)):
+            last = _fence_end(lines, number, match[2], _containers(match[1]) or items.around(number))
+            fences.append((number, last))
+            body = last + 1
         elif mark == "#":
             if match := _HEADING.fullmatch(line):
                 headings.append(Heading(line=number, level=len(match[1]), title=_title(match[2] or "")))
-        elif number > body and (match := _UNDERLINE.fullmatch(line)) and _PARAGRAPH.match(lines[number - 1]):
-            level = 1 if match[1][0] == "=" else 2
-            title = _title(lines[number - 1])
+        elif (
+            mark in "=-"
+            and number > body
+            and line.rstrip()[-1] == mark
+            and _UNDERLINE.fullmatch(line)
+            and _PARAGRAPH.match(lines[number - 1])
+        ):
+            level, title = 1 if mark == "=" else 2, _title(lines[number - 1])
             headings.append(Heading(line=number - 1, last_line=number, level=level, title=title))
-    if fence:
-        # Never closed: it reaches to the end, as every Markdown reader has it.
-        fences.append((opened, len(lines) - 1))
     return Outline(headings=tuple(headings), fences=tuple(fences))
+
+
+def _containers(prefix: str) -> tuple[int, ...]:
+    """Return the quotes and items of a prefix: for a quote 0, for items in each other the columns of both."""
+    prefix = prefix.expandtabs(4)
+    found: list[int] = []
+    at = 0
+    while match := _QUOTE_MARK.match(prefix, at) or _ITEM_MARK.match(prefix, at):
+        width = 0 if match[0].lstrip()[0] == ">" else match.end() - at
+        if width and found and found[-1]:
+            # Otherwise 50,000 marks in a line would be looked at again for every line below.
+            found[-1] += width
+        else:
+            found.append(width)
+        at = match.end()
+    return tuple(found)
+
+
+def _fence_end(lines: list[str], first: int, fence: str, containers: tuple[int, ...]) -> int:
+    """Return the last line of the fence that opens at `first`: no fence goes on behind what it stands in."""
+    last = first
+    for number in range(first + 1, len(lines)):
+        line = lines[number]
+        if containers:
+            if (rest := _within(line, containers)) is None:
+                # Blank lines in front of what follows are no code.
+                is_apart = 0 in containers or last < number - 1
+                return last if is_apart else _late_end(lines, number, fence) or last
+            line = rest
+        if fence in line and not line.strip().strip(fence[0]):
+            return number
+        if line.strip():
+            last = number
+    # Never closed: it reaches to the end, as every Markdown reader has it.
+    return len(lines) - 1
+
+
+def _late_end(lines: list[str], first: int, fence: str) -> int:
+    """Return the line that closes a fence whose code is not indented as far as its item; 0 when none does.
+
+    By the rules that line opens another fence, which is not meant: it would swallow the rest of the note.
+    """
+    for number in range(first, len(lines)):
+        line = lines[number].strip()
+        if line.startswith(fence) and not line.strip(fence[0]):
+            return number
+        if not line or fence[0] * 3 in line or _ITEM_MARK.match(line):
+            break
+    return 0
+
+
+def _within(line: str, containers: tuple[int, ...]) -> str | None:
+    """Return what is left of a line behind the marks of quotes and items; None where it is in one no more."""
+    line = line.expandtabs(4)
+    at = 0
+    for width in containers:
+        if width:
+            if line[at : at + width].strip():
+                return None
+            at += width
+        elif match := _QUOTE_MARK.match(line, at):
+            at = match.end()
+        else:
+            return None
+    return line[at:]
+
+
+class _Items:
+    """Knows the item of a list that an indented line stands in; each line is looked at once."""
+
+    def __init__(self, lines: list[str], first: int) -> None:
+        self._lines, self._next = lines, first
+        #: For each open item the columns before its text.
+        self._open: list[int] = []
+
+    def around(self, number: int) -> tuple[int, ...]:
+        """Return the columns by which a line has to be indented to stay in the item or code of `number`."""
+        lines, begin = self._lines, number
+        if not lines[number][0].isspace():
+            return ()
+        while begin > self._next:
+            begin -= 1
+            if not (line := lines[begin]) or line[0].isspace():
+                continue
+            # A list ends, or begins, at a line that is not indented.
+            self._open.clear()
+            break
+        for line in lines[begin : number + 1]:
+            if "\t" in line:
+                line = line.expandtabs(4)
+            if text := line.lstrip():
+                indent = len(line) - len(text)
+                while self._open and self._open[-1] > indent:
+                    self._open.pop()
+                if match := _ITEM_MARK.match(line):
+                    self._open.append(match.end())
+        self._next = number
+        outer = self._open[-1] if self._open else 0
+        # Indented further it is code of the other kind, which ends like an item.
+        width = outer + _CODE_COLUMNS if indent - outer >= _CODE_COLUMNS else outer
+        return (width,) if width else ()
 
 
 def code_lines(lines: Sequence[str]) -> set[int]:
