@@ -1,4 +1,4 @@
-"""Read a table of this package: a TOML file beside the module that uses it."""
+"""Read TOML: a table of this package, a file beside the module that uses it, and what a note has of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:
     """Return what the file `name` beside a module (its `__file__`) says."""
+    return read_toml(Path(module_file).with_name(name).read_text("utf-8"))
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Read a text in TOML. Raises ValueError, and RecursionError for a list in a thousand others."""
     import tomllib
 
-    return tomllib.loads(Path(module_file).with_name(name).read_text("utf-8"))
+    return tomllib.loads(text)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache
 
+from memline.shared.sources.dates import days_in
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
 from memline.shared.sources.markdown import CODE_SPAN, code_lines
-from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_logseq, from_yaml
+from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_front_matter, from_logseq
 from memline.shared.sources.tags import patterns, tag_key
 from memline.shared.values import value
 
@@ -22,7 +23,9 @@ _MAX_CHARS = 160
 _MAX_TAGS = 256
 
 _ADDRESS = re.compile(r"\w+://\S+")
-_DAY = re.compile(r"\D{0,2}(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
+#: The year first; other ways to write a day are those of a question.
+_DAY = re.compile(r"\D{0,2}(\d{4})(?:-?(\d{2})-?(\d{2})|([-/._])(\d{1,2})\4(\d{1,2}))(?!\d)")
+_FIGURE = re.compile(r"\d")
 
 #: The strongest first.
 _DAYS = ("date", "created", "created-at", "created_at")
@@ -44,7 +47,7 @@ class About:
 
 def about(lines: Sequence[str], front_lines: int) -> About:
     """Read the front matter, the first `front_lines` lines, or Logseq's properties, then tags and links."""
-    properties = from_yaml(lines[1 : front_lines - 1]) if front_lines else from_logseq(lines)
+    properties = from_front_matter(lines[:front_lines]) if front_lines else from_logseq(lines)
     names = [name for key in (*TITLES, *ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))
@@ -59,11 +62,16 @@ def about(lines: Sequence[str], front_lines: int) -> About:
 
 
 def _day(text: str) -> str:
-    match = _DAY.match(text)
-    try:
-        return date(*map(int, match.groups())).isoformat() if match else ""
-    except ValueError:
-        return ""
+    if match := _DAY.match(text):
+        year, month, day = filter(str.isdecimal, filter(None, match.groups()))
+        try:
+            return date(int(year), int(month), int(day)).isoformat()
+        except ValueError:
+            return ""
+    # A note is of a day that stays: nothing that is counted from today, and no day of any year.
+    found = days_in(text[:_MAX_CHARS], date.max) if _FIGURE.search(text) else ()
+    named = (days for days in found if days.has_year and not days.is_relative and days.first == days.last)
+    return next((days.first.isoformat() for days in named), "")
 
 
 def _tags(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memline.shared.patterns import late
-from memline.shared.sources.properties import TITLES, from_yaml
+from memline.shared.sources.properties import TITLES, from_front_matter
 from memline.shared.values import value
 
 #: Longest title kept in a trail; a longer one is a paragraph that begins with "#".
@@ -21,7 +21,8 @@ _UNDERLINE = late(r" {0,3}(?:=+|-{2,})[ \t]*")
 _PARAGRAPH = late(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
 _ANCHOR = late(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
-_FRONT_KEY = late(r"#|-{3}|[\w-][\w -]*:")
+_YAML_KEY = late(r"#|-{3}|[\w-][\w -]*:")
+_TOML_KEY = late(r"#|\+{3}|[\w.\"'-]+[ \t]*=")
 _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line.
@@ -232,17 +233,22 @@ class Trail:
 
 def front_matter_end(lines: list[str]) -> int:
     """Count the lines of the front matter, its fences included; 0 when there is none."""
+    first, second = lines[0].rstrip(), lines[1] if len(lines) > 1 else ""
     # A first line of dashes with prose below it is a rule, not the start of front matter.
-    if lines[0].rstrip() != "---" or len(lines) < 2 or not _FRONT_KEY.match(lines[1]):
+    if first == "---" and _YAML_KEY.match(second):
+        ends = {"---", "..."}
+    elif first == "+++" and _TOML_KEY.match(second):
+        ends = {"+++"}
+    else:
         return 0
     for number in range(1, len(lines)):
-        if lines[number].rstrip() in ("---", "..."):
+        if lines[number].rstrip() in ends:
             return number + 1
     return 0
 
 
 def _front_title(lines: list[str]) -> str:
-    return _title(next((text for key in TITLES for text in from_yaml(lines).get(key, ())), ""))
+    return _title(next((text for key in TITLES for text in from_front_matter(lines).get(key, ())), ""))
 
 
 def _title(text: str) -> str:

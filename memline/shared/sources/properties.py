@@ -2,17 +2,22 @@
 
 The front matter of Obsidian and of site generators is YAML between two lines of dashes, of which these forms
 are read: `key: value`, in quotes or not, `key: [a, b]`, a list below the key, and a text below `>` or `|`.
-Logseq's is lines of `key:: value`.
+That of Hugo may be TOML between two lines of pluses. Logseq's properties are lines of `key:: value`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date
 
 from memline.shared.patterns import late
+from memline.shared.tables import read_toml
 
 TITLES, ALIASES, TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
+
+#: Characters of a front matter in TOML that is read: parts of a key (`a.a.a`) cost by the square, here 0.1 s.
+_MAX_TOML_CHARS = 8_000
 
 _PROPERTY = late(r"\s*(?:[-*] )?([A-Za-z][\w-]*)[ \t]*:(:?)(?:\s+(.*))?")
 #: A text on the lines below, folded or as it stands.
@@ -27,6 +32,24 @@ _ITEM = late(r"\s*-\s+(.*)")
 _SPACE = late(r"[,\s]+")
 #: What quotes may write and no name has: line ends, other controls, halves of a character.
 _UNWRITTEN = late("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+
+
+def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Read front matter, its fences included."""
+    return _from_toml("\n".join(lines[1:-1])) if lines and lines[0].startswith("+++") else from_yaml(lines)
+
+
+def _from_toml(text: str) -> dict[str, list[str]]:
+    try:
+        table = read_toml(text) if len(text) <= _MAX_TOML_CHARS else {}
+    except (ValueError, RecursionError):
+        return {}
+    found: dict[str, list[str]] = {}
+    for key, written in table.items():
+        values = written if isinstance(written, list) else [written]
+        texts = (str(each) for each in values if isinstance(each, (str, int, date)))
+        found[key.lower()] = [_UNWRITTEN.sub(" ", each).strip() for each in texts]
+    return found
 
 
 def from_yaml(lines: Sequence[str]) -> dict[str, list[str]]:

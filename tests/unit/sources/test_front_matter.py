@@ -33,7 +33,24 @@ def said(text: str) -> tuple[tuple[str, ...], str]:
         ("---\ncreated: 2026-01-01\ndate: '2026-02-10'\n---", (), "2026-02-10"),
         ("---\ndate: [[2026-02-10]]\n---", (), "2026-02-10"),
         ("---\ndate: 2026-13-45\n---", (), ""),
+        ("---\ndate: 2026/03/05\n---", (), "2026-03-05"),
+        ("---\ndate: 2026-3-5 10:00\n---", (), "2026-03-05"),
+        ("---\ncreated: 2026_03_05\n---", (), "2026-03-05"),
+        ("---\ncreated: 5.3.2026\n---", (), "2026-03-05"),
+        ("---\ndate: March 5, 2026\n---", (), "2026-03-05"),
+        ("---\ndate: Thursday, 5 March 2026 at 10 o'clock\n---", (), "2026-03-05"),
+        ("---\ncreated: 'le 5 août 2026'\n---", (), "2026-08-05"),
+        ("date:: [[Mar 5th, 2026]]\n\n- x", (), "2026-03-05"),
+        ("---\ndate: 5 March\ncreated: 2026-02-10\n---", (), "2026-02-10"),
+        ("---\ndate: March 2026\n---", (), ""),
+        ("---\ndate: 3 days ago\n---", (), ""),
+        ("---\ndate: 31 February 2026\n---", (), ""),
         ("---\ndate: soon\nmeta:\n  title: no\n---", (), ""),
+        ("+++\ntitle = 'Deploy Plan'\ndate = 2026-02-10T10:00:00Z\n+++\nx", ("deploy-plan",), "2026-02-10"),
+        ('+++\n# x\nAliases = ["One", "Two\\nWords"]\n+++', ("one", "two-words"), ""),
+        ('+++\ndraft = false\ncreated = "5 March 2026"\n+++', (), "2026-03-05"),
+        ("+++\ntitle = no TOML\n+++\ntitle: no", (), ""),
+        ("+++\nx = " + "[" * 5_000 + "\n+++", (), ""),
         ("title:: Deploy Plan\nalias:: One, Two Words\n\n- x", ("deploy-plan", "one", "two-words"), ""),
         ("- created:: 2026-02-10\n- text", (), "2026-02-10"),
         ("# A note\n\ntitle: no", (), ""),
@@ -50,6 +67,10 @@ def test_many_marks_take_no_time(text: str) -> None:
     block = "  x\n" * 100_000
 
     said(f"---\ntitle: {text}\naliases: [{text}]\ndate: >\n{block}---\nx")
+
+
+def test_a_long_key_of_toml_takes_no_time() -> None:
+    assert said("+++\n" + "a." * 100_000 + "a = 1\n+++\nx") == ((), "")
 
 
 def test_names_are_compared_without_case_and_blanks() -> None:

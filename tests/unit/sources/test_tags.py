@@ -35,6 +35,13 @@ def test_front_matter_lists_tags_in_all_the_ways_people_write_them(front: str) -
     assert sorted(tags(f"---\n{front}\n---\ntext")) == ["boat", "two-words"]
 
 
+def test_front_matter_in_toml_has_tags() -> None:
+    assert tags("+++\ntags = ['boat', \"#Two Words\"] # why #no\n\n[params]\ntags = ['no']\n+++\ntext") == [
+        "boat",
+        "two-words",
+    ]
+
+
 @pytest.mark.parametrize("front", ["tags:", "tags: []", "tags: null", "tags: ~", "meta:\n  tags: boat"])
 def test_front_matter_may_list_none(front: str) -> None:
     assert tags(f"---\n{front}\n---\ntext") == []
