@@ -21,7 +21,7 @@ _UNDERLINE = late(r" {0,3}(?:=+|-{2,})[ \t]*")
 _PARAGRAPH = late(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
 _ANCHOR = late(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
-_YAML_KEY = late(r"#|-{3}|[\w-][\w -]*:")
+_YAML_KEY = late(r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:")
 _TOML_KEY = late(r"#|\+{3}|[\w.\"'-]+[ \t]*=")
 _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 

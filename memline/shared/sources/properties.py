@@ -1,7 +1,10 @@
 """Read properties of a note: key, in lower case -> values.
 
 The front matter of Obsidian and of site generators is YAML between two lines of dashes, of which these forms
-are read: `key: value`, in quotes or not, `key: [a, b]`, a list below the key, and a text below `>` or `|`.
+are read: a value in quotes or not, also on the indented lines below its key; a text below `>` or `|`; and a
+list in brackets or below its key, or one within another. Comments, anchors and tags of YAML (`&a`, `!!seq`)
+are passed over. Other mappings than the front matter itself, and aliases (`*a`), are not read.
+
 That of Hugo may be TOML between two lines of pluses. Logseq's properties are lines of `key:: value`.
 """
 
@@ -19,16 +22,21 @@ TITLES, ALIASES, TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
 #: Characters of a front matter in TOML that is read: parts of a key (`a.a.a`) cost by the square, here 0.1 s.
 _MAX_TOML_CHARS = 8_000
 
-_PROPERTY = late(r"\s*(?:[-*] )?([A-Za-z][\w-]*)[ \t]*:(:?)(?:\s+(.*))?")
+_PROPERTY = late(r"\s*(?:[-*] )?[\"']?([A-Za-z][\w-]*)[\"']?[ \t]*:(:?)(?:\s+(.*))?")
 #: A text on the lines below, folded or as it stands.
-_BLOCK = late(r"[>|][-+]?")
+_BLOCK = late(r"[>|][-+1-9]{0,2}")
 _QUOTED = r"""(?:"(?:\\.|[^"\\])*"|'(?:''|[^'])*')"""
-#: The parts of a list in brackets: in quotes a comma is one like any other character.
-_PARTS = late(rf"\s*{_QUOTED}\s*(?=,|$)|[^,]+")
+#: The parts of lists in brackets: in quotes a comma is one like any other character.
+_PARTS = late(rf"\s*{_QUOTED}\s*(?=[],[]|$)|[^],[]+")
+_WIKILINK = late(r"\[\[[^][]*\]\]")
 #: What is in quotes, up to the end where they stay open, and a comment that is not. Nothing is looked at
 #: twice: a line of 100,000 marks is read in milliseconds.
-_COMMENT = late(r"""((?<![^\s\[,])(?:"(?:\\.|[^"\\])*+(?:"|\\?$)|'(?:''|[^'])*+(?:'|$)))|(?<!\s)\s++#\s.*$""")
-_ITEM = late(r"\s*-\s+(.*)")
+_COMMENT = late(
+    r"""((?<![^\s\[,])(?:"(?:\\.|[^"\\])*+(?:"|\\?$)|'(?:''|[^'])*+(?:'|$)))|(?:^|(?<!\s)\s++)#(?:\s.*)?$"""
+)
+#: An anchor or a tag in front of a value.
+_NODE = late(r"^(?:(?:&\S+|![\w!<]\S*)(?:\s+|$))+")
+_ITEM = late(r"\s*-(?:\s+-(?=\s|$))*+(?:\s+(.*))?")
 _SPACE = late(r"[,\s]+")
 #: What quotes may write and no name has: line ends, other controls, halves of a character.
 _UNWRITTEN = late("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
@@ -60,21 +68,14 @@ def from_yaml(lines: Sequence[str]) -> dict[str, list[str]]:
     while left:
         line = left.pop()
         if below is not None and (item := _ITEM.fullmatch(line)):
-            below.append(_plain(item[1]))
+            below += _values(_bare(item[1] or ""))
             continue
-        if not line.strip() or line.lstrip().startswith("# "):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _PROPERTY.fullmatch(line)
         below = None
         if match and not match[2] and not line[:1].isspace():
-            key, text = match[1].lower(), _uncommented(match[3] or "").strip()
-            if text.startswith("[") and "]" not in text:
-                text = _whole_list(text, left)
-            if _BLOCK.fullmatch(text):
-                block: list[str] = []
-                while left and (not left[-1].strip() or left[-1][:1].isspace()):
-                    block.append(left.pop().strip())
-                text = " ".join(filter(None, block))
+            key, text = match[1].lower(), _whole(_bare(match[3] or ""), left)
             is_words = key in TAGS and not text.startswith("[")
             values = _SPACE.split(_plain(text)) if is_words and text else _values(text)
             below = found.setdefault(key, [])
@@ -98,24 +99,55 @@ def from_logseq(lines: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _values(text: str) -> list[str]:
-    if text.startswith("[") and text.endswith("]") and not text.startswith("[["):
-        return [each for part in _PARTS.findall(text[1:-1]) if (each := _plain(part))]
+    if text.startswith("[") and text.endswith("]") and not _WIKILINK.fullmatch(text):
+        # Lists within it are one with it.
+        return [each for part in _PARTS.findall(text) if (each := _plain(part))]
     return [text] if (text := _plain(text)) else []
+
+
+def _whole(text: str, left: list[str]) -> str:
+    """Take the lines that go on with the value of a key."""
+    parts: list[str] = []
+    if _BLOCK.fullmatch(text):
+        while left and (not left[-1].strip() or left[-1][:1].isspace()):
+            parts.append(left.pop().strip())
+        return " ".join(filter(None, parts))
+    while left and left[-1][:1].isspace() and _goes_on(left[-1]):
+        parts.append(_uncommented(left.pop().strip()))
+    text = _bare(" ".join(filter(None, [text, *parts])))
+    return _whole_list(text, left) if text.startswith("[") and _depth(text) > 0 else text
+
+
+def _goes_on(line: str) -> bool:
+    return not (line.lstrip()[:1] in ("", "#") or _ITEM.fullmatch(line) or _PROPERTY.fullmatch(line))
 
 
 def _whole_list(text: str, left: list[str]) -> str:
     """Take the lines up to the end of a list in brackets; none where it does not end."""
+    parts, depth = [text], _depth(text)
     for count, line in enumerate(reversed(left), 1):
         if line.strip() in ("---", "...") or (not line[:1].isspace() and _PROPERTY.fullmatch(line)):
             break
-        if "]" in line:
-            taken = [left.pop() for _ in range(count)]
-            return " ".join([text, *(_uncommented(each).strip() for each in taken)])
+        parts.append(_uncommented(line.strip()))
+        depth += _depth(parts[-1])
+        if depth <= 0:
+            del left[-count:]
+            return " ".join(parts)
     return text
 
 
+def _depth(text: str) -> int:
+    return text.count("[") - text.count("]")
+
+
+def _bare(text: str) -> str:
+    """Return a value without the comment behind it, and what of YAML's stands in front."""
+    text = _uncommented(text.strip()).strip()
+    return _NODE.sub("", text, count=1) if text[:1] in ("&", "!") else text
+
+
 def _uncommented(text: str) -> str:
-    return _COMMENT.sub(lambda match: match[1] or "", text)
+    return _COMMENT.sub(lambda match: match[1] or "", text) if "#" in text else text
 
 
 def _plain(text: str) -> str:

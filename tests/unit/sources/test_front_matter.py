@@ -28,6 +28,11 @@ def said(text: str) -> tuple[tuple[str, ...], str]:
         ("---\ntitle: Don't panic  # why\n---", ("don't-panic",), ""),
         ("---\ntitle: [WIP\ndate: 2026-02-10\n---", ("[wip",), "2026-02-10"),
         ("---\naliases:\n  - One\n  - Two Words\n---", ("one", "two-words"), ""),
+        ("---\naliases:\n  - [One, 'Two [2]']\n  - # why\n  - - Three\n---", ("one", "two-[2]", "three"), ""),
+        ("---\naliases: [\n  [One, # why\n  Two],\n]\ndate: 2026-02-10\n---", ("one", "two"), "2026-02-10"),
+        ("---\n'title': &t !!str\n  One,\n  two\ndate: 2026-02-10\n---", ("one,-two",), "2026-02-10"),
+        ('---\ntitle: "The plan,\n  all of it"\n---', ("the-plan,-all-of-it",), ""),
+        ("---\nmeta:\n  title: no\ntitle: # why\n  Yes\n  created: 2026-02-10\n---", ("yes",), ""),
         ("---\ncreated: 2026-02-10T10:00:00Z\n---", (), "2026-02-10"),
         ("---\nalias: One\ncreated: 20260210\n---", ("one",), "2026-02-10"),
         ("---\ncreated: 2026-01-01\ndate: '2026-02-10'\n---", (), "2026-02-10"),
@@ -60,6 +65,21 @@ def said(text: str) -> tuple[tuple[str, ...], str]:
 )  # fmt: skip
 def test_title_aliases_and_day_are_read(text: str, names: tuple[str, ...], day: str) -> None:
     assert said(text) == (names, day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "'[" * 50_000,
+        '"[\\",' * 30_000 + "]",
+        "&a " * 50_000,
+        "[a\n" * 50_000,
+        "x: [\n" * 50_000,
+    ],
+)
+def test_many_brackets_take_no_time(text: str) -> None:
+    said(f"---\ntitle: {text}\naliases: [{text}]\ntags:\n- {text}\n{text}\n---\nx")
 
 
 @pytest.mark.parametrize("text", ['"' + '\\"' * 50_000, " " * 100_000 + "x", "' " * 50_001, '[" ' * 40_000])

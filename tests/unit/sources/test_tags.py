@@ -29,6 +29,16 @@ def tags(text: str) -> list[str]:
         "tags: '#boat #two-words'",
         "tags: #boat #two-words",
         "tag: boat\ntags: two-words",
+        "tags: # these\n- boat\n- two words",
+        "tags:\n  #these\n- boat\n  #those\n- two words",
+        "tags:\n  boat,\n  two-words",
+        "tags:\n  [boat,\n  two words]",
+        "tags: &mine [boat, two words]",
+        "tags: !!seq # these\n- !!str boat\n- &b two words",
+        "tags: [boat, [two words]]",
+        "tags:\n- [boat]\n-\n- - two words",
+        "tags: !!str boat two-words",
+        "'tags': [boat, two words]",
     ],
 )
 def test_front_matter_lists_tags_in_all_the_ways_people_write_them(front: str) -> None:
