@@ -10,7 +10,7 @@ from functools import cache
 from memline.shared.sources.dates import days_in
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
-from memline.shared.sources.markdown import CODE_SPAN, code_lines
+from memline.shared.sources.markdown import code_lines, without_code
 from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_front_matter, from_logseq
 from memline.shared.sources.tags import patterns, tag_key
 from memline.shared.values import value
@@ -87,5 +87,5 @@ def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collectio
     pattern, _ = patterns()
     for at in range(front_lines, len(lines)):
         if "#" in lines[at] and pattern.search(lines[at]) and at not in code():
-            for match in pattern.finditer(_ADDRESS.sub("x", CODE_SPAN.sub("x", lines[at]))):
+            for match in pattern.finditer(_ADDRESS.sub("x", without_code(lines[at]))):
                 yield match[1] or match[2]

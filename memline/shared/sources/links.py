@@ -11,7 +11,7 @@ from functools import cache
 
 from memline.shared.note_names import is_markdown, without_ending
 from memline.shared.sources.folding import stem_key
-from memline.shared.sources.markdown import CODE_SPAN
+from memline.shared.sources.markdown import without_code
 from memline.shared.values import value
 
 #: Links of a note that are kept; a list of everything has a few thousand.
@@ -64,7 +64,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
             r"|pdf|png|pptx?|svg|te?xt|tiff?|wav|web[mp]|xlsx?|zip)$",
             re.I,
         ),
-        re.compile(r"[a-z][a-z0-9+.-]*://|mailto:", re.I),
+        re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//|mailto:", re.I),
     )
 
 
@@ -78,7 +78,7 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         # Most lines end at the first look.
         if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
-        for match in pattern.finditer(CODE_SPAN.sub("x", line)):
+        for match in pattern.finditer(without_code(line)):
             if match[1] is not None:
                 target, is_path = match[1].strip().rstrip("\\").strip(), False
                 is_note = not (other_file.search(target) or address.match(target))
@@ -95,7 +95,7 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
 
 def _without_comments(lines: Sequence[str], code: Collection[int]) -> list[str]:
     """Return as many lines, with an x for each comment; one that is not closed is none."""
-    text = "\n".join("" if at in code else CODE_SPAN.sub("x", line) for at, line in enumerate(lines))
+    text = "\n".join("" if at in code else without_code(line) for at, line in enumerate(lines))
     kept, end = list[str](), 0
     while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
         kept += text[end:start], "x", "\n" * text.count("\n", start, close)

@@ -25,8 +25,9 @@ _YAML_KEY = late(r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:")
 _TOML_KEY = late(r"#|\+{3}|[\w.\"'-]+[ \t]*=")
 _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
-#: Code within a line.
-CODE_SPAN = late(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
+#: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
+_CODE_SPAN = late(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
+_CODE_ELEMENT = late(r"(?i)<(code|pre)(?:\s[^<>]*+)?>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*>")
 
 #: First characters of a line that can start or end a block; the others are passed without a closer look.
 _MARKS = frozenset("#`~=->*+0123456789")
@@ -206,6 +207,13 @@ def code_lines(lines: Sequence[str]) -> set[int]:
             is_list = _BULLET.match(line) is not None or (is_list and line[0].isspace())
             is_open = False
     return found
+
+
+def without_code(line: str) -> str:
+    """Return a line with an x for each code within it."""
+    if "`" in line:
+        line = _CODE_SPAN.sub("x", line)
+    return _CODE_ELEMENT.sub("x", line) if "</" in line else line
 
 
 class Trail:

@@ -36,6 +36,9 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("[[picture.png]] [[paper.PDF]] ![x](y.png) [home](https://x.org/a.md) [m](mailto:a@b.md)", []),
         ("#[[two words]] is a tag, \\[[not a link]], [[#a heading]], [[]] and [](#part)", []),
         ("`[[code]]` and ``[a](b.md)``\n\n    [[indented]]\n\n```\n[[fenced]]\n```\n[[after]]", ["after"]),
+        ("[u](//x.org/a.md) [r](<//x.org/b.md>) [[//x.org/c]]\n[d]: //x.org/d.md", []),
+        ("<code>[[a]]</code> <PRE class='x'><code>[b](b.md)</code> [[c]]</PRE > [[after]]", ["after"]),
+        ("`<code>` [[a]] </code> <code [[b]] <code>[[c]] <coder>[[d]]</coder>", ["a", "b", "c", "d"]),
         ("- item\n    [[in a list]]", ["in a list"]),
     ],
 )
@@ -54,7 +57,20 @@ def test_a_note_has_ten_thousand_links_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ['](a "', "[[a", "](a(", "](<a", "[a]: ", "](" + "a" * 50, "<!--", "<!-- [[a]] -->"]
+    "piece",
+    [
+        '](a "',
+        "[[a",
+        "](a(",
+        "](<a",
+        "[a]: ",
+        "](" + "a" * 50,
+        "<!--",
+        "<!-- [[a]] -->",
+        "[[<code",
+        "[[a]]<code>",
+        "<code></pre>]]",
+    ],
 )
 def test_a_long_line_of_beginnings_is_read_at_once(piece: str) -> None:
     """CPU time that grows with the square of the line would be minutes."""

@@ -69,7 +69,7 @@ def test_front_matter_may_list_none(front: str) -> None:
         ("**#boat** and _#sail_, *#two_words*", ["boat", "sail", "two-words"]),
         ("tags:: boat, [[two words]], #sail\n- x", ["boat", "two-words", "sail"]),
         ("# boat\n## #boat in a heading", ["boat"]),
-        ("`#code` and ``a `#b` c`` and https://x.org/#part [a](#b) <x href='#y'>", []),
+        ("`#code` and ``a `#b` c`` and https://x.org/#part [a](#b) <x href='#y'> <code>a #b</code>", []),
         ("```\n#fence\n```\n~~~sh\necho #no\n~~~", []),
         ("text\n\n    #indented\n\n    #still\n\t#tab", []),
         ("my_func_#define and [l](page_#sec), https://x.org/z_#part, a*#b", []),
