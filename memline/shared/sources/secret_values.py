@@ -47,6 +47,12 @@ _NAME_BEFORE = re.compile(
     r"""(?:key|token|secret|passw(?:or)?d|passphrase|pwd|credential)s?(?:[_.-][\w.-]{0,24})?\\?["']?[,>]?\s{1,80}(?:<|\\?["'])?$"""
     r"""|(?i:name=["'][\w.:-]{0,64}(?:key|token|secret|password|pwd)[\w.-]{0,24}["']>\s{0,80}<)$"""
 )
+#: A cookie, if its value can be a key: no shorter one is.
+_COOKIE = re.compile(r"(?:([^\s;,=]*+)=)?([^\s;,=]{8,})")
+#: The beginning of another header, as the rule has it that stands without quotes.
+_NEXT_COOKIES = re.compile(
+    r"""(?i)cookie2?(?:\\{0,8}["'`])?\s{0,8}[:=]\s{0,8}(?!\\{0,8}["'`])[^\s=;]{1,128}="""
+)
 #: What is left of a key that was known by its form.
 _SHORTENED = re.compile(r"[\w./+=-]{6}…[\w./+=-]{0,4}")
 _FED = re.compile(
@@ -123,7 +129,12 @@ def _is_quoted_secret(inner: str, *, strong: bool, word: str) -> bool:
         return word.lower() == "psk" or (
             strong
             and not is_prose(inner)
-            and (looks(inner.split()[0]) or inner == inner.lower() or "phrase" in word)
+            and (
+                looks(inner.split()[0])
+                or inner == inner.lower()
+                or "phrase" in word.lower()
+                or _is_numbered_phrase(inner)
+            )
         )
     if not strong:
         return _is_key(inner) or (
@@ -135,6 +146,17 @@ def _is_quoted_secret(inner: str, *, strong: bool, word: str) -> bool:
     if re.fullmatch(r"\d{6,}", inner):
         return word.lower().startswith(("pass", "pw", "psk"))
     return not re.match(r"[\d.]+$|(?:\.{0,2}|~)/|https?://|[\w-]+\.(?:pem|key|crt)$", inner)
+
+
+def _is_numbered_phrase(value: str) -> bool:
+    """Whether words with capital letters and a number are a phrase, and not the label of a field."""
+    words = value.split()
+    return (
+        len(words) > 2
+        and any(map(str.isdigit, words))
+        and all(word.isdigit() or (word.isalpha() and word[0].isupper()) for word in words)
+        and (words_of("named") | words_of("counted")).isdisjoint(value.lower().split())
+    )
 
 
 def _is_name(value: str) -> bool:
@@ -267,8 +289,23 @@ def _fed(match: re.Match[str]) -> bool:
     return bool(_FED.search(_line_before(match))) and is_literal(_value(match))
 
 
-def _any_part(match: re.Match[str]) -> bool:
-    return any(_is_key(part) for part in re.split(r"[\s;,]+|(?<==)", _value(match)))
+def _cookies(match: re.Match[str]) -> bool:
+    """Whether one of the cookies of a header is a key, or is named like one and has a digit."""
+    groups = match.groupdict()
+    written: str = groups["inner"] or groups["bare"]
+    # The next header is judged by itself, or each would be again for every one in front of it.
+    behind = _NEXT_COOKIES.search(written)
+    for name, value in _COOKIE.findall(written[: behind.start() if behind else None]):
+        value = value.strip(EDGES)
+        if _is_key(value):
+            return True
+        if not re.search(r"\d", value) or not is_literal(value):
+            continue
+        if len(value) >= 12 and not value.isdigit() and HEX.fullmatch(value):
+            return True
+        if len(value) >= 8 and pattern_of("cookie").search(name):
+            return True
+    return False
 
 
 def _header(match: re.Match[str]) -> bool:
@@ -388,7 +425,7 @@ JUDGES: dict[str, Callable[[re.Match[str]], Span | None]] = {
     "sql": _if(_sql),
     "named": _if(_named),
     "fed": _if(_fed),
-    "any_part": _if(_any_part),
+    "cookies": _if(_cookies),
     "pair": _if(_pair),
     "oracle": _if(_oracle),
     "seed": _if(_seed),
