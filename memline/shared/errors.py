@@ -32,7 +32,8 @@
     │   └── QmdNotReady           (producers.qmd.backend) its first update is not over yet
     ├── Overloaded                (producers.agents.tools) too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
-        └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's
+        └── MessageRefused        (shared.queue.messages) another version, shape or index than this process's
+            └── AgentNotConfigured  or an agent that its configuration does not have
 
 Foreign exceptions are translated into these where they enter (one owner per library).
 """

@@ -25,7 +25,7 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import own_host, send, serve_agent
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.lease_owner import is_owner_alive
-from memline.shared.queue.messages import MessageRefused, Sweep
+from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
 from memline.shared.scheduling import fallback, leases
 from memline.shared.scheduling.budget import Budget
 from memline.shared.scheduling.limits import FileLimits, Limits
@@ -175,9 +175,9 @@ class Context:
     def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
         """Give the settings of an agent.
 
-        Raises MessageRefused for one this process does not know, and when `index`, the file name of the index
-        that is meant, is not that of the agent's workspace here. What only calls the provider needs no
-        workspace: an embed worker has none.
+        Raises AgentNotConfigured for one this process does not know, and MessageRefused when `index`, the
+        file name of the index that is meant, is not that of the agent's workspace here. What only calls the
+        provider needs no workspace: an embed worker has none.
         """
         agents = self.settings.agents
         try:
@@ -190,7 +190,7 @@ class Context:
                 )
             return settings
         except KeyError:
-            raise MessageRefused(
+            raise AgentNotConfigured(
                 f"a message names the agent {agent!r}, which is not configured here"
                 f" (known: {', '.join(sorted(agents))})",
                 hint="memline config show",

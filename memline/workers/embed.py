@@ -29,7 +29,7 @@ from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
-from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
+from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
 from memline.shared.scheduling.breaker import (
     ASKED_TO_WAIT,
     AT_LIMIT,
@@ -73,8 +73,8 @@ def embed_texts(message: EmbedTexts) -> None:
     """Embed the texts of one lease and send back vectors, and failures by their kind.
 
     Safe twice: the second run pays again but changes nothing, since vectors are kept by text hash. It
-    always answers, so that no lease waits for its end because of an error here; a worker that is set up for
-    another model gives the request back to the queue, and ends.
+    always answers, so that no lease waits for its end because of an error here; a worker that does not know
+    the agent gives the request back to the queue, and so does one that is set up for another model, and ends.
     """
     context = current()
     account, key = "", message.identity.key
@@ -101,6 +101,10 @@ def embed_texts(message: EmbedTexts) -> None:
             )
             if outcome.error is not None:
                 span.fail(outcome.error)
+    except AgentNotConfigured:
+        # One of another index host may know it. Nothing was sent, and no provider is at fault.
+        context.look(at_once=True)
+        raise
     except ModelMismatch as error:
         if context.look(at_once=True) or time.monotonic() - context.began_at < MISMATCH_S:
             # One process takes settings that changed before another.
@@ -115,7 +119,8 @@ def embed_texts(message: EmbedTexts) -> None:
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        _report(message, message.texts, broken, no_results=True)
+        paid_tokens = None if begin.cache_info().currsize else 0
+        _report(message, message.texts, broken, no_results=True, paid_tokens=paid_tokens)
         raise
     context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)

@@ -12,7 +12,7 @@ from memline.shared.queue.messages import ChunkFiles, encode
 from memline.shared.queue.redis_broker import FleetBroker
 from tests.support.embedding_server import EmbeddingServer, digest_of
 from tests.support.fleet import Fleet
-from tests.support.index_hosts import TEXTS, HostPlace, two_fleets, two_hosts, up
+from tests.support.index_hosts import NAME, TEXTS, HostPlace, two_fleets, two_hosts, up
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_paid_once
 
@@ -102,3 +102,40 @@ def test_each_host_serves_its_agents_and_an_agent_moves_without_being_embedded_a
         assert one.dead() == []
         questions = [f"word{number}x0" for number in (1, 3, 5)]
         assert_paid_once(provider, but=[digest_of(question) for question in questions])
+
+
+def test_requests_wait_for_an_embed_worker_that_knows_their_agent(
+    hosts: tuple[HostPlace, HostPlace], redis_server: RedisServer, provider: EmbeddingServer
+) -> None:
+    for host in hosts:
+        # Each has agents of its own, and knows of no others.
+        host.agents = (host.agent_name,)
+        host.save()
+    hosts[0].add("alpha", 1)
+    hosts[1].add("beta", 2, 3)
+    name = {"MEMLINE_QUEUE_NAME": NAME}
+    with (
+        Fleet(hosts[0], redis_server.url, **name, MEMLINE_QUEUE_HOST="one") as one,
+        Fleet(hosts[1], redis_server.url, **name, MEMLINE_QUEUE_HOST="two") as two,
+    ):
+        up(one)
+        up(two)
+        one.start("embed")
+
+        def told() -> list[str]:
+            found = two.run("queue", "--json").json["findings"]
+            return [each["what"] for each in found if each["code"] == "agent_not_configured"]
+
+        one.until(lambda: one.vectors() == {"ready": TEXTS}, "the agent that the worker knows")
+        two.until(told, "the finding")
+        assert "no embed worker knows the agent beta" in told()[0]
+        # Nothing was sent: nothing is booked, and no provider is blamed.
+        report = two.run("queue", "--json").json
+        assert report["spending"]["today"]["requests"] == 0
+        assert [each["state"] for each in report["providers"]] == ["ok"]
+
+        two.start("embed")
+        two.until(lambda: two.vectors() == {"ready": 2 * TEXTS}, "the other agent")
+        two.until(lambda: not told(), "the end of the finding")
+        assert one.dead() == two.dead() == []
+        assert_paid_once(provider)

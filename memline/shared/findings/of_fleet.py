@@ -147,6 +147,24 @@ def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
+    "queue: no embed worker knows the agent {agent}, and its texts wait: not configured for {workers}",
+    action="add the agent to the configuration of one of them, or where it is: memline worker embed",
+    subject="role",
+    page="workers",
+    means="Embed workers are for all index hosts. One that does not know an agent puts its request back on"
+    " the queue for another, and each that is alive has done so. Nothing was sent, and nothing is lost.",
+)
+def agent_not_configured(facts: FleetFacts) -> Iterator[Seen]:
+    if facts.fleet is None:
+        return
+    for agent in sorted(facts.fleet.unknown_agents):
+        asked = [each for each in facts.fleet.workers if agent in each.unknown]
+        names = ", ".join(f"embed on {each.host} (process {each.pid})" for each in asked)
+        yield seen(agent=agent, workers=names, subject="embed")
+
+
+@finding(
+    WARNING,
     "{process} has other settings than {other}: {keys}",
     action="give the processes of a role, embed and store, and those of a home the same: memline config show",
     subject="role",

@@ -22,6 +22,7 @@ from memline.shared.queue.heartbeat import (
     done_key,
     last_failure,
     live_workers,
+    unknown_agents,
 )
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
@@ -92,6 +93,13 @@ class Fleet:
             queue.role in worker.queues and (queue.is_shared or worker.index_host == queue.host)
             for worker in self.workers
         )
+
+    @property
+    def unknown_agents(self) -> set[str]:
+        """The agents whose requests wait since no worker that embeds knows them."""
+        # Nothing else waits for another try there.
+        waits = any(queue.role == "embed" and queue.delayed for queue in self.queues)
+        return unknown_agents(self.workers) if waits else set()
 
 
 def read(url: str, kept: redis.Redis | None = None) -> Fleet:

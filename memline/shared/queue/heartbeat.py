@@ -21,7 +21,7 @@ import threading
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -34,7 +34,7 @@ from memline.shared.errors import BadRequest, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import host_of, queue_name, queue_of
-from memline.shared.queue.messages import agent_of
+from memline.shared.queue.messages import AgentNotConfigured, agent_of
 from memline.shared.queue.redis_client import key, own_host
 from memline.shared.version import own_version
 from memline.shared.words import counted
@@ -56,6 +56,9 @@ FAILURE_TTL_S = 600
 
 #: Seconds that a request to end is kept: one heartbeat is enough.
 DRAIN_TTL_S = 60
+
+#: Seconds that a worker tells of an agent that it does not know, after it met its last request.
+UNKNOWN_S = 600.0
 
 #: Seconds counted together for the rate of a queue.
 BUCKET_S = 10
@@ -100,6 +103,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     is_draining: bool = False
     #: Seconds that its clock is ahead of that of Redis.
     skew_s: float = 0.0
+    #: Agents that it does not know, of those whose requests it was given of late.
+    unknown: tuple[str, ...] = ()
     #: Digest of the settings that its roles use, and that of each key by its name.
     settings: str = ""
     keys: dict[str, str] = {}
@@ -143,6 +148,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             ],
             "memoryBytes": self.rss_bytes or None,
             "draining": self.is_draining,
+            "unknownAgents": list(self.unknown),
             "settings": self.settings or None,
             "clockAheadSeconds": round(self.skew_s, 1),
         }
@@ -179,6 +185,12 @@ def embed_threads(client: Redis) -> int:
     """Count the threads of all live worker processes that embed, for whichever index host."""
     alive = live_workers(client)
     return sum(worker.threads_of.get("embed", 0) for worker in alive if not worker.is_draining)
+
+
+def unknown_agents(workers: Iterable[WorkerInfo]) -> set[str]:
+    """Name the agents that none of these workers knows which embed: each was given requests of them."""
+    lists = [set(each.unknown) for each in workers if "embed" in each.threads_of and not each.is_draining]
+    return set.intersection(*lists) if lists else set()
 
 
 def drain(url: str, name: str) -> WorkerInfo:
@@ -253,6 +265,8 @@ class Heartbeat:
         self._current: dict[int, tuple[CurrentMessage, float]] = {}
         #: By thread, so that no two of them add to one number.
         self._busy_s: defaultdict[int, float] = defaultdict(float)
+        #: Agent that this process does not know -> when it met its last request (monotonic seconds).
+        self._unknown: dict[str, float] = {}
         self._failure = ""
         self._is_draining = False
 
@@ -303,11 +317,21 @@ class Heartbeat:
         # Not begun where another middleware refused it.
         if begun := self._current.pop(thread, None):
             self._busy_s[thread] += time.monotonic() - begun[1]
+        agent = agent_of(message.args)
+        if isinstance(exception, AgentNotConfigured):
+            self._unknown[agent] = time.monotonic()
+        else:
+            self._unknown.pop(agent, None)
         if exception is None:
             self._done[message.queue_name] += 1
 
     def after_skip_message(self, broker: Any, message: Any) -> None:
         self._current.pop(threading.get_ident(), None)
+
+    def _unknown_of_late(self) -> tuple[str, ...]:
+        # A copy: the threads change it meanwhile.
+        met, now = [*self._unknown.items()], time.monotonic()
+        return tuple(sorted(agent for agent, at in met if now - at < UNKNOWN_S))
 
     def _run(
         self,
@@ -342,6 +366,7 @@ class Heartbeat:
                 rss_bytes=_rss_bytes(),
                 is_draining=self._is_draining,
                 skew_s=skew_s,
+                unknown=self._unknown_of_late(),
                 settings=digest(secret, repr(keys)) if keys else "",
                 keys=keys,
                 never=watch.never if watch else (),

@@ -152,7 +152,11 @@ M = TypeVar("M", bound=Wire)
 
 
 class MessageRefused(QueueError):
-    """The message is of another version or shape, or about an agent that this process does not know."""
+    """The message is of another version or shape, or about what this process does not work on."""
+
+
+class AgentNotConfigured(MessageRefused):
+    """The message is about an agent that this process does not know; a process of another host may."""
 
 
 def decode(raw: object, kind: type[M]) -> M:

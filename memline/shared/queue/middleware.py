@@ -21,7 +21,7 @@ from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import hosts
 from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.queue.messages import MessageRefused, agent_of
+from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, agent_of
 from memline.shared.queue.routes import QUEUES, actor_of
 
 #: Characters of an error that are kept.
@@ -113,8 +113,11 @@ class FailMessages(Middleware):
     ) -> None:
         if exception is None:
             return
-        Log("queue").error(
-            "message.failed",
+        is_passed_on = isinstance(exception, AgentNotConfigured) and message.queue_name in PAID
+        # Where index hosts have agents of their own, a request may come to a worker of another one first.
+        tell, event = (_LOG.info, "message.passed_on") if is_passed_on else (_LOG.error, "message.failed")
+        tell(
+            event,
             message_id=message.message_id,
             queue=message.queue_name,
             actor=message.actor_name,

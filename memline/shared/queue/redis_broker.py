@@ -34,6 +34,7 @@ from memline.shared.errors import ModelMismatch, QueueError
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
+from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.middleware import ANSWERED, PAID, failure_options
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import (
@@ -222,7 +223,8 @@ class FleetBroker(RedisBroker):
     def retry_or_dead_letter(self, queue: str, message_id: str, message: MessageProxy) -> None:
         """Delay a message whose actor raised until its next try, with backoff; dead-letter it after the last.
 
-        The same rule as in one process (`shared.queue.routes.is_retried`).
+        A request that this worker cannot send and another one may is put back, however often. Else the same
+        rule as in one process (`shared.queue.routes.is_retried`).
         """
         error = message._exception
         failure = failure_options(message.options, error) if error else {}
@@ -230,17 +232,29 @@ class FleetBroker(RedisBroker):
             # Nothing is wrong with the message: another worker may be set up for its model.
             self.put_back(queue, [message_id])
             return
+        if isinstance(error, AgentNotConfigured) and queue in PAID:
+            # The workers of all index hosts share this queue. The wait lets another one come first, and the
+            # requests behind it pass.
+            refusals = message.options.get("refusals", 0)
+            self._delay(queue, message_id, message, tries=refusals, options={"refusals": refusals + 1})
+            return
         retries = message.options.get("retries", 0)
         if waits_for_disk(message.actor_name, error):
             retries = min(retries, MESSAGE_RETRIES - 1)
         if error is not None and retries < MESSAGE_RETRIES and is_retried(message.actor_name, error):
-            _, delay_ms = compute_backoff(retries, factor=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
-            content = message.copy(options={**failure, "retries": retries + 1}).encode()
-            stored = f"{self.key(queue)}.msgs"
-            keys = [self.taken_key(queue), stored, f"{self.key(queue)}.delayed", stored]
-            self._move(keys=keys, args=[message_id, content, delay_ms])
+            options = {**failure, "retries": retries + 1}
+            self._delay(queue, message_id, message, tries=retries, options=options)
         else:
             self.dead_letter(queue, message_id, message.copy(options=failure).encode())
+
+    def _delay(
+        self, queue: str, message_id: str, message: MessageProxy, *, tries: int, options: dict[str, Any]
+    ) -> None:
+        """Let a message that this process has taken wait for its next try, the longer the more it had."""
+        _, delay_ms = compute_backoff(tries, factor=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
+        stored = f"{self.key(queue)}.msgs"
+        keys = [self.taken_key(queue), stored, f"{self.key(queue)}.delayed", stored]
+        self._move(keys=keys, args=[message_id, message.copy(options=options).encode(), delay_ms])
 
     def dead_letter(self, queue: str, message_id: str, content: bytes) -> None:
         """Move a message that this process has taken to the dead letters."""

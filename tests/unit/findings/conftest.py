@@ -52,6 +52,7 @@ def fleet(
     version: str = "",
     unnamed: str = "",
     keys: dict[str, dict[str, str]] | None = None,
+    delayed: int = 0,
     **about: Any,
 ) -> Fleet:
     """A fleet of one index host, `kelp`, with a worker for each of these roles.
@@ -66,7 +67,7 @@ def fleet(
             host="" if role == "embed" else "kelp",
             waiting=0,
             in_flight=0,
-            delayed=0,
+            delayed=delayed if role == "embed" else 0,
             dead=dead if role == "chunk" else 0,
             dead_since=1_000_080_000.0 if dead and role == "chunk" else None,
             oldest_s=0,

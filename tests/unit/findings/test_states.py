@@ -419,6 +419,7 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
+    ("agent_not_configured", WARNING, fleet_of("embed", unknown=("work",), delayed=1), "no embed worker knows the agent work, and its texts wait: not configured for embed on h (process 1)", "memline worker embed"),
     ("settings_differ", WARNING, fleet_of("embed", "store", keys={"embed": {"model": "a", "x": "1"}, "store": {"model": "b", "y": "2"}}), "embed on h (process 1) has other settings than store on h (process 1): model", "memline config show"),
     ("settings_differ", WARNING, two_were_given_other_settings, f"(process {os.getpid()}): model, provider", "memline config show"),
     ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 600 s ahead of that of Redis", "NTP"),

@@ -27,14 +27,17 @@ class Loop:
         self.now, self.seen_until = 1_000.0, 0.0
         monkeypatch.setattr(fleet_workers, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(fleet_workers, "on_redis", lambda *_, **__: None)
+        monkeypatch.setattr(fleet_workers, "send", lambda _: None)
         monkeypatch.setattr(fleet_workers, "is_served", lambda *_: True)
         monkeypatch.setattr(fleet_workers, "embed_threads", lambda _: int(self.now < self.seen_until))
 
-    def run(self) -> tuple[float, float, QueueError]:
+    def run(self, *, wakes: str = "") -> tuple[float, float, QueueError]:
         """Return the seconds after which a missing worker was named and the loop ended, and the error."""
         began, named = self.now, 0.0
         with Fleet(URL) as fleet:
             fleet.wants_vectors = True
+            if wakes:
+                fleet.wake(wakes)
             while not isinstance(fault := fleet.fault(), QueueError):
                 named = named or (self.now - began if "'embed'" in fleet.missing() else 0.0)
                 self.now += ROUND_S
@@ -62,6 +65,18 @@ def test_an_embed_worker_that_was_killed_is_named_as_soon_and_ends_the_run_as_la
 
     assert TTL_S < named <= NAMED_S
     assert abs(ended - TTL_S - ENDED_S) <= 2 * fleet_workers.LOOK_EVERY_S
+
+
+def test_an_agent_that_no_embed_worker_knows_ends_the_run_that_waits_for_it(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_workers, "unknown_agents", lambda _: {"main", "other"})
+    loop.seen_until = float("inf")
+
+    _, ended, error = loop.run(wakes="main")
+
+    assert ENDED_S <= ended <= ENDED_S + 2 * fleet_workers.LOOK_EVERY_S
+    assert error.message == "no embed worker knows the agent main, and vectors wait"
 
 
 def test_a_worker_has_several_heartbeats_to_miss_before_it_counts_as_gone() -> None:

@@ -15,7 +15,7 @@ from memline.shared.errors import (
 )
 from memline.shared.index.accounts import AccountFile, account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
-from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
+from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors, Wire
 from memline.shared.scheduling.budget import Budget, Charge
 from memline.workers import embed
 from memline.workers.context import Context
@@ -189,6 +189,34 @@ def test_a_worker_set_up_for_another_model_says_what_differs_and_ends_its_proces
     assert at_first is None
     assert context.failure is error.value and context.stopping.is_set()
     assert sent == []
+
+
+def test_a_request_of_an_agent_that_is_not_configured_here_is_given_back_and_blames_no_provider(
+    context: Context, identity: Identity, sent: list[Wire]
+) -> None:
+    with pytest.raises(AgentNotConfigured, match="'bob', which is not configured here"):
+        work(embed.embed_texts, request(identity, agent="bob"))
+
+    assert sent == []
+    assert not context.is_refused and not context.stopping.is_set()
+
+
+@pytest.mark.parametrize("was_sent", [True, False], ids=["sent", "not sent"])
+def test_a_slip_books_a_request_only_when_it_was_sent(
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, was_sent: bool
+) -> None:
+    def fail(embedder: Any, texts: list[str], before_call: Callable[[list[str]], None], **_: Any) -> Outcome:
+        if was_sent:
+            before_call(texts)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(embed, "embed", fail)
+
+    with pytest.raises(RuntimeError):
+        work(embed.embed_texts, request(identity))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed) and failed.paid_tokens == (None if was_sent else 0)
 
 
 def test_two_agents_with_one_key_share_the_minute(
