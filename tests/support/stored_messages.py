@@ -20,14 +20,22 @@ class StoredMessages:
         self.client: redis.Redis = redis_client.client(self.url)
 
     def put(
-        self, state: str, queue: str, name: str, message: Wire | bytes, *, ago_s: float = 0, **options: Any
+        self,
+        state: str,
+        queue: str,
+        name: str,
+        message: Wire | bytes,
+        *,
+        ago_s: float = 0,
+        actor: str = "",
+        **options: Any,
     ) -> None:
         ids, contents = message_list.KEYS[state]
         base, at_ms = f"{self._fleet}:{queue}", (time.time() - ago_s) * 1000
         content = message
         if not isinstance(message, bytes):
             fields = {
-                "actor_name": f"{queue}_it",
+                "actor_name": actor or f"{queue}_it",
                 "args": [messages.encode(message)],
                 "options": options,
                 "message_timestamp": int(at_ms),

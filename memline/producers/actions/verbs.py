@@ -283,12 +283,15 @@ def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
     change, what = message_changes.drop, "removed"
     if verb == "requeue":
         change, what = message_changes.requeue, "put back on the queues"
-    count = change(url, meant.state, [(each.queue, each.id) for each in message_list.listed(url, meant)])
-    return Done(
-        value={"requeued" if verb == "requeue" else "dropped": count},
-        words=(f"{counted(count, 'message')} {what}.",),
-        audit={"state": meant.state, "queue": meant.queue, "count": count},
-    )
+    chosen = message_list.listed(url, meant)
+    count = change(url, meant.state, [(each.queue, each.id) for each in chosen])
+    value, words = {"requeued": count}, [f"{counted(count, 'message')} {what}."]
+    if verb == "drop":
+        paid = message_changes.paid_answers(chosen)
+        value = {"dropped": count, "paidAnswers": paid}
+        words += filter(None, [message_changes.loss_of(paid)])
+    audit = {"state": meant.state, "queue": meant.queue, "count": count}
+    return Done(value=value, words=tuple(words), audit=audit)
 
 
 def drain(asker: Asker, worker: str) -> Done:

@@ -286,7 +286,8 @@ instead: its texts are wanted again, and go out by themselves.""",
         name="queue drop",
         title="Remove dead messages for good.",
         text="""\
-Remove dead messages for good, or with --state others. What they were about is in the rows.
+Remove dead messages for good, or with --state others. What they were about is in the rows, but for answers
+that wait to be stored (store_vectors): their texts are sent, and paid for, again.
 
 Name which: with --match '*' all of them.""",
         rights=OWNER,

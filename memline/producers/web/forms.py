@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from memline.producers.reports import batch_jobs, job_reports
 from memline.producers.web import session
 from memline.producers.web.page import View
+from memline.producers.web.queues_page import words_before_drop
 from memline.producers.web.rendering import ROOT
 from memline.shared.errors import BadRequest
 from memline.shared.providers import price_of
@@ -114,14 +115,6 @@ def _drain(view: View) -> Iterator[str]:
     yield "`memline fleet` starts it again; elsewhere the supervisor decides whether it comes back."
 
 
-def _drop(view: View) -> Iterator[str]:
-    shown = view.form.get("count", "")[:9]
-    is_all = view.form.get("all") == "1" and shown.isascii() and shown.isdecimal()
-    count = int(shown) if is_all else len(view.form.getlist("message"))
-    yield f"{counted(count, 'message', 'are')} removed for good, with the error of each."
-    yield "What they are about is in the rows and is sent again when it is due; nothing is paid for twice."
-
-
 def _nothing(_view: View) -> Iterator[str]:
     yield "This cannot be taken back."
 
@@ -130,5 +123,5 @@ _WORDS: dict[str, Callable[[View], Iterator[str]]] = {
     "jobs cancel": _cancel_job,
     "batch cancel": _cancel_batch,
     "queue drain": _drain,
-    "queue drop": _drop,
+    "queue drop": words_before_drop,
 }

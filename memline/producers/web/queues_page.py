@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,7 +22,7 @@ from memline.shared.queue.depth import QueueDepth, rates
 from memline.shared.queue.message_list import DEAD, DELAYED, IN_FLIGHT, STATES, Filter
 from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling.health import BATCH, REQUESTS
-from memline.shared.values import value
+from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 #: Role whose queue an operator can pause -> the mode of the provider behind it.
@@ -233,24 +233,38 @@ def _drop(view: View) -> Done:
     return _change(view, "drop")
 
 
-def _change(view: View, verb: str) -> Done:
-    where = _filter(view.form)
-    if verb not in _allowed(where):
-        raise BadRequest(f"{verb} is not possible with {where.state} messages", hint="drop them")
+def _chosen(view: View, where: Filter) -> list[tuple[str, str]]:
+    """Return the messages (queue, id) that a form means. Raises BadRequest."""
     if view.form.get("all") == "1":
         # No more than the page showed: those that failed since then come last.
         shown = view.form.get("count", "")
         if not shown.isascii() or not shown.isdecimal() or len(shown) > 9:
             raise BadRequest("how many there were is not said", hint="open the page of the messages again")
         found = message_list.listed(view.queue_url, where, limit=int(shown))
-        chosen = [(each.queue, each.id) for each in found]
-    else:
-        chosen = []
-        for each in view.form.getlist("message")[:_MAX_SELECTED]:
-            queue, _, name = each.partition(" ")
-            chosen.append((queue, name))
-        if not chosen:
-            raise BadRequest("no message is selected", hint="select some, or all of a group")
+        return [(each.queue, each.id) for each in found]
+    selected = [each.partition(" ") for each in view.form.getlist("message")[:_MAX_SELECTED]]
+    if not selected:
+        raise BadRequest("no message is selected", hint="select some, or all of a group")
+    return [(queue, name) for queue, _, name in selected]
+
+
+def words_before_drop(view: View) -> Iterator[str]:
+    """Say what the form of a drop would remove now, and what is lost with it."""
+    where = _filter(view.form)
+    chosen = {*_chosen(view, where)}
+    yield f"{counted(len(chosen), 'message', 'are')} removed for good, with the error of each."
+    yield "What they are about is in the rows and is sent again when it is due."
+    of_ids = replace(where, ids=tuple({name for _, name in chosen}))
+    found = message_list.listed(view.queue_url, of_ids) if chosen else []
+    paid = message_changes.paid_answers(each for each in found if (each.queue, each.id) in chosen)
+    yield message_changes.loss_of(paid) or "No answer that is paid for is among them."
+
+
+def _change(view: View, verb: str) -> Done:
+    where = _filter(view.form)
+    if verb not in _allowed(where):
+        raise BadRequest(f"{verb} is not possible with {where.state} messages", hint="drop them")
+    chosen = _chosen(view, where)
     change = message_changes.requeue if verb == "requeue" else message_changes.drop
     count = change(view.queue_url, where.state, chosen)
     words = f"{counted(count, 'message')} {_VERBS[verb][0]}."

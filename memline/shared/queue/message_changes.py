@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from memline.shared.queue import redis_client
-from memline.shared.queue.message_list import DELAYED, FAILURE_OPTIONS, KEYS, WAITING, check_queue
-from memline.shared.queue.messages import EmbedTexts
+from memline.shared.queue.message_list import (
+    DELAYED,
+    FAILURE_OPTIONS,
+    KEYS,
+    WAITING,
+    StoredMessage,
+    check_queue,
+)
+from memline.shared.queue.messages import EmbedTexts, StoreVectors
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
+from memline.shared.words import counted
 
 #: Messages that one call changes: Redis does nothing else meanwhile.
 _CHANGED = 100
 
 _EMBED_TEXTS = QUEUES["embed"].actors[EmbedTexts].name
+_STORE_VECTORS = QUEUES["store"].actors[StoreVectors].name
 
 #: Puts dead letters back on their queue with new content: id, content, id, content, …
 _REQUEUE_DEAD = """
@@ -85,7 +94,8 @@ def requeue(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
 def drop(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
     """Remove messages (queue, id) for good; returns how many were still there.
 
-    Nothing is lost: what they are about is in the rows, and is sent again where it is still wanted.
+    What they are about is in the rows, and is sent again where it is still wanted. Only the vectors of an
+    answer are nowhere else: `paid_answers` counts such messages.
     """
     done = 0
     with redis_client.connected(url) as client:
@@ -94,6 +104,19 @@ def drop(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
             keys = [f"{key(client, queue)}{ending}" for ending in KEYS[state]]
             done += int(script(keys=keys, args=["LREM" if state == WAITING else "ZREM", *ids]))
     return done
+
+
+def paid_answers(messages: Iterable[StoredMessage]) -> int:
+    """Count those of these messages that hold vectors which are paid for, and are not stored yet."""
+    return sum(each.actor == _STORE_VECTORS for each in messages)
+
+
+def loss_of(paid: int) -> str:
+    """Say what is lost for good with so many paid answers; empty without any."""
+    if not paid:
+        return ""
+    answers = counted(paid, "paid answer")
+    return f"Lost with them: {answers}. Texts that have no vector yet are sent, and paid for, again."
 
 
 def _by_queue(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:

@@ -170,7 +170,8 @@ def test_messages_are_listed_and_changed_over_http_with_a_token_for_all(
     validate(listed, answers()["messages"])
     assert [group["count"] for group in dead["groups"]] == [2]
     assert [each["path"] for each in (*listed["messages"], *following["messages"])] == ["one.md", "two.md"]
-    assert (listed["counts"], requeued, dropped) == ({"chunk": 2}, {"requeued": 1}, {"dropped": 1})
+    assert (listed["counts"], requeued) == ({"chunk": 2}, {"requeued": 1})
+    assert dropped == {"dropped": 1, "paidAnswers": 0}
     assert (refused.status_code, closed) == (400, [403, 403])
     assert stored.names() == [] and stored.names(WAITING) == ["one"]
 
@@ -186,6 +187,20 @@ def test_all_waiting_messages_of_a_queue_are_dropped(browser: Browser, stored: S
 
     assert "60 messages removed." in text_of(done)
     assert stored.names(WAITING) == ["other"]
+
+
+@pytest.mark.parametrize("fields", [{"all": "1", "count": "2"}, {"message": ["store paid", "store files"]}])
+def test_before_an_answer_that_is_paid_for_is_dropped_its_loss_is_said(
+    browser: Browser, stored: StoredMessages, fields: dict[str, Any]
+) -> None:
+    stored.put(WAITING, "store", "files", files("a.md"))
+    stored.put(WAITING, "store", "paid", files("a.md"), actor="store_vectors")
+
+    asked = browser.post("/messages/drop", state="waiting", queue="store", ask="1", **fields)
+
+    assert "2 messages are removed for good" in text_of(asked)
+    assert "Lost with them: 1 paid answer." in text_of(asked)
+    assert stored.names(WAITING) == ["files", "paid"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import re
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 
 from memline.producers.cli import run
@@ -225,6 +226,22 @@ def test_dead_messages_are_put_back_or_removed(
 
     assert json.loads(output(capsys, "queue", "requeue", "--json")) == {"requeued": 1}
     assert output(capsys, "queue", "drop", "--match", "*disk*") == "1 message removed.\n"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_who_drops_an_answer_that_is_paid_for_hears_that_it_is_lost(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid = msgspec.structs.replace(LETTERS[0], id="paid", actor="store_vectors")
+    monkeypatch.setattr(sys.modules[__name__], "LETTERS", [*LETTERS, paid])
+    monkeypatch.setattr(message_changes, "drop", lambda _url, _state, chosen: len(chosen))
+
+    assert output(capsys, "queue", "drop", "--match", "*disk*") == (
+        "2 messages removed.\nLost with them: 1 paid answer. Texts that have no vector yet are sent, and paid"
+        " for, again.\n"
+    )
+    dropped = json.loads(output(capsys, "queue", "drop", "--match", "*disk*", "--json"))
+    assert dropped == {"dropped": 2, "paidAnswers": 1}
 
 
 @pytest.mark.usefixtures("fleet")
