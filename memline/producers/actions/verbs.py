@@ -20,6 +20,7 @@ from memline.shared.index import batches, identities, vectors
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import heartbeat, message_changes, message_list
 from memline.shared.queue.fleet_workers import wake
+from memline.shared.scheduling import health
 from memline.shared.words import counted
 
 #: What a verb makes of a job.
@@ -185,6 +186,9 @@ def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paus
         row = {"agentId": settings.agent, "paused": is_held, "provider": provider, "mode": mode}
         done.append({**row, "breakers": found})
         state = "is paused" if is_paused else "goes on"
+        is_requested = not any(each["pausedByHand"] and each["mode"] == health.REQUESTS for each in found)
+        if is_paused and mode == health.BATCH and is_requested and not breakers.is_all_paused(settings):
+            state += health.IN_REQUESTS
         if is_held and not is_paused:
             again = f"{breakers.RESUME} --agent {settings.agent}"
             state = f"is no longer paused by itself, but all embedding still is: {again}"

@@ -329,8 +329,8 @@ A supervisor may start another one in its place.""",
         text="""\
 Send no more texts to the provider until `resume`; running requests end, files stay searchable.
 
-With --mode batch no new batches are made and texts are sent in requests; open batches are still
-collected.""",
+With --mode batch no new batches are made and texts are sent in requests, at full price, about twice that of
+a batch; open batches are still collected.""",
         answer="pauses",
         run=f"{_VERBS}:pause",
         audit="pause",

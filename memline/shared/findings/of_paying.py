@@ -122,13 +122,18 @@ def paused(facts: Facts) -> Iterator[Seen]:
         for (provider, mode), state in by_hand.items():
             yield seen(
                 by_hand=health.of_mode(provider, mode),
-                # Batches that are paused hold nothing back: texts go out in requests.
-                waiting="" if mode == health.BATCH else waiting,
+                waiting=_in_requests(facts, provider) if mode == health.BATCH else waiting,
                 level=NOTE if mode == health.BATCH else level,
                 halts=mode == health.REQUESTS and facts.is_sent_to(provider),
                 action=health.action_of(state, provider, mode),
                 subject=provider,
             )
+
+
+def _in_requests(facts: Facts, provider: str) -> str:
+    """Say what a pause of batches costs: it holds nothing back, unless requests are held as well."""
+    requests = facts.breakers.get((provider, health.REQUESTS), Health())
+    return "" if requests.is_stopped else health.IN_REQUESTS
 
 
 @finding(

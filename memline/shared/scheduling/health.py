@@ -50,6 +50,9 @@ _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model
 #: What is said of a pause that a person asked for; of one mode `of_mode` follows.
 PAUSED = "embedding is paused"
 
+#: What a pause of batches leads to: they cost about half of what requests do.
+IN_REQUESTS = "; texts go out in requests, at full price"
+
 
 def of_mode(provider: str, mode: str) -> str:
     """Say which part of embedding a pause is of."""

@@ -106,6 +106,7 @@ def test_a_pause_is_of_a_mode_and_an_agent_and_is_taken_back(
 
     browser.post("/queue/resume", agent="", mode="")
     assert not paused("work")
+    assert "While batches are paused, texts go out in requests, at full price" in browser.shows("/queues")
     assert len(audited(caplog, "pause")) == 1 and len(audited(caplog, "resume")) == 1
     assert browser.post("/queue/pause", mode="no").status_code == 400
     assert browser.post("/queue/pause", provider="no").status_code == 400

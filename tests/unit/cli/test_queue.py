@@ -268,5 +268,11 @@ def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.Capt
     shown = output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "batch"))
     resumed = json.loads(output(capsys, *place.arguments("queue", "resume", "--json")))
 
-    assert shown == "main: embedding by batches with openai is paused.\n"
+    assert shown == (
+        "main: embedding by batches with openai is paused; texts go out in requests, at full price.\n"
+    )
     assert (resumed[0]["agentId"], resumed[0]["paused"]) == ("main", False)
+    # While requests are held as well, none goes out.
+    output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "requests"))
+    again = output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "batch"))
+    assert again == "main: embedding by batches with openai is paused.\n"

@@ -346,6 +346,19 @@ def test_what_is_wrong_with_another_provider_than_that_of_the_texts_halts_none(p
     assert one(found(place), "paused").halts == ""
 
 
+def test_a_pause_of_batches_says_what_it_costs_while_requests_go_on(place: Place) -> None:
+    want_texts(place)
+    provider_pauses.pause(place.agent, provider="openai", mode="batch")
+    of_batches = one(found(place), "paused")
+    provider_pauses.pause(place.agent, provider="openai", mode="requests")
+
+    told = [each.what for each in found(place) if each.code == "paused"]
+    words = "embedding is paused for batch to openai"
+    assert of_batches.what == f"{words}; texts go out in requests, at full price"
+    assert (of_batches.level, of_batches.halts) == (NOTE, "")
+    assert words in told
+
+
 def test_a_fallback_that_stopped_as_well_is_a_problem_for_which_the_texts_wait(place: Place) -> None:
     open_breaker(place, "requests")
     put(place, meta.FALLBACK, {"from": "voyage", "reason": "no quota"})
