@@ -593,6 +593,8 @@ def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server:
     assert 10 < two.cooldown_s("openai") <= 60
     assert two.cooldown_s("gemini") == 0
     assert two.take("gemini", tokens=1) == 0
+    two.end_cooldown("openai")
+    assert one.take("openai", tokens=1) == 0
 
 
 def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> None:

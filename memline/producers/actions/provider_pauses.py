@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from memline.producers.reports import breakers
-from memline.shared.clock import Clock
+from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
+from memline.shared.errors import QueueError
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import scalar
 from memline.shared.index_writer import IndexWriter
+from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling import breaker, fallback, health, leases
+from memline.shared.scheduling.limits import FileLimits
 
 
 def pause(
@@ -52,16 +55,28 @@ def end_unsent(writer: IndexWriter, tokens: Iterable[str]) -> int:
 
 
 def resume(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+    settings: AgentSettings,
+    *,
+    provider: str = "",
+    mode: str = "",
+    queue_url: str = "",
+    clock: Clock | None = None,
 ) -> list[dict[str, Any]]:
-    """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback."""
+    """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback.
+
+    A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
+    have bought more. `queue_url`: the fleet whose workers keep that time; empty without one.
+    """
     rules = {health.BATCH: breaker.batch_rules(settings.memory.remote.batch)}
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with writer.session():
+            chosen = _selected(writer.accounts, settings, provider, mode)
+        _end_cooldowns(writer.accounts, chosen, queue_url, clock)
         with writer.transaction() as (connection, now):
             if not provider and not mode:
                 meta.put(connection, meta.PAUSED, None)
-            for name, each in _selected(writer.accounts, settings, provider, mode):
+            for name, each in chosen:
                 health.set_paused(writer.accounts, name, False, each)
                 health.retry(writer.accounts, name, now, each, rules=rules.get(each))
                 if each == health.REQUESTS:
@@ -76,18 +91,43 @@ def resume(
 
 
 def probe(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+    settings: AgentSettings,
+    *,
+    provider: str = "",
+    mode: str = "",
+    queue_url: str = "",
+    clock: Clock | None = None,
 ) -> list[str]:
-    """Let the next probe of open breakers be sent at once; returns which, as `<provider> <mode>`.
+    """Let one request try at once what is stopped or asked to wait; returns which, as `<provider> <mode>`.
 
-    It goes with the next texts that are wanted; a pause by an operator stays.
+    It goes with the next texts that are wanted; a pause by an operator stays. `queue_url`: as in `resume`.
     """
-    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (_, now):
-        return [
-            f"{name} {each}"
-            for name, each in _selected(writer.accounts, settings, provider, mode)
-            if health.probe_now(writer.accounts, name, now, each)
-        ]
+    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with writer.session():
+            chosen = _selected(writer.accounts, settings, provider, mode)
+        _end_cooldowns(writer.accounts, chosen, queue_url, clock)
+        with writer.session() as (_, now):
+            return [
+                f"{name} {each}"
+                for name, each in chosen
+                if health.probe_now(writer.accounts, name, now, each)
+            ]
+
+
+def _end_cooldowns(
+    accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: str, clock: Clock | None
+) -> None:
+    """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
+    names = [name for name, mode in chosen if mode == health.REQUESTS]
+    if not queue_url:
+        of_file = FileLimits(accounts.file, clock or SystemClock())
+        for name in names:
+            of_file.end_cooldown(accounts.of(name))
+        return
+    # While Redis is away no worker calls anyhow.
+    with closing(RedisLimits(queue_url)) as limits, suppress(QueueError):
+        for name in names:
+            limits.end_cooldown(accounts.of(name))
 
 
 def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:

@@ -174,17 +174,21 @@ def resume(asker: Asker, provider: str | None = None, mode: str | None = None) -
 
 
 def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paused: bool) -> Done:
-    change = provider_pauses.pause if is_paused else provider_pauses.resume
+    change = provider_pauses.pause
+    if not is_paused:
+        change = partial(provider_pauses.resume, queue_url=asker.queue_url)
     what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
     what += f" with {provider}" if provider else ""
     done, words = [], []
     for settings in asker.agents:
+        # Before: a resume lets the ceilings be looked at anew.
+        refusal = None if is_paused else breakers.ceiling_kept(settings)
         found = change(settings, provider=provider or "", mode=mode or "")
         is_held = is_paused or breakers.is_all_paused(settings)
         if not is_paused:
             _wake(asker, settings.agent)
         row = {"agentId": settings.agent, "paused": is_held, "provider": provider, "mode": mode}
-        done.append({**row, "breakers": found})
+        done.append({**row, "breakers": found, "ceiling": refusal.to_json() if refusal else None})
         state = "is paused" if is_paused else "goes on"
         is_requested = not any(each["pausedByHand"] and each["mode"] == health.REQUESTS for each in found)
         if is_paused and mode == health.BATCH and is_requested and not breakers.is_all_paused(settings):
@@ -192,6 +196,8 @@ def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paus
         if is_held and not is_paused:
             again = f"{breakers.RESUME} --agent {settings.agent}"
             state = f"is no longer paused by itself, but all embedding still is: {again}"
+        elif refusal is not None:
+            state = f"is not paused, but {refusal.reason}; {refusal.action}"
         words.append(f"{settings.agent}: {what} {state}.")
     return Done(
         value=done,
@@ -204,14 +210,16 @@ def probe(asker: Asker, provider: str | None = None, mode: str | None = None) ->
     """Let the next probe of open breakers be sent at once."""
     done = []
     for settings in asker.agents:
-        probed = provider_pauses.probe(settings, provider=provider or "", mode=mode or "")
+        probed = provider_pauses.probe(
+            settings, provider=provider or "", mode=mode or "", queue_url=asker.queue_url
+        )
         if probed:
             _wake(asker, settings.agent)
         done.append({"agentId": settings.agent, "probed": probed})
     words = (
         f"{each['agentId']}: {', '.join(each['probed'])}: asked again with the next text"
         if each["probed"]
-        else f"{each['agentId']}: no breaker is open"
+        else f"{each['agentId']}: no breaker is open, and no provider asked to wait"
         for each in done
     )
     count = sum(len(each["probed"]) for each in done)

@@ -350,7 +350,8 @@ a batch; open batches are still collected.""",
 Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
 Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
-again, not to its fallback. A time that the provider asked to wait (429) is waited for all the same.""",
+again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries, and the
+others follow when it works. At a ceiling of the day texts wait all the same, and the answer says so.""",
         answer="pauses",
         run=f"{_VERBS}:resume",
         audit="resume",
@@ -365,11 +366,13 @@ again, not to its fallback. A time that the provider asked to wait (429) is wait
     ),
     Call(
         name="queue probe",
-        title="Try a provider that stopped with one request now.",
+        title="Try a provider that stopped or asked to wait with one request now.",
         text="""\
-Try a provider that stopped with one request now, without waiting for the end of its cooldown.
+Try a provider that stopped, or asked to wait (429), with one request now, without waiting for the end of
+that time.
 
-If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open.""",
+If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open and nothing is waited
+for.""",
         answer="probed",
         run=f"{_VERBS}:probe",
         audit="probe",

@@ -17,6 +17,7 @@ from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling import breaker, call_times, health
 from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.ceilings import NO_PRICE, Refusal, refusal_of
 from memline.shared.scheduling.limits import FileLimits, Used, minute_limits
 from memline.shared.words import counted
 
@@ -73,6 +74,14 @@ def is_all_paused(settings: AgentSettings) -> bool:
     """Say whether an operator paused all providers in all modes: a resume of one does not end that."""
     with reading_if_any(settings.index_path) as reader:
         return reader is not None and bool(meta.get(reader, meta.PAUSED, False))
+
+
+def ceiling_kept(settings: AgentSettings) -> Refusal | None:
+    """Return the ceiling for which texts of an agent wait, also in a new run; None without one."""
+    with reading_if_any(settings.index_path) as reader:
+        refusal = refusal_of(reader, settings.limits, time.time()) if reader is not None else None
+    is_of_run = refusal is not None and refusal.period == "Run" and refusal.key != NO_PRICE
+    return None if is_of_run else refusal
 
 
 def of_agent(settings: AgentSettings, whole: Settings) -> list[dict[str, Any]]:

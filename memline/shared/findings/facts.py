@@ -19,7 +19,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue.lease_owner import is_owner_alive
-from memline.shared.scheduling import health, home_processes, leases
+from memline.shared.scheduling import breaker, health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.scheduling.home_processes import Process
@@ -164,7 +164,9 @@ class Facts:
     def hold_s(self) -> float:
         """Seconds for which the provider asked to send nothing (429, Retry-After); 0 when it did not."""
         state = self.requests
-        is_asked = not state.failures or "429" in state.reason
+        # Our own cooldowns after failures are shorter.
+        is_long = state.retry_at - self.now > breaker.REQUEST_RULES.max_cooldown_s
+        is_asked = not state.failures or is_long or "429" in state.reason
         is_held = self.target is not None and is_asked and not state.is_stopped
         return max(0.0, state.retry_at - self.now) if is_held else 0.0
 

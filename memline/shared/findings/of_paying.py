@@ -229,6 +229,10 @@ def _asked_again(state: Health, facts: Facts) -> str:
     return f", asked again in {span(wait_s)}" if wait_s > 0 else ", asked again with the next text"
 
 
+#: What a person does who has bought more meanwhile.
+_TRY_NOW = "memline queue resume   (one request tries now, when the account allows more)"
+
+
 @finding(
     NOTE,
     "{provider} asked to wait {wait}: {reason}{waiting}",
@@ -239,7 +243,8 @@ def _asked_again(state: Health, facts: Facts) -> str:
     passes=True,
     means="The provider said how long no request may be sent (429, Retry-After), or a limit of a minute is"
     " reached. All processes wait for it; then the texts go out by themselves. Above a minute it is a"
-    " warning: raise the limits of the account, or lower `limits` of the configuration.",
+    " warning: raise the limits of the account, or lower `limits` of the configuration. `memline queue"
+    " resume` has one request tried at once.",
 )
 def rate_limited(facts: Facts) -> Iterator[Seen]:
     state, target = facts.requests, facts.target
@@ -251,6 +256,8 @@ def rate_limited(facts: Facts) -> Iterator[Seen]:
             reason=state.reason,
             waiting=vectors_wait(facts.model.missing),
             level=WARNING if wait_s > LONG_HOLD_S else NOTE,
+            # A short one is over before a person has typed it.
+            action=_TRY_NOW if wait_s > LONG_HOLD_S else "",
             subject=target.identity.provider,
         )
 

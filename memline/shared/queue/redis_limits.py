@@ -141,6 +141,9 @@ class RedisLimits:
             key = self._key(account, "cooldown")
             self._retry(self._cool_down, keys=[key], args=[max(1, int(seconds * 1000))])
 
+    def end_cooldown(self, account: str) -> None:
+        self._retry(self._client.delete, self._key(account, "cooldown"))
+
     def _key(self, account: str, part: str) -> str:
         return redis_client.key(self._client, f"limit:{{{account}}}:{part}")
 

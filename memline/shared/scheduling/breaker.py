@@ -175,8 +175,10 @@ def after_trouble(
     retry_at = max(health.retry_at, now + retry_after_s)
     if health.state == HALF_OPEN:
         return replace(health, state=OPEN, probe_at=retry_at, **_NO_PROBE)
-    # The provider's own words stay: a worker that only waits meanwhile has none.
-    is_held = bool(health.reason) and health.retry_at > now and error.endswith(WAITS)
+    # The provider's own words stay: a worker that only waits meanwhile has none. A limit of the configuration
+    # is a reason of its own, once their time is over.
+    is_of_worker = error.endswith(WAITS if health.retry_at > now else (ASKED_TO_WAIT, HAS_COOLDOWN))
+    is_held = bool(health.reason) and is_of_worker
     return replace(health, reason=health.reason if is_held else error, retry_at=retry_at)
 
 
@@ -266,6 +268,16 @@ def on_trial(health: Health, rules: Rules) -> Health:
     return replace(
         after_success(replace(health, state=CLOSED)), failures=max(rules.max_failures - 1, 0), retry_at=0.0
     )
+
+
+def tried_now(health: Health, now: float) -> Health:
+    """Return the health when an operator ends the wait that a provider asked for: one request tries.
+
+    The others follow it when it works. The provider's words stay until then.
+    """
+    if health.state != CLOSED or health.retry_at <= now:
+        return health
+    return replace(health, failures=max(health.failures, 1), retry_at=0.0)
 
 
 def tighter(cap: int, other: int) -> int:

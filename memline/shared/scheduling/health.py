@@ -25,6 +25,7 @@ from memline.shared.scheduling.breaker import (
     after_lost_probe,
     begin_probe,
     on_trial,
+    tried_now,
 )
 from memline.shared.values import replace
 
@@ -177,12 +178,17 @@ def retry(
 
 
 def probe_now(accounts: Accounts, provider: str, now: float, mode: str) -> bool:
-    """Let the next probe of an open breaker be sent at once; False when it is not open."""
+    """Let one request be sent at once, of an open breaker or of a provider that asked to wait.
+
+    False when neither holds.
+    """
 
     def change(was: Health) -> Health:
-        return replace(was, probe_at=min(was.probe_at, now)) if was.state == OPEN else was
+        return replace(was, probe_at=min(was.probe_at, now)) if was.state == OPEN else tried_now(was, now)
 
-    return update(accounts, provider, mode, now, change).state == OPEN
+    before = read(accounts, provider, mode)
+    after = update(accounts, provider, mode, now, change)
+    return after.state == OPEN or after.retry_at != before.retry_at
 
 
 def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
@@ -200,7 +206,7 @@ def forget_limits(accounts: Accounts, provider: str, now: float) -> None:
     """
     none: dict[str, Any] = {**dict.fromkeys(_SIZES, 0), "retry_at": 0.0}
     for mode in MODES:
-        update(accounts, provider, mode, now, lambda health: replace(health, **none))
+        update(accounts, provider, mode, now, lambda health: replace(tried_now(health, now), **none))
 
 
 def may_batch(accounts: Accounts, provider: str, now: float, *, tag: str = "") -> bool:

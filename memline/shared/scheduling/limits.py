@@ -78,6 +78,10 @@ class Limits(Protocol):
         """Let no process call for so long; a shorter time never cuts a longer one."""
         ...
 
+    def end_cooldown(self, account: str) -> None:
+        """Let processes call again, since an operator has asked for it."""
+        ...
+
 
 @value
 class Used:
@@ -151,6 +155,10 @@ class FileLimits:
                 " ON CONFLICT (account) DO UPDATE SET until = max(until, excluded.until)",
                 (account, self._clock.now() + seconds),
             )
+
+    def end_cooldown(self, account: str) -> None:
+        with self._file.writing() as connection:
+            connection.execute("DELETE FROM cooldowns WHERE account = ?", (account,))
 
 
 def _retry_at(connection: Connection, account: str) -> float:

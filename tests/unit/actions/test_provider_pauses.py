@@ -1,15 +1,21 @@
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from memline.producers.actions import provider_pauses
 from memline.producers.reports import breakers
+from memline.shared.clock import SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import health, leases
+from memline.shared.scheduling import breaker, health, leases
+from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.limits import FileLimits
 from memline.shared.values import replace
-from tests.support.index_rows import CAPS, MODEL_A, answer, batch_failed, fail, file_row, lease_all
+from tests.support.index_rows import CAPS, MODEL_A, answer, batch_failed, fail, file_row, lease_all, use
 from tests.support.workspace import Place, remote
 
 NOW = 1_750_000_000.0
@@ -29,6 +35,13 @@ def writer(place: Place) -> Iterator[IndexWriter]:
 def may_batch(writer: IndexWriter) -> bool:
     with transaction(writer.connection):
         return health.may_batch(writer.accounts, "openai", NOW)
+
+
+def hold(writer: IndexWriter, seconds: float) -> None:
+    """The provider named a time."""
+    asked = Health(reason="429: buy more", retry_at=time.time() + seconds)
+    with transaction(writer.connection):
+        health.update(writer.accounts, "openai", health.REQUESTS, NOW, lambda _: asked)
 
 
 def stop_batches(writer: IndexWriter) -> None:
@@ -116,6 +129,47 @@ def test_the_probe_of_an_open_breaker_may_be_sent_before_its_time(place: Place, 
     assert [request.is_probe for request in lease_all(writer)] == [True]
     assert breakers.of_index(writer.accounts, place.agent)[1]["nextProbe"] == NOW + 1800
     assert provider_pauses.probe(place.agent, mode="requests") == []
+
+
+@pytest.mark.parametrize("verb", [provider_pauses.resume, provider_pauses.probe])
+def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
+    place: Place, writer: IndexWriter, verb: Callable[[AgentSettings], object]
+) -> None:
+    # A change of the model would begin anew.
+    use(writer, choose(place.agent))
+    writer.store_file(file_row("b.md", *(f"pears {n}" for n in range(20))))
+    hold(writer, 500_000)
+    limits = FileLimits(writer.accounts.file, SystemClock())
+    limits.cool_down(writer.accounts.of("openai"), 500_000)
+    caps = replace(CAPS, max_rows=7)
+    before = writer.lease(caps, credits=8, only_full=False)
+
+    verb(place.agent)
+
+    assert before == []
+    # The words of the provider stay until it has answered.
+    assert health.read(writer.accounts, "openai").reason == "429: buy more"
+    assert limits.cooldown_s(writer.accounts.of("openai")) == 0
+    assert len(writer.lease(caps, credits=8, only_full=False)) == 1
+    with transaction(writer.connection):
+        health.update(writer.accounts, "openai", health.REQUESTS, NOW, breaker.after_success)
+    assert len(writer.lease(caps, credits=8, only_full=False)) == 2
+
+
+def test_without_a_wait_there_is_nothing_to_probe(place: Place, writer: IndexWriter) -> None:
+    assert provider_pauses.probe(place.agent) == []
+    hold(writer, 500_000)
+    assert provider_pauses.probe(place.agent) == ["openai requests"]
+
+
+def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWriter) -> None:
+    hold(writer, 500_000)
+    limits = FileLimits(writer.accounts.file, SystemClock())
+    limits.cool_down(writer.accounts.of("openai"), 500_000)
+
+    provider_pauses.resume(place.agent, mode="batch")
+
+    assert lease_all(writer) == [] and limits.cooldown_s(writer.accounts.of("openai")) > 400_000
 
 
 def test_no_probe_is_sent_while_an_operator_pauses(place: Place, writer: IndexWriter) -> None:

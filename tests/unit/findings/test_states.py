@@ -76,11 +76,11 @@ def open_breaker(place: Place, *modes: str) -> None:
             health.update(writer.accounts, "openai", mode, now, lambda _: opened)
 
 
-def hold(place: Place, seconds: float) -> None:
-    """The provider answered 429 with a Retry-After."""
+def hold(place: Place, seconds: float, *, reason: str = "429", failures: int = 0) -> None:
+    """The provider answered with a Retry-After."""
     want_texts(place)
     with writing(place) as writer, writer.session() as (_, now):
-        asked = Health(reason="429", retry_at=time.time() + seconds)
+        asked = Health(reason=reason, failures=failures, retry_at=time.time() + seconds)
         health.update(writer.accounts, "openai", "requests", now, lambda _: asked)
 
 
@@ -265,7 +265,9 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("paused", NOTE, lambda p, _: (want_texts(p, 0), provider_pauses.pause(p.agent)), "embedding is paused", "memline queue resume"),
     ("ceiling_reached", WARNING, reach_ceiling, "limits.maxTokensPerDay is reached", "embedding goes on at"),
     ("rate_limited", NOTE, lambda p, _: hold(p, 45), " s: 429; 3 vectors wait", ""),
-    ("rate_limited", WARNING, lambda p, _: hold(p, 9_000), " h: 429; 3 vectors wait", ""),
+    ("rate_limited", WARNING, lambda p, _: hold(p, 9_000), " h: 429; 3 vectors wait", "memline queue resume   (one request tries now"),
+    # Failures before it make it no less a time that was named.
+    ("rate_limited", WARNING, lambda p, _: hold(p, 9_000, reason="503 overloaded", failures=1), " h: 503 overloaded; 3 vectors wait", "memline queue resume"),
     ("breaker_open", PROBLEM, lambda p, _: open_breaker(p, "requests"), "requests to openai stopped, asked again in 60 s: bad key; 3 vectors wait", "check the key"),
     ("batches_stopped", NOTE, lambda p, _: open_breaker(p, "batch"), "batches to openai stopped, asked again in 60 s: bad key; requests go on", "check the key"),
     ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),

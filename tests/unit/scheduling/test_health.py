@@ -115,6 +115,21 @@ STEPS: dict[str, tuple[Health, Event, Health | dict[str, Any] | None]] = {
         lambda was: breaker.after_trouble(was, f"openai {breaker.AT_LIMIT}", "", 60, NOW),
         {"reason": "429: slow down"},
     ),
+    "its own words stay when a worker still waits after their time": (
+        Health(reason="429: slow down", failures=1),
+        lambda was: breaker.after_trouble(was, f"openai {breaker.ASKED_TO_WAIT}", "", 60, NOW),
+        {"reason": "429: slow down", "retry_at": NOW + 60},
+    ),
+    "a limit of the configuration is a reason of its own after their time": (
+        Health(reason="429: slow down", failures=1),
+        lambda was: breaker.after_trouble(was, f"openai {breaker.AT_LIMIT}", "", 60, NOW),
+        {"reason": f"openai {breaker.AT_LIMIT}", "retry_at": NOW + 60},
+    ),
+    "who ends the wait has one request tried": (
+        Health(reason="429: slow down", retry_at=NOW + 90),
+        lambda was: breaker.tried_now(was, NOW),
+        {"failures": 1, "retry_at": 0},
+    ),
     "its own words come before those of a worker": (
         Health(reason=f"openai {breaker.AT_LIMIT}", retry_at=NOW + 9),
         wait(),

@@ -143,6 +143,16 @@ def test_a_cooldown_is_told(limits: FileLimits, clock: ManualClock) -> None:
     assert (limits.cooldown_s("openai"), limits.cooldown_s("voyage")) == (6, 0)
 
 
+def test_a_cooldown_ends_when_an_operator_says_so(limits: FileLimits) -> None:
+    for account in ("openai", "voyage"):
+        limits.cool_down(account, 60)
+
+    limits.end_cooldown("openai")
+
+    assert (limits.cooldown_s("openai"), limits.take("openai", tokens=1)) == (0, 0)
+    assert limits.take("voyage", tokens=1) == 60
+
+
 def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(
     limits: FileLimits, clock: ManualClock
 ) -> None:
