@@ -41,7 +41,9 @@ def examine_common(
     fleet = fleet_at(queue_of(settings)) if settings.queue.url else None
     is_served = not any(each.code == "role_missing" for each in found)
     if fleet is not None and not isinstance(fleet, Exception) and is_served:
-        yield _ok(f"queue: {counted(len(fleet.workers), 'worker')} in Redis, every queue is served")
+        yield _ok(
+            f"queue: {counted(len(fleet.workers), 'worker')} in Redis, every queue that needs one is served"
+        )
 
 
 def examine_agent(

@@ -121,7 +121,7 @@ class FleetCollector(Collector):
                 if queue.role in each.queues and (queue.is_shared or each.index_host == queue.host)
             ]
             self._add("workers", len(threads), **of)
-            self._add("worker_expected", int(queue.role in self._expected), **of)
+            self._add("worker_expected", int(queue.needs_worker(self._expected)), **of)
             self._add("worker_threads", sum(threads), **of)
         for worker in fleet.workers:
             labels = {"role": "+".join(worker.queues), "host": worker.host, "pid": str(worker.pid)}

@@ -145,7 +145,7 @@ class Snapshot:
         """
         if self.fleet is None or all(each.code != "role_missing" for each in self.told("")):
             return ()
-        expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
+        expected = [queue for queue in self.fleet.queues if queue.needs_worker(self.expected)]
         return tuple(dict.fromkeys(queue.role for queue in expected if not self.fleet.is_served(queue)))
 
     @property
@@ -160,8 +160,14 @@ class Snapshot:
                 "workers_expected": str(len(self.expected))
             }
         # Where a fleet has several index hosts, most roles are expected on each.
-        expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
-        alive = [queue for queue in expected if self.fleet.is_served(queue)]
+        alive = [
+            queue
+            for queue in self.fleet.queues
+            if queue.role in self.expected and self.fleet.is_served(queue)
+        ]
+        expected = [
+            queue for queue in self.fleet.queues if queue in alive or queue.needs_worker(self.expected)
+        ]
         return {
             "oldest": age(self.oldest_s),
             "dead": number(sum(queue.dead for queue in self.fleet.queues)),

@@ -76,13 +76,14 @@ def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     subject="role",
     page="queues",
     halts="a role is missing",
-    means="No worker that is alive takes the messages of a queue that the configuration needs.",
+    means="No worker that is alive takes the messages of a queue that the configuration needs. One of `query`"
+    " is missed only while a question waits for it: a search reads the index itself.",
 )
 def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     # A Redis without memory takes no heartbeat either: who is alive is not known.
     if facts.fleet is None or any(_error(facts, "redis_full")):
         return
-    queues = [queue for queue in facts.fleet.queues if queue.role in facts.roles]
+    queues = [queue for queue in facts.fleet.queues if queue.needs_worker(facts.roles)]
     missing = [queue for queue in queues if not facts.fleet.is_served(queue)]
     if queues and not facts.fleet.workers:
         yield seen(what="queue: no worker is alive")

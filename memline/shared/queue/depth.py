@@ -6,7 +6,7 @@ no worker has taken yet; `<queue>.delayed` those that wait for a retry. The rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -66,6 +66,11 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     def is_shared(self) -> bool:
         """Whether all index hosts have it in common."""
         return hosts.is_shared(self.role)
+
+    def needs_worker(self, roles: Container[str]) -> bool:
+        """Say whether some worker has to take its messages, where the configuration needs these roles."""
+        is_missed = not QUEUES[self.role].is_optional or self.waiting or self.delayed or self.in_flight
+        return self.role in roles and bool(is_missed)
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)

@@ -58,6 +58,8 @@ class Queue:
     is_beside_index: bool = False
     #: Whether its messages cost money: none is put on it twice, and none worked on that is not ours any more.
     is_paid: bool = False
+    #: Whether its work is done without a worker too: one is missed only where a message waits for it.
+    is_optional: bool = False
     #: Whether `memline index` needs it where one process does the work.
     is_indexing: bool = False
     #: `module:function` that tells whether an agent needs its role; empty: every agent does.
@@ -104,6 +106,7 @@ QUEUES = {
     "query": Queue(
         threads=2,
         is_beside_index=True,
+        is_optional=True,
         # The caller has given up an old question.
         actors={messages.RunQuery: Actor(name="run_query", is_kept=False, is_forwarded=True)},
     ),

@@ -53,19 +53,20 @@ def fleet(
     unnamed: str = "",
     keys: dict[str, dict[str, str]] | None = None,
     delayed: int = 0,
+    asked: int = 0,
     **about: Any,
 ) -> Fleet:
     """A fleet of one index host, `kelp`, with a worker for each of these roles.
 
     `unnamed`: a queue from before the index hosts had names. `keys`: digests of settings by role. `about`:
-    what else all workers tell.
+    what else all workers tell. `asked`: questions that wait.
     """
     queues = tuple(
         QueueDepth(
             name=role if role == "embed" else f"{role}@kelp",
             role=role,
             host="" if role == "embed" else "kelp",
-            waiting=0,
+            waiting=asked if role == "query" else 0,
             in_flight=0,
             delayed=delayed if role == "embed" else 0,
             dead=dead if role == "chunk" else 0,

@@ -240,7 +240,7 @@ def test_what_all_agents_have_in_common_has_its_moment(place: Place, monkeypatch
     Sampler(lambda: place.settings, owner="me").sample(NOON)
 
     missing = [each for each in of_common(place.settings, [place.agent]) if each.code == "role_missing"]
-    assert {each.subject: each.since for each in missing} == {"embed": NOON, "store": NOON, "query": NOON}
+    assert {each.subject: each.since for each in missing} == {"embed": NOON, "store": NOON}
 
 
 def test_an_open_page_keeps_when_it_saw_a_finding(place: Place) -> None:

@@ -429,7 +429,7 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("redis_full", PROBLEM, redis_says("is out of memory"), "is out of memory", "do this"),
     ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline fleet"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "query", "flush"), "no worker takes messages from store@kelp", "memline worker store   (on kelp)"),
-    ("role_missing", WARNING, fleet_of("chunk", "embed", "store"), "no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
+    ("role_missing", WARNING, fleet_of("chunk", "embed", "store", asked=1), "no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store", "query", unnamed="store"), "messages wait on store since before", "memline queue messages"),
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),

@@ -38,9 +38,11 @@ def test_a_fleet_whose_queues_are_served_is_well(place: Place, monkeypatch: pyte
         return [each for each in examine_common(place.settings, [place.agent]) if "queue" in each.what]
 
     assert [each.what for each in found("chunk", "store", "query", "embed")] == [
-        "queue: 4 workers in Redis, every queue is served"
+        "queue: 4 workers in Redis, every queue that needs one is served"
     ]
-    assert [each.code for each in found("chunk")] == ["role_missing", "role_missing"]
+    # No query worker is missed while no question waits for one.
+    assert [each.code for each in found("chunk")] == ["role_missing"]
+    assert [each.code for each in found("chunk", "store")] == [""]
 
 
 def test_a_provider_is_asked_only_on_demand(place: Place) -> None:

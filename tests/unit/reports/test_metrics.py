@@ -270,6 +270,18 @@ def test_the_roles_that_the_configuration_needs_are_expected(place: Place) -> No
     assert roles(without_provider) == {"embed": 0, "store": 1}
 
 
+def test_a_query_worker_is_expected_only_while_a_question_waits(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def expected(**counts: int) -> float:
+        idle = replace(FLEET.queues[0], name="query", role="query", waiting=0, in_flight=0, delayed=0)
+        fleet = Fleet(queues=(replace(idle, **counts),), workers=(), used_memory=1)
+        monkeypatch.setattr(depth, "read", lambda *_: fleet)
+        return scraped(place)['worker_expected{role="query"}']
+
+    assert (expected(), expected(waiting=1), expected(in_flight=1)) == (0, 1, 1)
+
+
 def test_an_alert_covers_jobs_that_stand() -> None:
     alerts = (ROOT / "deploy/prometheus/alerts.yml").read_text()
     (rule,) = re.findall(r"alert: MemlineJobStands\n(.*?)\n      - alert:", alerts, re.DOTALL)
