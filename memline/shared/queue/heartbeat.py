@@ -242,8 +242,10 @@ def last_failure(client: Redis) -> str:
 def fleet_secret(client: Redis) -> bytes:
     """Return the random text of a fleet that its digests are keyed with."""
     name = key(client, "secret")
-    client.set(name, uuid.uuid4().hex, nx=True)
     kept: Any = client.get(name)
+    if kept is None:
+        client.set(name, uuid.uuid4().hex, nx=True)
+        kept = client.get(name)
     return kept or b""
 
 
@@ -348,7 +350,8 @@ class Heartbeat:
         secret, skew_s = b"", 0.0
         while True:
             with suppress(QueueError), redis_client.translated(url):
-                secret = secret or fleet_secret(client)
+                # Each time: a Redis that was emptied has another one, by which all others make theirs.
+                secret = fleet_secret(client) or secret
                 skew_s = time.time() - redis_client.now(client)
             keys = watch.digests(threads_of, secret) if watch and secret else {}
             info = WorkerInfo(
