@@ -42,6 +42,10 @@ class Saved:
     workspace: str = ""
     #: Imported conversations, but for those that were forgotten.
     conversations: int = 0
+    #: Texts that wait to be embedded, but for those of jobs that are paused or cancelled.
+    wanted: int = 0
+    #: What a person has paused of embedding: "all", or `<provider> <mode>` each.
+    paused: tuple[str, ...] = ()
 
 
 def back_up(agents: Sequence[AgentSettings], folder: Path, *, any_workspace: bool = False) -> list[Saved]:
@@ -99,8 +103,8 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
     """Put a backup in the place of an agent's index; other processes go on with what it holds.
 
     The backup is checked as a whole first. Vectors that were paid for since it was made are kept as cached
-    ones, open batches stay open, and what was forgotten since stays forgotten. Raises IndexFaults; then the
-    index is as it was.
+    ones, open batches stay open, what was forgotten since stays forgotten, and what a person has paused or
+    cancelled stays so. Raises IndexFaults; then the index is as it was.
     """
     clock = clock or SystemClock()
     index = agent.index_path
@@ -145,6 +149,12 @@ def _refuse_other_workspace(file: Path, recorded: str, agent: AgentSettings, *, 
         raise ConfigError(f"{file} is a backup of {recorded}, not of {agent.workspace}", hint=hint)
 
 
+_COUNT_WANTED = (
+    "SELECT count(*) FROM vectors WHERE state = 'wanted' AND state <> 'ready' AND active = 1"
+    f" AND priority < {vectors.CANCELLED}"
+)
+
+
 def _summary(agent: str, path: Path, size: int) -> Saved:
     with copies.reading_raw(path) as connection:
         copies.check_marks(connection, path)
@@ -159,4 +169,8 @@ def _summary(agent: str, path: Path, size: int) -> Saved:
             bytes=size,
             workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
             conversations=sum(bool(file.stat().st_size) for file in import_chats.kept(path)),
+            wanted=int(driver.scalar(connection, _COUNT_WANTED)),
+            paused=tuple(
+                ["all"] if meta.get(connection, meta.PAUSED) else meta.get(connection, meta.PAUSED_MODES, ())
+            ),
         )

@@ -151,9 +151,11 @@ def arrive(
             )
         if moving.get("host") != host:
             if moving:
-                # An index that left this host before: its batches went along and are in the copy.
+                # An index that left this host before: its batches and pauses went along and are in the copy.
                 with closing(open_writer(agent.index_path)) as connection, transaction(connection):
                     connection.execute("DELETE FROM batches WHERE state <> 'closed'")
+                    meta.put(connection, meta.PAUSED, None)
+                    meta.put(connection, meta.PAUSED_MODES, None)
             restore(saved, agent, clock=clock)
         expected = ("", host, f"{found.host}>{host}")
         now = hosts.hand_over(client, agent.agent, expected=expected, to=host)

@@ -39,6 +39,7 @@ from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.note_names import is_markdown
+from memline.shared.scheduling import health
 from memline.shared.sources.dates import day_of_time, parse_bound
 from memline.shared.values import to_json
 from memline.shared.words import counted
@@ -80,12 +81,26 @@ def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int 
     restored = [backups.restore(each, invocation.agent(each.agent)) for each in found]
     lines = (
         f"Restored {each.agent}: {counted(each.files, 'file')}, {counted(each.vectors, 'vector')}."
+        f" {_embedding(each)}".rstrip()
         for each in restored
     )
     print_result([to_json(each) for each in restored], as_json, lines)
     if not as_json:
         advise("memline index")
+        for each in restored:
+            if each.paused:
+                advise(f"memline queue resume --agent {each.agent}   (when embedding is to go on)")
+            elif each.wanted:
+                advise(f"memline queue pause --agent {each.agent}   (when embedding is to wait)")
     return None
+
+
+def _embedding(restored: backups.Saved) -> str:
+    """Say whether an index that was put back goes on to pay for texts."""
+    if restored.paused:
+        modes = (health.of_mode(*each.split(" ")) for each in restored.paused if each != "all")
+        return f"Embedding stays paused{' and'.join(modes)}."
+    return f"Embedding goes on: {counted(restored.wanted, 'text', 'wait')}." if restored.wanted else ""
 
 
 #: Files named in a report at most.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexTooNew, IndexUnwritable
-from memline.shared.index import driver, erase, full_text, ledger, meta, token_rows, vectors
+from memline.shared.index import driver, erase, full_text, jobs, ledger, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 from memline.shared.sqlite import SCHEMA, statements
 
@@ -188,7 +188,8 @@ def check_content(connection: Connection, path: Path) -> None:
 def carry_over(stage: Connection, live: Path) -> None:
     """Add to a staged copy what the index in use has paid for since: its vectors, and its open batches.
 
-    Vectors come as cached ones; where the copy only wants a vector it has it now.
+    Vectors come as cached ones; where the copy only wants a vector it has it now. What a person has paused or
+    cancelled stays so.
     """
     columns = "key, provider, model, endpoint, dims, scheme, base_url, vector_dims, created_at, projection"
     same = (
@@ -228,12 +229,35 @@ def carry_over(stage: Connection, live: Path) -> None:
                 f"INSERT OR REPLACE INTO main.batches ({listed}) SELECT {values}"
                 f" FROM live.batches AS other {same} WHERE other.state <> 'closed'"
             )
+            _carry_pauses(stage)
+        jobs.move_misplaced(stage)
         if erase.take_list(stage, "live"):
             # A copy takes free pages along.
             full_text.merge(stage)
     finally:
         stage.execute("DETACH live")
     stage.execute("VACUUM")
+
+
+def _carry_pauses(stage: Connection) -> None:
+    """Hold back what a person holds back in the attached index, also where this one knows nothing of it."""
+    stage.execute("INSERT OR IGNORE INTO main.meta SELECT * FROM live.meta WHERE key = ?", (meta.PAUSED,))
+    modes = stage.execute(
+        "SELECT DISTINCT mode.value FROM (SELECT value FROM main.meta WHERE key = ?1"
+        " UNION ALL SELECT value FROM live.meta WHERE key = ?1) AS modes, json_each(modes.value) AS mode",
+        (meta.PAUSED_MODES,),
+    )
+    meta.put(stage, meta.PAUSED_MODES, sorted(mode for (mode,) in modes) or None)
+    # A history only grows, so the longer one is the later. What is done there may lack files here.
+    stage.execute(
+        "UPDATE main.jobs AS ours SET state = theirs.state, ended_at = theirs.ended_at,"
+        " history = theirs.history FROM live.jobs AS theirs WHERE theirs.token = ours.token"
+        " AND ours.state <> 'done' AND theirs.state <> 'done'"
+        " AND json_array_length(theirs.history) > json_array_length(ours.history)"
+    )
+    stage.execute(
+        "DELETE FROM main.job_files WHERE job IN (SELECT id FROM main.jobs WHERE state = 'cancelled')"
+    )
 
 
 def _carry_tokens(stage: Connection) -> None:
