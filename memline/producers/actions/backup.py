@@ -18,9 +18,10 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
 from memline.shared.figures import counters
 from memline.shared.index import chunks, copies, driver, meta, vectors
-from memline.shared.index.driver import file_id, open_writer, refuse_foreign
+from memline.shared.index.driver import faults, file_id, open_writer, refuse_foreign, transaction
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import leases
 from memline.shared.sync import freshness
 from memline.shared.values import value
 
@@ -118,18 +119,33 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
         except IndexCorrupt:
             move_aside(index, clock.now(), found)
             live = open_writer(index)
-        with closing(live):
-            with closing(IndexWriter(stage, clock=clock)) as writer:
-                with writer.session() as (connection, _):
-                    copies.carry_over(connection, index)
-                    # On another machine the notes may be in another folder.
-                    meta.put(connection, meta.WORKSPACE, str(agent.workspace))
+        with closing(live), closing(_writer_of_stage(stage, agent, clock)) as writer:
+            with writer.session() as (connection, _):
+                copies.carry_over(connection, index)
+                # On another machine the notes may be in another folder.
+                meta.put(connection, meta.WORKSPACE, str(agent.workspace))
+            writer.recover()
+            # What others send or store in this moment would be gone with the index they have: they wait.
+            with faults(index), transaction(live), writer.session() as (connection, _):
+                copies.carry_over(connection, index, is_last=True)
                 writer.recover()
-            copies.put_in_place(stage, live, index)
+            copies.put_in_place(writer.connection, live, index)
     import_chats.copy(saved.path, index, forgets=False)
     # What a process that follows the files said of the index before.
     freshness.forget(agent)
     return _summary(agent.agent, index, index.stat().st_size)
+
+
+def _writer_of_stage(stage: Path, agent: AgentSettings, clock: Clock) -> IndexWriter:
+    writer = IndexWriter(
+        stage,
+        account_file=agent.account_path,
+        clock=clock,
+        lease_s=leases.lease_s(agent.memory.remote.timeout_seconds),
+    )
+    # Whether a Redis keeps its requests is the store worker's to know.
+    writer.is_owner_alive = lambda owner: owner.startswith(leases.REDIS) or leases.is_owner_alive(owner)
+    return writer
 
 
 def _refuse_other_files(target: Path, agent: AgentSettings | None) -> None:

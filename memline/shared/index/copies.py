@@ -185,17 +185,18 @@ def check_content(connection: Connection, path: Path) -> None:
         raise IndexCorrupt(f"{path} is damaged: a vector has other dimensions than its model")
 
 
-def carry_over(stage: Connection, live: Path) -> None:
-    """Add to a staged copy what the index in use has paid for since: its vectors, and its open batches.
+def carry_over(stage: Connection, live: Path, *, is_last: bool = False) -> None:
+    """Add to a staged copy what the index in use has paid for since: its vectors, and what is in flight.
 
     Vectors come as cached ones; where the copy only wants a vector it has it now. What a person has paused or
-    cancelled stays so.
+    cancelled stays so. `is_last`: once more, for what little came meanwhile.
     """
     columns = "key, provider, model, endpoint, dims, scheme, base_url, vector_dims, created_at, projection"
     same = (
         "JOIN live.identities AS theirs ON theirs.id = other.identity_id"
         " JOIN main.identities AS ours ON ours.key = theirs.key"
-        " AND (ours.vector_dims = theirs.vector_dims OR ours.vector_dims = 0)"
+        # Of an index that was begun anew the first answer may be on its way.
+        " AND (ours.vector_dims = theirs.vector_dims OR 0 IN (ours.vector_dims, theirs.vector_dims))"
     )
     stage.execute("ATTACH ? AS live", (str(live),))
     try:
@@ -220,6 +221,9 @@ def carry_over(stage: Connection, live: Path) -> None:
                 " (identity_id, text_hash, state, active, used_at, embedding)"
                 " SELECT ours.id, text_hash, 'ready', 0, used_at, embedding"
                 f" FROM live.vectors AS other {same} WHERE other.state = 'ready'"
+                # Before their vectors are read.
+                " AND NOT EXISTS (SELECT 1 FROM main.vectors AS mine WHERE mine.identity_id = ours.id"
+                " AND mine.text_hash = other.text_hash)"
             )
             _carry_tokens(stage)
             names = [row[1] for row in stage.execute("PRAGMA main.table_info(batches)")]
@@ -229,14 +233,50 @@ def carry_over(stage: Connection, live: Path) -> None:
                 f"INSERT OR REPLACE INTO main.batches ({listed}) SELECT {values}"
                 f" FROM live.batches AS other {same} WHERE other.state <> 'closed'"
             )
+            _carry_leases(stage, same)
             _carry_pauses(stage)
+            # Row numbers may mean other vectors than before: caches in memory begin anew.
+            meta.put(stage, meta.EPOCH, uuid.uuid4().hex)
         jobs.move_misplaced(stage)
         if erase.take_list(stage, "live"):
             # A copy takes free pages along.
             full_text.merge(stage)
     finally:
         stage.execute("DETACH live")
-    stage.execute("VACUUM")
+    if not is_last:
+        stage.execute("VACUUM")
+
+
+def _carry_leases(stage: Connection, same: str) -> None:
+    """Let what was sent be in flight here, in the requests and open batches of the attached index alone.
+
+    Also texts that no chunk here needs: their notes may be read again before the answer is there.
+    """
+    stage.execute(
+        "UPDATE main.vectors SET state = 'wanted', lease = NULL"
+        " WHERE lease IN (SELECT token FROM main.leases)"
+    )
+    stage.execute("DELETE FROM main.leases")
+    stage.execute(
+        "INSERT INTO main.leases (token, identity_id, owner, until, rows)"
+        f" SELECT token, ours.id, owner, until, rows FROM live.leases AS other {same}"
+    )
+    sent = (
+        f"FROM live.vectors AS other {same} WHERE other.state = 'leased' AND other.state <> 'ready'"
+        " AND lease IN (SELECT token FROM live.leases"
+        " UNION SELECT token FROM live.batches WHERE state <> 'closed')"
+    )
+    stage.execute(
+        "UPDATE main.vectors AS mine SET state = 'leased', lease = found.lease"
+        f" FROM (SELECT ours.id AS identity_id, text_hash, lease {sent}) AS found"
+        " WHERE mine.identity_id = found.identity_id AND mine.text_hash = found.text_hash"
+        " AND mine.state <> 'ready'"
+    )
+    stage.execute(
+        "INSERT OR IGNORE INTO main.vectors (identity_id, text_hash, state, active, priority, tokens, lease)"
+        f" SELECT ours.id, text_hash, 'leased', 0, {vectors.BACKFILL}, tokens, lease {sent}"
+    )
+    vectors.drop_unneeded(stage)
 
 
 def _carry_pauses(stage: Connection) -> None:
@@ -271,20 +311,19 @@ def _carry_tokens(stage: Connection) -> None:
         while rows := stage.execute(
             "SELECT vector_id, text_hash, theirs.tokens FROM live.token_vectors AS theirs"
             " JOIN live.vectors AS other ON other.id = vector_id"
-            " WHERE theirs.identity_id = ? AND vector_id > ? ORDER BY vector_id LIMIT ?",
-            (theirs, last, vectors.SLICE_ROWS),
+            " WHERE theirs.identity_id = ? AND vector_id > ? AND NOT EXISTS"
+            " (SELECT 1 FROM main.vectors AS mine JOIN main.token_vectors AS has ON has.vector_id = mine.id"
+            " WHERE mine.identity_id = ? AND mine.text_hash = other.text_hash) ORDER BY vector_id LIMIT ?",
+            (theirs, last, ours, vectors.SLICE_ROWS),
         ).fetchall():
             last = rows[-1][0]
             token_rows.take_in(stage, ours, [row[1:] for row in rows], projection)
 
 
-def put_in_place(stage: Path, live: Connection, index: Path) -> None:
+def put_in_place(stage: Connection, live: Connection, index: Path) -> None:
     """Make the index in use hold what the staged copy holds: one transaction, seen by every process."""
-    with faults(index), closing(library().connect(str(stage), isolation_level=None)) as copy:
-        with transaction(copy):
-            # Row numbers may mean other vectors than before: caches in memory begin anew.
-            meta.put(copy, meta.EPOCH, uuid.uuid4().hex)
-        copy.backup(live)
+    with faults(index):
+        stage.backup(live)
         live.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from memline.producers.actions.backup import back_up, backups_at, restore
-from memline.shared.index import jobs, meta
+from memline.shared.index import batches, jobs, meta
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import MODEL_A, file_row
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
 
 
@@ -100,3 +100,94 @@ def test_a_job_that_was_resumed_since_the_backup_goes_on(
 
     assert the_job(writer).state == "running"
     assert writer.connection.execute("SELECT DISTINCT priority FROM vectors").fetchall() == [(1,)]
+
+
+def states(writer: IndexWriter) -> list[tuple[str, int, str | None]]:
+    rows = writer.connection.execute("SELECT state, active, lease FROM vectors ORDER BY state, active")
+    return rows.fetchall()
+
+
+def test_a_request_in_flight_is_not_sent_again_after_a_restore(
+    place: Place, writer: IndexWriter, tmp_path: Path
+) -> None:
+    back_up([place.agent], tmp_path / "saved")
+    requests = lease_all(writer)
+
+    put_back(place, tmp_path / "saved")
+
+    assert lease_all(writer) == []
+    answer(writer, requests)
+    assert states(writer) == [("ready", 1, None)] * 2
+    assert writer.connection.execute("SELECT * FROM leases").fetchall() == []
+
+
+def test_a_request_for_a_text_from_after_the_backup_is_waited_for_when_its_note_is_read_again(
+    place: Place, writer: IndexWriter, tmp_path: Path
+) -> None:
+    answer(writer, lease_all(writer))
+    back_up([place.agent], tmp_path / "saved")
+    writer.store_file(file_row("b.md", "plums"))
+    requests = lease_all(writer)
+
+    put_back(place, tmp_path / "saved")
+    writer.store_file(file_row("b.md", "plums"))
+
+    assert lease_all(writer) == []
+    answer(writer, requests)
+    assert states(writer) == [("ready", 1, None)] * 3
+
+
+def test_an_answer_that_comes_during_a_restore_is_kept(
+    place: Place, writer: IndexWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up([place.agent], tmp_path / "saved")
+    requests = lease_all(writer)
+    recover = IndexWriter.recover
+
+    def slow(stage: IndexWriter) -> None:
+        recover(stage)
+        if requests:
+            answer(writer, [requests.pop()])
+
+    monkeypatch.setattr(IndexWriter, "recover", slow)
+    put_back(place, tmp_path / "saved")
+
+    assert states(writer) == [("ready", 1, None)] * 2
+
+
+def test_what_is_in_flight_when_a_restore_ends_waits_for_its_owner_alone(
+    place: Place, writer: IndexWriter, tmp_path: Path
+) -> None:
+    """A request of the backup that was answered since, and one whose process died, hold nothing back."""
+    requests = lease_all(writer)
+    back_up([place.agent], tmp_path / "saved")
+    answer(writer, requests)
+    writer.store_file(file_row("b.md", "plums"))
+    lease_all(writer)
+    writer.connection.execute("UPDATE leases SET owner = 'redis 1 redis://127.0.0.1:1/0'")
+
+    put_back(place, tmp_path / "saved")
+
+    assert [row[0] for row in states(writer)] == ["leased", "ready", "ready"]
+    writer.connection.execute("UPDATE leases SET owner = replace(?, ':', ':9')", (writer.holder.owner,))
+    put_back(place, tmp_path / "saved")
+    assert states(writer) == [("ready", 1, None)] * 2
+    assert writer.connection.execute("SELECT * FROM leases").fetchall() == []
+
+
+def test_the_texts_of_a_batch_from_after_the_backup_are_not_sent_again(
+    place: Place, writer: IndexWriter, tmp_path: Path
+) -> None:
+    back_up([place.agent], tmp_path / "saved")
+    with writer.transaction() as (connection, now):
+        connection.execute(
+            "INSERT INTO batches (token, identity_id, state, rows, created_at)"
+            " VALUES ('b1', 1, 'submitted', 2, ?)",
+            (now,),
+        )
+        connection.execute("UPDATE vectors SET state = 'leased', lease = 'b1'")
+
+    put_back(place, tmp_path / "saved")
+
+    assert lease_all(writer) == []
+    assert batches.texts_awaited(writer.connection, "b1") == 2
