@@ -226,13 +226,7 @@ def carry_over(stage: Connection, live: Path, *, is_last: bool = False) -> None:
                 " AND mine.text_hash = other.text_hash)"
             )
             _carry_tokens(stage)
-            names = [row[1] for row in stage.execute("PRAGMA main.table_info(batches)")]
-            listed = ", ".join(names)
-            values = ", ".join("ours.id" if name == "identity_id" else f"other.{name}" for name in names)
-            stage.execute(
-                f"INSERT OR REPLACE INTO main.batches ({listed}) SELECT {values}"
-                f" FROM live.batches AS other {same} WHERE other.state <> 'closed'"
-            )
+            _carry_batches(stage, same)
             _carry_leases(stage, same)
             _carry_pauses(stage)
             # Row numbers may mean other vectors than before: caches in memory begin anew.
@@ -245,6 +239,29 @@ def carry_over(stage: Connection, live: Path, *, is_last: bool = False) -> None:
         stage.execute("DETACH live")
     if not is_last:
         stage.execute("VACUUM")
+
+
+def _carry_batches(stage: Connection, same: str) -> None:
+    """Take over the batches of the attached index, and what was done of jobs, since they were in a backup."""
+    names = [row[1] for row in stage.execute("PRAGMA main.table_info(batches)")]
+    listed = ", ".join(names)
+    values = ", ".join("ours.id" if name == "identity_id" else f"other.{name}" for name in names)
+    stage.execute(
+        f"INSERT OR REPLACE INTO main.batches ({listed}) SELECT {values} FROM live.batches AS other {same}"
+    )
+    stage.execute(
+        "INSERT OR REPLACE INTO main.batch_errors (batch, text_hash, error)"
+        " SELECT batch, text_hash, error FROM live.batch_errors"
+        " WHERE batch IN (SELECT token FROM main.batches)"
+    )
+    stage.execute(
+        "UPDATE main.jobs AS ours SET identity_id = coalesce((SELECT main.identities.id FROM main.identities"
+        " JOIN live.identities AS theirs_id USING (key) WHERE theirs_id.id = theirs.identity_id),"
+        " ours.identity_id), texts_done = max(ours.texts_done, theirs.texts_done),"
+        " tokens_done = max(ours.tokens_done, theirs.tokens_done),"
+        " batch_tokens_done = max(ours.batch_tokens_done, theirs.batch_tokens_done)"
+        " FROM live.jobs AS theirs WHERE theirs.token = ours.token"
+    )
 
 
 def _carry_leases(stage: Connection, same: str) -> None:

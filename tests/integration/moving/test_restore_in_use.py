@@ -191,3 +191,34 @@ def test_the_texts_of_a_batch_from_after_the_backup_are_not_sent_again(
 
     assert lease_all(writer) == []
     assert batches.texts_awaited(writer.connection, "b1") == 2
+
+
+def test_a_batch_that_was_paid_for_since_the_backup_keeps_its_figures_and_its_job(
+    place: Place, writer: IndexWriter, tmp_path: Path
+) -> None:
+    requests = lease_all(writer)
+    with writer.transaction() as (connection, now):
+        # As a batch has its texts.
+        connection.execute(
+            "INSERT INTO batches (token, identity_id, state, rows, created_at)"
+            " VALUES (?, 1, 'submitted', 2, ?)",
+            (requests[0].lease, now),
+        )
+        connection.execute("DELETE FROM leases")
+    back_up([place.agent], tmp_path / "saved")
+    answer(writer, requests)
+    with writer.transaction() as (connection, now):
+        connection.execute(
+            "UPDATE batches SET state = 'closed', outcome = 'done', cost = 0.5, closed_at = ?", (now,)
+        )
+        connection.execute("INSERT INTO batch_errors SELECT token, x'00', 'no' FROM batches")
+    before = (batches.latest(connection, 9), the_job(writer).tokens_done)
+
+    put_back(place, tmp_path / "saved")
+
+    assert (batches.latest(writer.connection, 9), the_job(writer).tokens_done) == before
+    (batch,) = before[0]
+    assert (batch.stored, batch.outcome, batch.cost) == (2, "done", 0.5)
+    assert len(batches.errors(writer.connection, batch.token)) == 1
+    assert (the_job(writer).texts_done, the_job(writer).identity_id) == (2, 1)
+    assert states(writer) == [("ready", 1, None)] * 2
