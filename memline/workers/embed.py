@@ -81,8 +81,7 @@ def embed_texts(message: EmbedTexts) -> None:
     if context.is_refused:
         # By a key that may have been replaced.
         context.look(at_once=True)
-    # Once a request, whatever parts it is cut into.
-    begin = cache(partial(context.may_send, message.lease))
+    begin = cache(partial(context.may_send, message.lease))  # Once, whatever parts it is cut into.
     try:
         choice = _choice(context, message.agent, message.identity)
         account = account_id(choice.provider, choice.mark)
@@ -119,8 +118,8 @@ def embed_texts(message: EmbedTexts) -> None:
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        paid_tokens = None if begin.cache_info().currsize else 0
-        _report(message, message.texts, broken, no_results=True, paid_tokens=paid_tokens)
+        paid = None if begin.cache_info().currsize else 0
+        _report(message, message.texts, broken, no_results=True, paid_tokens=paid)
         raise
     context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
@@ -131,10 +130,7 @@ def embed_texts(message: EmbedTexts) -> None:
         quick_rows=outcome.quick_rows,
         limited_rows=outcome.limited_rows if PROVIDERS[message.identity.provider].counts_texts else 0,
     )
-    paid_tokens = sum(
-        times * estimate_tokens(text.text) for times, text in zip(outcome.paid, message.texts, strict=False)
-    )
-    paid_tokens += outcome.reference_paid * estimate_tokens(REFERENCE)
+    paid_tokens = _paid_tokens(outcome, message.texts)
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
@@ -209,6 +205,13 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
         words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
         words += f"; they differ in {', '.join(differing)}"
     raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
+
+
+def _paid_tokens(outcome: Outcome, texts: Sequence[TextRow]) -> int:
+    """Count the tokens that were perhaps paid for, each time they were sent."""
+    counted = zip(outcome.paid, texts, strict=False)
+    of_texts = sum(times * estimate_tokens(text.text) for times, text in counted)
+    return of_texts + outcome.reference_paid * estimate_tokens(REFERENCE)
 
 
 class _LeaseEnded(ProviderLater):

@@ -38,7 +38,10 @@ COMMANDS = {
         "memline.producers.cli.moving:import_command",
         "Take over notes, vectors or conversations.",
     ),
-    "forget": ("memline.producers.cli.moving:forget", "Forget lines of notes, or sessions, for good."),
+    "forget": (
+        "memline.producers.cli.forget_command:forget",
+        "Forget lines of notes, or sessions, for good.",
+    ),
     "backup": ("memline.producers.cli.moving:backup", "Copy the indexes into a folder."),
     "restore": ("memline.producers.cli.moving:restore", "Put a backup in the place of the index."),
     "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),

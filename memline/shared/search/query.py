@@ -69,14 +69,6 @@ _INITIAL = late(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
 _COUNTED = late(r"\d{1,2}(?:-[^\W\d_]+)+")
 _DATE, _DOTTED = late(r"\d{4}-\d{2}-\d{2}"), late(r"\d{1,2}\.\d{1,2}\.\d{4}")
 _QUANTITY = late(r"\d{1,4}|\d+[a-z]{1,3}")
-#: A question ends with its mark, or begins as one without it does: `what did we`, and not `What it does`.
-_ASKED = late(
-    r"[?？؟][\s\"'”’»」)!.]*\Z"
-    r"|\A(?:how (?:many|much|long|often|old)\b|(?:wh(?:o|at|en|ere)|how)['’]s\b"
-    r"|(?:(?:who|what|when|where|why|which|how) )?(?:is|are|was|were|am|do|does|did|has|have|had"
-    r"|can|could|will|would|should|shall) )",
-    re.I,
-)
 #: `db.prod.yml` does not hold `prod.yml`'s namesake `prod.yml.bak`, nor `v1.5.2` the older `v1.5`.
 _BEFORE_ID = r"(?<!\w)(?<!\w[.@-])"
 _AFTER_ID = r"(?!\w)(?![.@-]\w)"
@@ -143,11 +135,6 @@ class Question:
     days: tuple[Days, ...] = ()
     #: The tags that it names: notes with one come first.
     tags: tuple[str, ...] = ()
-
-    @property
-    def is_asked(self) -> bool:
-        """Say whether it is a question and no phrase: for a fact rather than for what a note is about."""
-        return bool(_ASKED.search(self.text))
 
 
 def analyse(raw: str, today: date | None = None) -> Question:

@@ -248,7 +248,7 @@ class _Search:
             found.cosines.update((chunk_id, round(cosine, DECIMALS)) for chunk_id, cosine in cosines.items())
             if vector.tokens and hybrid.late:
                 self._compare_tokens(found, vector)
-            if not question.is_asked:
+            if not retrievers.is_question(question.text):
                 found.beginnings = retrievers.beginnings(connection, found.ids)
         # Without words to be found there is nothing but the day or the tag that was asked for.
         quality = self.keyword.quality or float(backend is None)

@@ -225,24 +225,3 @@ def test_what_is_said_for_politeness_is_not_asked() -> None:
     asked = [analyse(each) for each in ("tell me about sluices please", "sluices", "sluices, thanks")]
 
     assert len({tuple(term.match for term in each.terms) for each in asked}) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "is_asked"),
-    [
-        ("When did we sell the boat?", True),
-        ("the boat was sold when?)", True),
-        ("船はいつ売れた？", True),
-        ("what did we decide about the boat", True),
-        ("who's on call", True),
-        ("how many anchors", True),
-        ("is it paid", True),
-        ("What a plugin shows", False),
-        ("How to sync notes across devices", False),
-        ("boat? anchor", False),
-        ("isolation levels", False),
-        ("", False),
-    ],
-)
-def test_a_question_is_told_from_a_phrase(text: str, is_asked: bool) -> None:
-    assert analyse(text).is_asked == is_asked
