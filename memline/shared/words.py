@@ -42,6 +42,11 @@ def counted(count: int, noun: str, verb: str = "") -> str:
     return f"{words} {_OF_ONE.get(verb, f'{verb}s') if count == 1 else verb}"
 
 
+def because(reason: str) -> str:
+    """Write a reason behind what it explains; nothing where none is known."""
+    return f": {reason}" if reason else ""
+
+
 def span(seconds: float) -> str:
     """Write a time for a reader, in one unit: `45 s`, `12 min`, `1.5 h`, `4 days`."""
     if seconds < 90:

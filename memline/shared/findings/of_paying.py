@@ -14,7 +14,7 @@ from memline.shared.providers import LOCAL, price_of
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.values import replace
-from memline.shared.words import counted, span
+from memline.shared.words import because, counted, span
 
 #: Seconds of a hold above which an operator should know.
 LONG_HOLD_S = 60.0
@@ -235,7 +235,7 @@ _TRY_NOW = "memline queue resume   (one request tries now, when the account allo
 
 @finding(
     NOTE,
-    "{provider} asked to wait {wait}: {reason}{waiting}",
+    "{provider} asked to wait {wait}{reason}{waiting}",
     subject="provider account",
     page="providers",
     metric="memline_provider_calls",
@@ -253,7 +253,8 @@ def rate_limited(facts: Facts) -> Iterator[Seen]:
         yield seen(
             provider=target.identity.provider,
             wait=span(wait_s),
-            reason=state.reason,
+            # Empty after a request that was in flight meanwhile and worked.
+            reason=because(state.reason),
             waiting=vectors_wait(facts.model.missing),
             level=WARNING if wait_s > LONG_HOLD_S else NOTE,
             # A short one is over before a person has typed it.

@@ -268,6 +268,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("rate_limited", WARNING, lambda p, _: hold(p, 9_000), " h: 429; 3 vectors wait", "memline queue resume   (one request tries now"),
     # Failures before it make it no less a time that was named.
     ("rate_limited", WARNING, lambda p, _: hold(p, 9_000, reason="503 overloaded", failures=1), " h: 503 overloaded; 3 vectors wait", "memline queue resume"),
+    ("rate_limited", WARNING, lambda p, _: hold(p, 9_000, reason=""), " h; 3 vectors wait", ""),
     ("breaker_open", PROBLEM, lambda p, _: open_breaker(p, "requests"), "requests to openai stopped, asked again in 60 s: bad key; 3 vectors wait", "check the key"),
     ("batches_stopped", NOTE, lambda p, _: open_breaker(p, "batch"), "batches to openai stopped, asked again in 60 s: bad key; requests go on", "check the key"),
     ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),
