@@ -376,7 +376,9 @@ class IndexWriter:
                 ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)
                 jobs.set_back(connection, now_ns)
                 if target is not None:
+                    vectors.set_back(connection, target.id, now)
                     vectors.retry_failed(connection, target.id, due_before=now)
+            health.set_back(self.accounts, now)
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
             signs.make_searched(connection)
@@ -445,4 +447,5 @@ class IndexWriter:
                 for token in open_batches.recall(self.accounts, now):
                     self.budget.settle(token, 0)
             with transaction(connection):
+                open_batches.set_back(connection, now)
                 open_batches.prune(connection)

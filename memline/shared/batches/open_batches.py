@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.batches import planning
-from memline.shared.clock import Clock
+from memline.shared.clock import MAX_AHEAD_S, Clock
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import IndexFault
@@ -100,7 +100,9 @@ def claimed(connection: Connection, token: str, clock: Clock) -> Iterator[Claim 
     finally:
         with transaction(connection):
             connection.execute(
-                "UPDATE batches SET owner = '', owner_until = 0 WHERE token = ? AND owner = ?", (token, owner)
+                # When its last step ended: `set_back` reads it.
+                "UPDATE batches SET owner = '', owner_until = ? WHERE token = ? AND owner = ?",
+                (clock.now(), token, owner),
             )
 
 
@@ -115,6 +117,20 @@ def free_dead(connection: Connection, now: float) -> int:
                     (now, batch.token, batch.owner),
                 ).rowcount
     return freed
+
+
+def set_back(connection: Connection, now: float) -> None:
+    """Make batches due whose last step a clock took that was ahead, and let their other times be of now.
+
+    A deadline that it set moves with them. Inside the caller's transaction.
+    """
+    times = ("created_at", "call_started_at", "submitted_at", "polled_at", "cancelled_at")
+    connection.execute(
+        "UPDATE batches SET due = ?1, owner_until = 0, deadline = deadline - max(submitted_at - ?1, 0),"
+        f" {', '.join(f'{name} = min({name}, ?1)' for name in times)}"
+        " WHERE state <> 'closed' AND owner = '' AND max(owner_until, created_at) > ?2",
+        (now, now + MAX_AHEAD_S),
+    )
 
 
 def take_due(

@@ -80,7 +80,7 @@ class Batch:
     deadline: float
     #: Times in a row that its present step failed.
     attempts: int
-    #: The process that works on it, and until when at most.
+    #: The process that works on it, and until when at most; of none, when the last one ended.
     owner: str
     owner_until: float
     #: When its cancellation was asked for, why, and when the provider was told.

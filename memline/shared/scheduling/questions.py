@@ -21,6 +21,7 @@ from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.ceilings import Refusal
 from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.words import because
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -55,7 +56,7 @@ class QueryEmbedder:
         self._clock = clock
         self._lock = threading.Lock()
         self._embedders: dict[tuple[str, int], tuple[Choice, Embedder]] = {}
-        #: No question is embedded before this time (seconds since the epoch), and why.
+        #: No question is embedded before this time (`Clock.monotonic`), and why.
         self._retry_at = 0.0
         self._cooldown_reason = ""
 
@@ -79,24 +80,26 @@ class QueryEmbedder:
         """
         if state.paused:
             raise ProviderStop(state.reason, hint=state.action)
-        retry_at = max(state.retry_at, self._retry_at)
-        wait_s = retry_at - self._clock.now()
+        waits = (
+            (state.retry_at - self._clock.now(), state.reason),
+            (self._retry_at - self._clock.monotonic(), self._cooldown_reason),
+        )
+        wait_s, why = max(waits)
         if wait_s > 0:
-            why = state.reason if retry_at == state.retry_at else self._cooldown_reason
             raise ProviderLater(
-                f"{active.identity.provider} is not asked for another {wait_s:.0f} s: {why}",
+                f"{active.identity.provider} is not asked for another {wait_s:.0f} s{because(why)}",
                 hint="ask again after that; keyword search goes on",
                 retry_after_s=wait_s,
             )
         choice, embedder = self._embedder_of(active)
         is_counted = self._take_place(choice, text)
         self._count(choice, active, text)
-        began = self._clock.now()
+        began = self._clock.monotonic()
         try:
             with limit_attempts(1 if is_counted else CALL_ATTEMPTS), embedding_span(active.identity):
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
-            now = self._clock.now()
+            now = self._clock.monotonic()
             self._retry_at = now + (error.retry_after_s or COOLDOWN_SHARE * (now - began))
             self._cooldown_reason = error.message
             raise

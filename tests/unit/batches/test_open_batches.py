@@ -3,11 +3,13 @@
 import pytest
 
 from memline.shared.batches.open_batches import ClaimLost, claimed, free_dead, take_due
+from memline.shared.errors import ProviderLater
 from memline.shared.index import meta
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import leases
 from tests.support.batch_desk import Desk
+from tests.support.index_rows import MODEL_A
 
 
 def due(desk: Desk) -> list[str]:
@@ -67,3 +69,37 @@ def test_a_batch_is_taken_once_until_its_message_must_be_lost(desk: Desk, batch:
     assert due(desk) == []
     desk.clock.advance(31)
     assert due(desk) == [batch.token]
+
+
+def test_a_batch_is_looked_at_when_a_clock_that_was_ahead_is_set_right(desk: Desk, batch: Batch) -> None:
+    """Its deadline does not last for as long as the clock was ahead."""
+    desk.clock.set_back(-7_200)
+    submitted = desk.step(batch.token)
+    desk.clock.set_back(7_200)
+    desk.writer.sweep_batches(MODEL_A)
+
+    assert due(desk) == [batch.token]
+    after = desk.batch(batch.token)
+    assert after.deadline - desk.clock.now() == submitted.deadline - submitted.submitted_at
+    assert max(after.submitted_at, after.polled_at, after.created_at) <= desk.clock.now()
+
+
+def test_a_step_that_failed_while_the_clock_was_ahead_is_tried_again(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.clock.set_back(-1_200)
+    desk.api.errors["get_job"] = [ProviderLater("busy")]
+    desk.step(batch.token)
+
+    desk.clock.set_back(1_200)
+    desk.writer.sweep_batches(MODEL_A)
+
+    assert due(desk) == [batch.token]
+
+
+def test_a_wait_of_a_clock_that_is_right_holds(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.clock.advance(-2)
+
+    desk.writer.sweep_batches(MODEL_A)
+
+    assert due(desk) == []

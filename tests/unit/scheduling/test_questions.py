@@ -99,6 +99,19 @@ def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider
     assert refusal(embedder) == "openai is not asked for another 60 s: no answer"
 
 
+def test_a_clock_that_is_set_back_keeps_no_question_waiting(
+    embedder: QueryEmbedder, provider: Provider, clock: ManualClock
+) -> None:
+    provider.fails_after_s, provider.retry_after_s = 0.1, 60.0
+    refusal(embedder)
+
+    provider.fails_after_s = None
+    clock.set_back(3_600)
+    clock.advance(60)
+
+    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
+
+
 def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(
     provider: Provider, clock: ManualClock, tmp_path: Path
 ) -> None:
