@@ -286,6 +286,9 @@ class Facts:
     @cached_property
     def waiting(self) -> int:
         """Vectors that are wanted and not held back by a job, nor in a batch."""
+        if self.model.reason:
+            # Those of another model than what is held back or in a batch.
+            return self.model.missing
         held = self.backlog.paused + self.backlog.cancelled + self.texts_in_batches
         return max(0, self.model.missing - held)
 

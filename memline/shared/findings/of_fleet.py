@@ -9,7 +9,7 @@ from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import FleetFacts
 from memline.shared.findings.table import Seen, finding, seen
 from memline.shared.version import own_version
-from memline.shared.words import counted
+from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from memline.shared.queue.heartbeat import WorkerInfo
@@ -207,7 +207,7 @@ def _differing(one: WorkerInfo | Process, other: WorkerInfo | Process, *, is_ali
 
 @finding(
     WARNING,
-    "the clock of {what} is {seconds} s {way} of that of Redis",
+    "the clock of {what} is {time} {way} that of Redis",
     action="set it by NTP: timedatectl set-ntp true",
     subject="host",
     page="workers",
@@ -221,9 +221,9 @@ def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
         if abs(worker.skew_s) > MAX_SKEW_S
     }
     for host, worker in hosts.items():
-        way = "ahead" if worker.skew_s > 0 else "behind"
+        way = "ahead of" if worker.skew_s > 0 else "behind"
         what = f"{host} ({'+'.join(worker.queues)}, process {worker.pid})"
-        yield seen(what=what, seconds=f"{abs(worker.skew_s):.0f}", way=way, subject=host)
+        yield seen(what=what, time=span(abs(worker.skew_s)), way=way, subject=host)
 
 
 def _processes(facts: FleetFacts) -> Iterator[tuple[str, tuple[str, ...], str]]:

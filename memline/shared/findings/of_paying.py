@@ -115,7 +115,7 @@ def paused(facts: Facts) -> Iterator[Seen]:
     by_hand = {key: state for key, state in facts.breakers.items() if state.manual}
     if not facts.is_paused and not by_hand:
         return
-    level, waiting = (WARNING if facts.model.missing else NOTE), vectors_wait(facts.model.missing)
+    level, waiting = (WARNING if facts.waiting else NOTE), vectors_wait(facts.waiting)
     if facts.is_paused:
         yield seen(by_hand="", waiting=waiting, level=level, since=facts.paused_at)
     else:
@@ -147,7 +147,7 @@ def _in_requests(facts: Facts, provider: str) -> str:
 )
 def ceiling_reached(facts: Facts) -> Iterator[Seen]:
     if facts.refusal is not None:
-        waiting = vectors_wait(facts.model.missing)
+        waiting = vectors_wait(facts.waiting)
         yield seen(reason=facts.refusal.reason, waiting=waiting, action=facts.refusal.action)
 
 
@@ -192,7 +192,7 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
             provider=provider,
             when=_asked_again(state, facts),
             reason=state.reason,
-            waiting=vectors_wait(facts.model.missing if is_in_use else 0),
+            waiting=vectors_wait(facts.waiting if is_in_use else 0),
             level=PROBLEM if is_in_use else NOTE,
             action=health.action_of(replace(state, manual=False), provider, health.REQUESTS),
             subject=provider,
@@ -255,7 +255,7 @@ def rate_limited(facts: Facts) -> Iterator[Seen]:
             wait=span(wait_s),
             # Empty after a request that was in flight meanwhile and worked.
             reason=because(state.reason),
-            waiting=vectors_wait(facts.model.missing),
+            waiting=vectors_wait(facts.waiting),
             level=WARNING if wait_s > LONG_HOLD_S else NOTE,
             # A short one is over before a person has typed it.
             action=_TRY_NOW if wait_s > LONG_HOLD_S else "",

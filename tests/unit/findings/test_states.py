@@ -362,6 +362,17 @@ def test_a_pause_of_batches_says_what_it_costs_while_requests_go_on(place: Place
     assert words in told
 
 
+def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place: Place) -> None:
+    want_texts(place)
+    # Three texts are in a batch, and two come later.
+    make_batch(place)
+    with writing(place) as writer:
+        writer.store_file(file_row("late.md", "late 1", "late 2", at=9))
+    provider_pauses.pause(place.agent)
+
+    assert one(found(place), "paused").what == "embedding is paused; 2 vectors wait"
+
+
 def test_a_fallback_that_stopped_as_well_is_a_problem_for_which_the_texts_wait(place: Place) -> None:
     open_breaker(place, "requests")
     put(place, meta.FALLBACK, {"from": "voyage", "reason": "no quota"})
@@ -438,7 +449,8 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("agent_not_configured", WARNING, fleet_of("embed", unknown=("work",), delayed=1), "no embed worker knows the agent work, and its texts wait: not configured for embed on h (process 1)", "memline worker embed"),
     ("settings_differ", WARNING, fleet_of("embed", "store", keys={"embed": {"model": "a", "x": "1"}, "store": {"model": "b", "y": "2"}}), "embed on h (process 1) has other settings than store on h (process 1): model", "memline config show"),
     ("settings_differ", WARNING, two_were_given_other_settings, f"(process {os.getpid()}): model, provider", "memline config show"),
-    ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 600 s ahead of that of Redis", "NTP"),
+    ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 10 min ahead of that of Redis", "NTP"),
+    ("clock_skew", WARNING, fleet_of("embed", skew_s=-172_800.0), "is 2 days behind that of Redis", "NTP"),
     ("settings_invalid", WARNING, fleet_of("store", settings_problem="c.json5: line 3"), "memline worker store on h (process 1) goes on with those before: c.json5: line 3", "memline config check"),
     ("restart_needed", WARNING, fleet_of("store", never=("queue.url",)), "memline worker store on h (process 1) was started with other settings and does not take these while it runs: queue.url", "start it again"),
     ("no_watcher", WARNING, up_was_killed, "memline up ended without a word", "memline up"),
