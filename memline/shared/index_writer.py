@@ -365,8 +365,7 @@ class IndexWriter:
     def sweep(self, *, answered: Collection[str] = ()) -> list[str]:
         """Free leases that are over, try failed texts again, prune the cache, finish what dead runs began.
 
-        Returns the tokens of those leases. `answered`: leases whose answers wait to be stored, as for a disk
-        that is full: none of them is over, however long that takes.
+        Returns the tokens of those leases; none of `answered`, whose answers wait for a disk that is full.
         """
         with self.session() as (connection, now):
             target = identities.target(connection)
