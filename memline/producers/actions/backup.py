@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from memline.producers.bridges import import_chats
@@ -67,8 +67,15 @@ def back_up(agents: Sequence[AgentSettings], folder: Path, *, any_workspace: boo
         if target.exists() and target.samefile(agent.index_path):
             raise ConfigError(f"{target} is the index itself", hint="name another folder")
         _refuse_other_files(target, None if any_workspace else agent)
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        size = copies.copy_out(agent.index_path, target)
+        try:
+            size = copies.copy_out(agent.index_path, target)
+        except BaseException:
+            if is_new:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
         import_chats.copy(agent.index_path, target, forgets=True)
         saved.append(_summary(agent.agent, target, size))
         counters.put(agent.account_path, counters.BACKED_UP, time.time(), agent=agent.agent)

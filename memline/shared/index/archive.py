@@ -266,7 +266,10 @@ def writing(path: Path, header: dict[str, Any]) -> Iterator[Archive]:
     Raises ValueError when it holds another export than `header` says, or something else.
     """
     _unseal(path)
-    with faults(path), closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection:
+    with (
+        faults(path, written=path),
+        closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection,
+    ):
         if not _is_same(connection, header):
             raise ValueError("another export")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -307,7 +310,10 @@ def reading(path: Path) -> Iterator[Archive]:
 
 def forget(path: Path, texts: Collection[bytes], needles: Collection[bytes]) -> bool:
     """Take vectors of these texts, and notes that hold one of the needles, out of an export; False: none."""
-    with faults(path), closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection:
+    with (
+        faults(path, written=path),
+        closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection,
+    ):
         connection.execute("PRAGMA secure_delete = ON")
         made = Archive(connection, path)
         with transaction(connection):

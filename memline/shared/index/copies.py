@@ -33,7 +33,7 @@ def copy_out(index: Path, target: Path) -> int:
 
     A file that is there stays until the new one is whole. Raises IndexFaults.
     """
-    with private_file(target) as part, reading(index) as connection:
+    with private_file(target) as part, reading(index) as connection, faults(index, written=target):
         connection.execute("VACUUM INTO ?", (str(part),))
         if ledger.set_aside(connection):
             with closing(open_writer(part)) as copy:
@@ -112,19 +112,22 @@ def remove(path: Path) -> None:
 def staged(source: Path, index: Path) -> Iterator[Path]:
     """Copy an index file that may be damaged, hostile or old to a place beside `index`, checked and upgraded.
 
-    `source` is only read. Raises IndexNotOurs, IndexTooNew, IndexCorrupt and IndexUnwritable.
+    `source` is only read. Raises IndexNotOurs, IndexTooNew, IndexCorrupt and IndexUnwritable, which names
+    `index`: no reader knows of the copy.
     """
     stage = index.with_name(f".{index.name}.restore")
     index.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         remove(stage)
-        with reading_raw(source) as connection, faults(source):
+        with reading_raw(source) as connection, faults(source, written=index):
             check(connection, source)
             with closing(_new(stage)) as copy:
                 connection.backup(copy)
-        with closing(open_writer(stage)) as connection, faults(source):
+        with closing(open_writer(stage)) as connection, faults(source, written=index):
             check_content(connection, source)
         yield stage
+    except IndexUnwritable as error:
+        raise IndexUnwritable(error.message.replace(str(stage), str(index)), hint=error.hint) from error
     finally:
         with suppress(OSError):
             remove(stage)
@@ -135,9 +138,16 @@ def reading_raw(path: Path, *, hint: str = "name another backup") -> Iterator[Co
     """Open a backup read-only without upgrading it, whatever its version. Raises IndexFaults."""
     if not path.is_file():
         raise IndexNotOurs(f"{path} is not a file", hint="name a backup that memline backup has written")
+    is_open = False
     try:
         with faults(path), closing(driver.connect_read_only(path)) as connection:
+            is_open = True
             yield connection
+    except IndexUnwritable as error:
+        if is_open:
+            # It is another file that the block writes.
+            raise
+        raise IndexFault(f"cannot read {path}", hint=hint) from error
     except IndexFault as error:
         # Said of an index in use, with what mends that.
         words = error.message.replace(f"the index {path}", str(path))

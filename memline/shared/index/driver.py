@@ -234,12 +234,15 @@ def file_id(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def faults(path: Path) -> Iterator[None]:
-    """Turn the driver's exceptions into `IndexFault`s that name the file and the next step."""
+def faults(path: Path, *, written: Path | None = None) -> Iterator[None]:
+    """Turn the driver's exceptions into `IndexFault`s that name the file and the next step.
+
+    `written`: the file that the block writes, where the one at `path` is only read.
+    """
     try:
         yield
     except library().Error as error:
-        raise _translate(error, path) from error
+        raise _translate(error, path, written) from error
 
 
 @contextmanager
@@ -391,7 +394,7 @@ def _pragma(connection: Connection, name: str) -> int:
     return int(scalar(connection, f"PRAGMA {name}"))
 
 
-def _translate(error: Exception, path: Path) -> IndexFault:
+def _translate(error: Exception, path: Path, written: Path | None) -> IndexFault:
     text = str(error)
     if "not a database" in text and path.suffix not in INDEX_SUFFIXES:
         return _not_ours(path)
@@ -403,7 +406,7 @@ def _translate(error: Exception, path: Path) -> IndexFault:
     for sign, what in _UNWRITABLE.items():
         if sign in text:
             return IndexUnwritable(
-                f"cannot write the index {path}: {what}; nothing was half-written",
+                f"cannot write {written or f'the index {path}'}: {what}; nothing was half-written",
                 hint="free space or fix the permissions, then run the command again",
             )
     if "locked" in text:

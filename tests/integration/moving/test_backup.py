@@ -17,6 +17,7 @@ from memline.shared.index import driver, meta
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark, is_fresh
 from memline.shared.values import replace
+from tests.integration.bad.test_index import FULL_DISK
 from tests.support import old_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
@@ -319,3 +320,32 @@ def test_a_backup_follows_a_link_and_takes_no_place_of_what_is_no_file(place: Pl
     with pytest.raises(IndexFault, match="is not a file"):
         back_up([place.agent], saved)
     assert (saved / "main.sqlite").is_fifo()
+
+
+def test_a_write_that_fails_names_the_file_that_was_written(place: Place, tmp_path: Path) -> None:
+    full, saved = tmp_path / "full", tmp_path / "saved"
+    place.write("memory/large.md", "lighthouse " * 20_000)
+    place.index()
+    back_up([place.agent], saved)
+    before = place.contents()
+
+    made = place.run("backup", str(full), before=FULL_DISK)
+    restored = place.run("restore", str(saved), "--yes", before=FULL_DISK)
+    exported = place.run("export", str(tmp_path / "x.memline"), before=FULL_DISK)
+
+    assert made.stderr.startswith(f"Error: cannot write {full / 'main.sqlite'}: ")
+    assert f"Error: cannot write {place.index_path}: " in restored.stderr
+    assert exported.stderr.startswith(f"Error: cannot write {tmp_path / 'x.memline.part'}: ")
+    assert all("Try: free space" in each.stderr for each in (made, restored, exported))
+    assert not full.exists()
+    assert place.contents() == before
+
+
+def test_a_backup_that_cannot_be_read_is_not_said_to_be_written(place: Place, tmp_path: Path) -> None:
+    (saved,) = back_up([place.agent], tmp_path / "saved")
+    saved.path.chmod(0)
+
+    ran = place.run_without_rights("restore", str(saved.path), "--yes")
+
+    assert f"cannot read {saved.path}" in ran.stderr
+    assert "another backup" in ran.stderr
