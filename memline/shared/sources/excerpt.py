@@ -169,7 +169,9 @@ def read_file_excerpt(
     that tells nothing of what lies behind a link.
     """
     reading = read_file(absolute, root=root, clock=clock or SystemClock())
-    if reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
+    # A file that is there: no name that is too long for one.
+    is_there = reading.ctime_ns > 0
+    if is_there and reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
         hint = outcomes.mending(reading.outcome, shown)
         raise PathNotAllowed(f"{shown} could not be read: {reading.reason}", hint=hint)
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):

@@ -163,6 +163,10 @@ def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace: Path
         read_excerpt(memory_paths, str(extra / "other.md"))
 
 
+def test_a_name_that_is_too_long_for_a_file_is_refused_as_others_are(workspace: Path) -> None:
+    assert refusal(workspace, f"memory/{'x' * 300}/a.md") == (NOT_ALLOWED, READABLE)
+
+
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PIECES, max_size=6), lead=st.sampled_from(["", "/", "~/", "memory/", "./"]))
 def test_no_path_leads_outside_the_memory(workspace: Path, parts: list[str], lead: str) -> None:
