@@ -12,7 +12,6 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.messages import (
     VERSION,
     ChunkFiles,
-    EmbedTexts,
     RunQuery,
     StoreFiles,
     Sweep,
@@ -23,7 +22,6 @@ from memline.shared.queue.routes import ROUTES
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, WORKERS, Fleet
-from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
 from tests.support.workspace import Place
@@ -194,11 +192,6 @@ BAD_MESSAGES = {
         envelope(StoreFiles(agent="nobody", files=())),
         "names the agent 'nobody'",
     ),
-    "an unknown agent on embed": (
-        "embed",
-        envelope(EmbedTexts(agent="nobody", identity=MODEL_A, lease="x", texts=())),
-        "names the agent 'nobody'",
-    ),
     "an unknown actor": ("store", envelope(Sweep(agent="main"), actor="burn"), "burn"),
 }
 
@@ -249,7 +242,11 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
         fleet.restart(label)
     moved = fleet.run("queue", "requeue", "--json")
 
-    assert (dropped.json, in_vain.json, moved.json) == ({"dropped": 1}, {"requeued": 1}, {"requeued": 1})
+    assert (dropped.json, in_vain.json, moved.json) == (
+        {"dropped": 1, "paidAnswers": 0},
+        {"requeued": 1},
+        {"requeued": 1},
+    )
     later = notes.index_path.with_name("later.sqlite")
     fleet.until(later.exists, "the index of the other agent")
     assert fleet.dead() == []
@@ -273,7 +270,7 @@ def test_an_index_run_whose_messages_die_ends_and_says_why(
     assert "names the agent 'main'" in ran.stderr and " queue dead" in ran.stderr
 
 
-def test_requests_that_every_embed_worker_refuses_end_as_failures_with_a_reason(
+def test_requests_that_no_embed_worker_knows_the_agent_of_wait_and_that_is_said(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
 ) -> None:
     write_notes(notes, 0, 3)
@@ -285,13 +282,13 @@ def test_requests_that_every_embed_worker_refuses_end_as_failures_with_a_reason(
     fleet.start("chunk", "store", "watch")
     fleet.start("embed", env={"MEMLINE_CONFIG": str(other)})
 
-    def trouble() -> str:
-        (agent,) = fleet.run("status", "--json").json
-        return str(agent)
+    def told() -> list[str]:
+        found = fleet.run("queue", "--json").json["findings"]
+        return [each["what"] for each in found if each["code"] == "agent_not_configured"]
 
-    fleet.until(lambda: "names the agent 'main'" in trouble(), "the reason in the status")
-    letters = len(fleet.dead())
-    assert letters <= 8
+    fleet.until(told, "the finding")
+    assert "no embed worker knows the agent main" in told()[0]
+    assert fleet.dead() == []
     assert provider.requests == []
 
 
