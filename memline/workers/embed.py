@@ -38,19 +38,16 @@ from memline.shared.scheduling.breaker import (
     REQUEST_RULES,
     tighter,
 )
-from memline.shared.scheduling.limits import minute_limits
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
 
-#: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows.
+#: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows. Half of
+#: `STOP_COOLDOWN_S`.
 MAX_WAIT_S = 5.0
 
 #: Seconds that such texts stay in the rows at least.
 MIN_DEFERRED_S = 1.0
-
-#: Seconds no worker calls a provider that said a definite no; by then the store worker has paused it. Longer
-#: than a worker waits for its place: what was in flight then goes back to the rows without a call.
-STOP_COOLDOWN_S = 2 * MAX_WAIT_S
 
 #: Seconds after its start, or a change of its settings, in which a worker that is set up for another model
 #: than the index waits for it.

@@ -31,7 +31,7 @@ from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.replies import Replies
-from memline.shared.scheduling.limits import WINDOW_S
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S
 from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer, redis_command
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
@@ -595,6 +595,9 @@ def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server:
     assert two.take("gemini", tokens=1) == 0
     two.end_cooldown("openai")
     assert one.take("openai", tokens=1) == 0
+    one.cool_down("gemini", STOP_COOLDOWN_S)
+    two.end_cooldown("gemini")
+    assert one.cooldown_s("gemini") > 0
 
 
 def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> None:

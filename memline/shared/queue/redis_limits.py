@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import WINDOW_S, Limits, Used, for_texts, minute_limits
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, Limits, Used, for_texts, minute_limits
 
 _TAKE = """
 local cooldown, requests, sum = KEYS[1], KEYS[2], KEYS[3]
@@ -142,7 +142,8 @@ class RedisLimits:
             self._retry(self._cool_down, keys=[key], args=[max(1, int(seconds * 1000))])
 
     def end_cooldown(self, account: str) -> None:
-        self._retry(self._client.delete, self._key(account, "cooldown"))
+        if self.cooldown_s(account) > STOP_COOLDOWN_S:
+            self._retry(self._client.delete, self._key(account, "cooldown"))
 
     def _key(self, account: str, part: str) -> str:
         return redis_client.key(self._client, f"limit:{{{account}}}:{part}")

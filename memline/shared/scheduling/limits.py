@@ -47,6 +47,12 @@ def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
     return (0, 0) if choice.fallback_from else (remote.requests_per_minute, remote.tokens_per_minute)
 
 
+#: Seconds no worker calls a provider that said a definite no; by then the store worker has paused it. Longer
+#: than a worker waits for its place (`workers.embed`): what was in flight then goes back to the rows without
+#: a call. So nothing ends it earlier.
+STOP_COOLDOWN_S = 10.0
+
+
 class Limits(Protocol):
     """The limits of accounts, named as in `shared.index.accounts`. Safe to use from several threads."""
 
@@ -79,7 +85,11 @@ class Limits(Protocol):
         ...
 
     def end_cooldown(self, account: str) -> None:
-        """Let processes call again, since an operator has asked for it."""
+        """Let processes call again, since an operator has asked for it.
+
+        A cooldown after a definite no stays, which is over soon: requests that workers have in hand would
+        go out with a key that was replaced.
+        """
         ...
 
 
@@ -158,7 +168,10 @@ class FileLimits:
 
     def end_cooldown(self, account: str) -> None:
         with self._file.writing() as connection:
-            connection.execute("DELETE FROM cooldowns WHERE account = ?", (account,))
+            connection.execute(
+                "DELETE FROM cooldowns WHERE account = ? AND until > ?",
+                (account, self._clock.now() + STOP_COOLDOWN_S),
+            )
 
 
 def _retry_at(connection: Connection, account: str) -> float:

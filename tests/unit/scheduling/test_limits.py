@@ -11,7 +11,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.index.accounts import AccountFile
-from memline.shared.scheduling.limits import WINDOW_S, FileLimits, for_texts
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, FileLimits, for_texts
 
 
 @pytest.fixture
@@ -151,6 +151,14 @@ def test_a_cooldown_ends_when_an_operator_says_so(limits: FileLimits) -> None:
 
     assert (limits.cooldown_s("openai"), limits.take("openai", tokens=1)) == (0, 0)
     assert limits.take("voyage", tokens=1) == 60
+
+
+def test_a_cooldown_after_a_definite_no_is_ended_by_time_alone(limits: FileLimits) -> None:
+    limits.cool_down("openai", STOP_COOLDOWN_S)
+
+    limits.end_cooldown("openai")
+
+    assert limits.cooldown_s("openai") == STOP_COOLDOWN_S
 
 
 def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(

@@ -17,6 +17,7 @@ from memline.shared.index.accounts import AccountFile, account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors, Wire
 from memline.shared.scheduling.budget import Budget, Charge
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
 from memline.workers.context import Context
 from tests.unit.workers.conftest import work
@@ -81,7 +82,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(
     (failed,) = sent
     assert isinstance(failed, EmbedFailed)
     assert (failed.kind, failed.hashes, failed.no_results) == ("stop", (b"h1", b"h2"), True)
-    assert context.limits.cooldown_s(account(context)) == embed.STOP_COOLDOWN_S
+    assert context.limits.cooldown_s(account(context)) == STOP_COOLDOWN_S
 
 
 def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
