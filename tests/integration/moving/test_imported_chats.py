@@ -127,7 +127,7 @@ def test_what_is_forgotten_is_in_no_file_and_does_not_come_back(
     export(place.agent, tmp_path / "outside.memline")
     assert len(files_with(place.home)) >= 4
     targets = {
-        "path": lambda: targets_of_path(place.agent, f"{CHAT}#L3"),
+        "path": lambda: targets_of_path(place.agent, CHAT),
         "query": lambda: targets_of_query(place.agent, "quixotzalp rudders"),
         "before": lambda: targets_before(place.agent, day_of_time(T0 + 86_400)),
     }[way]()
