@@ -22,7 +22,7 @@
     ├── ProviderError             an embedding provider did not give vectors
     │   ├── ProviderLater         rate limit, 5xx, network: the same request may work later
     │   │   ├── ProviderTimeout   the request was sent, and not answered within its time limit
-    │   │   └── ProviderSplit     (shared.embedders.request) its texts wait for another, smaller request
+    │   │   └── ProviderSplit     (shared.embedders.request) its texts wait for another request
     │   ├── ProviderTooBig        a row, token or byte cap: a smaller request may work
     │   ├── ProviderRefused       this very text is refused; others may work
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing works until the operator acts

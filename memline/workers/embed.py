@@ -16,7 +16,7 @@ from memline.shared.embedders.protocol import (
     limit_attempts,
 )
 from memline.shared.embedders.provider_errors import is_of_account
-from memline.shared.embedders.request import REFERENCE, Outcome, embed
+from memline.shared.embedders.request import REFERENCE, Outcome, ProviderSplit, embed
 from memline.shared.errors import (
     IndexFault,
     ModelMismatch,
@@ -35,7 +35,6 @@ from memline.shared.scheduling.breaker import (
     AT_LIMIT,
     HAS_COOLDOWN,
     MAX_SHRUNK_ROWS,
-    REQUEST_RULES,
     tighter,
 )
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, minute_limits
@@ -216,7 +215,7 @@ class _LeaseEnded(ProviderLater):
 
 
 class _AtLimit(ProviderLater):
-    """There is no place within the configured limits, or it cannot be noted; the provider was not asked."""
+    """There is no place within the configured limits; the provider was not asked."""
 
 
 def _take_place(
@@ -256,8 +255,7 @@ def _take_place(
         may_send = context.in_flight.holds(lease) and begin()
     except IndexFault as error:
         # As on a full disk, on which its answer could not be stored either.
-        words = f"not sent, since it could not be counted: {error.message}"
-        raise _AtLimit(words, retry_after_s=REQUEST_RULES.first_cooldown_s) from error
+        raise ProviderSplit(f"not sent, since it could not be counted: {error.message}") from error
     if not may_send:
         raise _LeaseEnded("the lease of these texts is over")
 

@@ -53,7 +53,7 @@ _SLOW_HINT = "raise memorySearch.remote.timeoutSeconds if this server needs long
 
 
 class ProviderSplit(ProviderLater):
-    """The texts wait for another, smaller request; nothing is wrong with them or with the provider."""
+    """The texts wait for another request; nothing is wrong with them or with the provider."""
 
     kind = "split"
 

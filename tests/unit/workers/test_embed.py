@@ -150,7 +150,8 @@ def test_what_cannot_be_counted_is_not_sent_and_waits(
 
     (failed,) = sent
     assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.paid_tokens) == ("later", 0)
+    # The provider is not to blame.
+    assert (failed.kind, failed.no_results, failed.paid_tokens) == ("split", False, 0)
     assert failed.error.endswith("the disk is full")
 
 
