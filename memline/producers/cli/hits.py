@@ -59,7 +59,8 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: P
 
 def explained(hit: dict[str, Any]) -> Iterator[str]:
     """Yield how the score of a hit came about."""
-    parts = {key: value for key, value in hit["explain"].items() if value not in (None, "", [])}
+    explanation = hit["explain"].items()
+    parts = {key: value for key, value in explanation if value is not False and value not in (None, "", [])}
     shown = {key: round(each, 4) if isinstance(each, float) else each for key, each in parts.items()}
     text = ", ".join(f"{key}={each}" for key, each in shown.items())
     room = terminal.width() - len(_INDENT)
