@@ -106,22 +106,24 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
     text = "\n".join(line.text for line in shown)
     # The last chunk that is shown as a whole.
     whole = most if most < highest else shown[-1].ordinal
-    if most == highest and stop < len(turns):
+    if most == highest and stop < len(turns) and room >= 0:
         whole = max(most, turns[stop][0].ordinal - 1)
     begin, end = shown[0].start_line, max(row[2] for row in rows if row[0] <= whole)
     following = connection.execute(_NEXT, (*wanted, whole)).fetchone()
-    next_from = None
+    next_from, is_cut = None, len(text) > max_chars
     if following is not None:
         next_start, next_end = following
         # A line that goes on in the next chunk comes once more, but the line that was asked for is over.
         next_from = max(first + 1, next_start if next_end <= end else max(next_start, end + 1))
+        is_cut |= next_start <= first
     return Excerpt(
         path=path,
         text=text[:max_chars],
         first=begin,
         lines=end - begin + 1,
-        truncated=following is not None or len(text) > max_chars,
+        truncated=following is not None or is_cut,
         next_from=next_from,
+        cut=is_cut,
     )
 
 

@@ -82,6 +82,9 @@ def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place: Place) ->
 
     assert place.call("get", "walk.md:3").stderr == "[line 3 is longer, and cut here]\n[more: --from 4]\n"
     assert place.call("get", "walk.md:4").stderr == ""
+    assert place.call("get", "walk.md:3", "--json").json["cut"] is True
+    place.write("walk.md", f"{'x' * MAX_CHARS}\nend\n")
+    assert place.call("get", "walk.md").stderr == "[more: --from 2]\n", "a line that just fits is whole"
 
 
 def test_a_note_is_read_by_its_title(place: Place) -> None:

@@ -54,7 +54,6 @@ from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.figures.counters import CALLS, MCP, Tally
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
-from memline.shared.sources.excerpt import MAX_CHARS
 from memline.shared.values import replace
 from memline.shared.version import own_version
 from memline.shared.visible_text import in_json
@@ -239,8 +238,7 @@ def _whole_note(tools: MemoryTools, caller: Caller, path: str) -> str:
         part = tools.get(caller, {"path": path, "from": first, "lines": MAX_NOTE_CHARS})
         if part["status"] != "ok":
             raise BadRequest(f"there is no note {path[:200]!r}", hint="use a path as memory_search gives it")
-        cut = "\n[line cut here]" * (part["lines"] == 1 and len(part["text"]) >= MAX_CHARS)
-        parts.append(part["text"] + cut)
+        parts.append(part["text"] + "\n[line cut here]" * part["cut"])
         first = part["nextFrom"]
     rest = "" if first is None else f"\n[cut here: memory_get {path} from {first} has the rest]"
     return "\n".join(parts) + rest

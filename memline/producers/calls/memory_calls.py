@@ -149,9 +149,10 @@ are the notes that the note links to, and those that link to it.""",
     tool="""\
 Read lines of a note that memory_search found: give its path, or its citation path#L5-L7, and around for
 more before and after; or several citations at once as paths. 120 lines unless you say otherwise; when
-truncated is true, go on at nextFrom. The citation of a past conversation (sessions/…#L5-L7) gives what was
-said, around counts its turns. links and backlinks are the notes that the note links to and is linked from.
-Only what this memory holds can be read. status not_found means that there is no such note.""",
+truncated is true, go on at nextFrom; cut means that a line is longer than an answer may be. The citation of a
+past conversation (sessions/…#L5-L7) gives what was said, around counts its turns. links and backlinks are the
+notes that the note links to and is linked from. Only what this memory holds can be read. status not_found
+means that there is no such note.""",
     http="GET POST /get",
     answer="get",
     parameters=(

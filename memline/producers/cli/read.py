@@ -28,7 +28,7 @@ def get(
         echo_file(excerpt.text)
         if not excerpt.lines and excerpt.first > 1:
             echo(f"[it has no line {excerpt.first:,}]", err=True)
-        if excerpt.is_cut:
+        if excerpt.cut:
             echo(f"[line {excerpt.first:,} is longer, and cut here]", err=True)
         if excerpt.gone:
             echo(f"[{GONE_HERE}]", err=True)

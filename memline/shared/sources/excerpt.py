@@ -49,8 +49,10 @@ class Excerpt:
     lines: int
     #: Whether more of the file follows.
     truncated: bool
-    #: Where to go on; None at the end of the file, or when a single line was cut.
+    #: Where to go on, behind a line that was cut, too; None at the end of the file.
     next_from: int | None
+    #: Whether the line, or the turn, is longer than an answer: its rest is not given.
+    cut: bool = False
     #: `ok`, or `not_found` for a memory file that is not there.
     status: str = "ok"
     #: Whether the file is gone from the disk, and the index alone has this.
@@ -64,11 +66,6 @@ class Excerpt:
     total_links: int = 0
     backlinks: tuple[NoteName, ...] = ()
     total_backlinks: int = 0
-
-    @property
-    def is_cut(self) -> bool:
-        """Say whether its one line is longer than an answer."""
-        return self.lines == 1 and self.truncated and len(self.text) >= MAX_CHARS
 
     def to_json(self) -> dict[str, object]:
         return to_json(self, without=("first",)) | {"from": self.first}
@@ -204,4 +201,5 @@ def excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
         lines=len(whole),
         truncated=has_more or is_cut,
         next_from=following if has_more else None,
+        cut=is_cut,
     )

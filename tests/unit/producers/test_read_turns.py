@@ -57,18 +57,20 @@ def test_reading_on_leaves_out_nothing_but_the_rest_of_a_turn_that_is_too_long(
 ) -> None:
     seen: set[str] = set()
     at: int | None = 1
-    starts = []
+    starts, is_cut = [], False
     while at is not None:
         starts.append(at)
         excerpt = read(place, first=at, max_chars=12_000, **part)
         assert len(excerpt.text) <= 12_000
         seen.update(excerpt.text.split())
+        is_cut |= excerpt.cut
         at = excerpt.next_from
 
     assert starts == sorted(set(starts))
     for turn, count in enumerate(WORDS):
         if count < 1000:
             assert {f"w{turn}x{word}" for word in range(count)} <= seen
+    assert is_cut is not ({f"w8x{word}" for word in range(WORDS[8])} <= seen)
 
 
 @pytest.mark.parametrize(("first", "lines"), [(10**6, 1), (10**30, 10**30)])
