@@ -22,6 +22,12 @@ from tests.unit.queue.conftest import URL
 
 
 @pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker shows itself at once."""
+    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
+
+
+@pytest.fixture
 def heartbeat(redis_server: redis.Redis) -> Iterator[Heartbeat]:
     heartbeat = Heartbeat()
     heartbeat.start(URL, "w1", {"embed": 4, "query": 2})
@@ -91,19 +97,15 @@ class _Message:
     options = MappingProxyType[str, str]({})
 
 
+@pytest.mark.usefixtures("often")
 def test_a_worker_tells_what_it_works_on_and_its_memory(
-    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_server: redis.Redis, heartbeat: Heartbeat
 ) -> None:
-    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
-    heartbeat = Heartbeat()
-    heartbeat.start(URL, "w1", {"embed": 4})
-
     heartbeat.before_process_message(None, _Message)
     until(lambda: any(each.current for each in live_workers(redis_server)))
     told = live_workers(redis_server)[0].to_json()
     heartbeat.after_process_message(None, _Message)
     until(lambda: not any(each.current for each in live_workers(redis_server)))
-    heartbeat.stop()
 
     assert told["threadsBusy"] == 1
     assert {**told["current"][0], "ageSeconds": 0} == {
@@ -116,12 +118,10 @@ def test_a_worker_tells_what_it_works_on_and_its_memory(
     assert told["memoryBytes"] is None or told["memoryBytes"] > 1_000_000
 
 
+@pytest.mark.usefixtures("often")
 def test_a_worker_tells_of_an_agent_that_it_does_not_know_until_it_does(
-    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_server: redis.Redis, heartbeat: Heartbeat
 ) -> None:
-    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
-    heartbeat = Heartbeat()
-    heartbeat.start(URL, "w1", {"embed": 4})
     until(lambda: len(live_workers(redis_server)) == 1)
 
     heartbeat.after_process_message(None, _Message, exception=AgentNotConfigured("main is not here"))
@@ -134,7 +134,6 @@ def test_a_worker_tells_of_an_agent_that_it_does_not_know_until_it_does(
     heartbeat.after_process_message(None, _Message)
 
     until(lambda: not any(each.unknown for each in live_workers(redis_server)))
-    heartbeat.stop()
 
 
 def test_workers_with_equal_settings_agree_after_redis_was_emptied_and_one_was_restarted(
