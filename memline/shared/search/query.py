@@ -145,7 +145,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
     original = clean(raw)
     text, tags = asked_tags(fold(original))
     terms: dict[str, Term] = {}
-    # Then it has no quotes, ids and code, and to compile their patterns would take a millisecond.
+    # Letters, figures and blanks hold no quotes, ids and code, whose patterns take a millisecond to compile.
     is_plain = text.replace(" ", "").isalnum()
     unquoted = text if is_plain else _QUOTED.sub(lambda match: " " * len(match[0]), text)
     days = days_in(unquoted, today) if today else ()
