@@ -83,6 +83,27 @@ class Moved:
         return 7
 
 
+def test_a_class_that_is_no_value_has_the_fields_of_its_base_whichever_is_asked_first() -> None:
+    @value
+    class Base:
+        """With one field."""
+
+        name: str = "none"
+
+    class Plain(Base):
+        """What adds nothing."""
+
+        other: int = 3
+
+    assert Plain() == Plain(name="none")
+    assert (
+        [each.name for each in values.fields(Plain)]
+        == [each.name for each in values.fields(Base)]
+        == ["name"]
+    )
+    assert Base(name="a") == Base(name="a") != Base(name="b")
+
+
 def test_a_value_has_its_fields_and_their_defaults() -> None:
     point = Point(x=1)
 

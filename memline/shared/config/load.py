@@ -71,6 +71,8 @@ class Options(Block):
         What a command names already stays.
         """
         given = self.given()
+        if not given:
+            return text
 
         def fill(match: re.Match[str]) -> str:
             named = match[1].split()
@@ -233,7 +235,7 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
             " server: neither Sentinel nor Cluster is supported",
         )
     name, origin = given(settings, "queue.name")
-    if not re.fullmatch(r"[A-Za-z0-9._-]{0,64}", name):
+    if name and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         issues.problem(f"{origin}: not a valid name", "letters, digits, '.', '_' and '-', 64 at most")
     host, origin = given(settings, "queue.host")
     if host and not re.fullmatch(installation.HOST_NAME, host):

@@ -9,11 +9,11 @@ up alone.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver, full_text
+from memline.shared.patterns import late
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _INDEX = (
 )
 _LENGTHS = f"SELECT id, sz FROM chunks_fts_docsize WHERE id IN {_AMONG}"
 _PLACES = "SELECT doc, col FROM temp.few_places WHERE term = ?"
-_WORD = re.compile(r'"(\w+)"')
+_WORD = late(r'"(\w+)"')
 
 
 @value

@@ -24,7 +24,6 @@ worth.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
@@ -33,6 +32,7 @@ from unicodedata import combining, normalize
 
 from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
+from memline.shared.patterns import late
 from memline.shared.search.few_rows import LEAST_ROWS, Beside, scale_of
 from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Way, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
@@ -76,7 +76,7 @@ CHECKED, ASKED, MORE_WORDS, FEW_WORDS = 20, 12, 20, 4
 #: stands there as typed.
 SPELLED = 2_000
 
-_PHRASE, _WORD = re.compile('"([^"]+)"'), re.compile(r"[^\W_]+")
+_PHRASE, _WORD = late('"([^"]+)"'), late(r"[^\W_]+")
 _SPELLINGS = (
     "SELECT id, text, heading, path FROM chunk_documents WHERE id IN (SELECT value FROM json_each(?))"
     " AND instr(lower(text || char(10) || heading || char(10) || path), ?)"

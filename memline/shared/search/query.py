@@ -239,7 +239,7 @@ def clean(raw: str) -> str:
     text = raw[:MAX_CHARS]
     if not text.isascii():
         text = normalize("NFC", re.sub("[\ud800-\udfff]", " ", text))
-    return re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip()
+    return text.strip() if text.isprintable() else re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip()
 
 
 def quoted(text: str) -> str:

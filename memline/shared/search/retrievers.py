@@ -175,7 +175,7 @@ def by_name(
     for number, name in enumerate(question.names):
         wanted = name_key(name.removeprefix("./"))
         last = wanted.rpartition("/")[2]
-        day = wanted if _DAY.fullmatch(wanted) else ""
+        day = wanted if wanted[0:1].isdigit() and _DAY.fullmatch(wanted) else ""
         found = connection.execute(_BY_NAME, (wanted, last.rpartition(".")[0] or last, day))
         for file_id, path, key, own, heading in found:
             tier = _tier(wanted, name_key(path)) or (key == wanted and _of_title(path, key, own, heading))

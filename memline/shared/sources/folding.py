@@ -39,7 +39,7 @@ def fold(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.translate(_BETWEEN) if _HAS_BETWEEN.search(text) else text
+    return text if text.isascii() or not _HAS_BETWEEN.search(text) else text.translate(_BETWEEN)
 
 
 def folded(text: str) -> str | None:
@@ -58,7 +58,7 @@ def path_key(path: str) -> str:
 def name_key(name: str) -> str:
     """Bring a title, an alias or the name of a file into the form in which they are compared."""
     plain = name.strip().removeprefix("[[").removesuffix("]]").partition("|")[0]
-    return re.sub(r"[\s_-]+", "-", path_key(plain)).strip("-")
+    return "-".join(path_key(plain).replace("_", " ").replace("-", " ").split())
 
 
 def stem_key(path: str) -> str:

@@ -73,6 +73,7 @@ _EVERYTHING = "**/*"
 
 #: `{a,b}` doubles the pattern; more alternatives than this are a mistake, and the braces are taken literally.
 _MAX_ALTERNATIVES = 64
+_ALTERNATIVES = late(r"\{([^{}]*,[^{}]*)\}")
 
 #: What `printable` makes of bytes that are not UTF-8, and of backslashes in the same name.
 _ESCAPED = late(rb"\\x([0-9a-f]{2})|\\\\")
@@ -240,7 +241,7 @@ def _expand_braces(pattern: str) -> list[str]:
     done, todo = [], [pattern]
     while todo:
         text = todo.pop()
-        match = re.search(r"\{([^{}]*,[^{}]*)\}", text)
+        match = _ALTERNATIVES.search(text) if "{" in text else None
         if match is None:
             done.append(text)
         else:

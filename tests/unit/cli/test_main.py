@@ -44,6 +44,13 @@ def test_help_lists_every_command_and_imports_none() -> None:
         assert variable in done.stdout
 
 
+def test_the_package_runs_as_a_module() -> None:
+    done = run_process("--version", code="import runpy; runpy.run_module('memline', run_name='__main__')")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("memline ")
+
+
 def test_the_command_line_itself_imports_nothing_heavy() -> None:
     heavy = "asyncio dramatiq httpx importlib.metadata logging msgspec numpy pyjson5 redis rich sqlite3"
     code = (
