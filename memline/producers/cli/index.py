@@ -227,13 +227,13 @@ def _print_plan(plan: Plan) -> None:
 
 def _print(report: IndexReport) -> None:
     files, vectors = report.files, report.vectors
-    counts = f"{files['added']} added, {files['changed']} changed, {files['removed']} removed"
-    echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']} unchanged.")
+    counts = f"{files['added']:,} added, {files['changed']:,} changed, {files['removed']:,} removed"
+    echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']:,} unchanged.")
     embedding = "keyword search only (no embedding provider)"
     if report.provider != "none":
         embedding = (
-            f"{vectors['embedded']} embedded, {vectors['cached']} cached, {vectors['pending']} pending,"
-            f" {vectors['failed']} failed ({report.provider} {report.model})"
+            f"{vectors['embedded']:,} embedded, {vectors['cached']:,} cached, {vectors['pending']:,} pending,"
+            f" {vectors['failed']:,} failed ({report.provider} {report.model})"
         )
     took = f"{report.seconds:.1f} s" if report.seconds < 90 else span(report.seconds)
     echo(f"  {counted(report.chunks, 'chunk')} · {embedding} · {took}")
@@ -242,7 +242,7 @@ def _print(report: IndexReport) -> None:
     for failure in report.failures:
         grouped.setdefault(failure["reason"], {})[failure["path"] or failure["textHash"]] = None
     for reason, paths in ((reason, list(names)) for reason, names in grouped.items()):
-        more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+        more = f" and {len(paths) - NAMED_PATHS:,} more" if len(paths) > NAMED_PATHS else ""
         _note(f"  failed: {', '.join(map(one_line, paths[:NAMED_PATHS]))}{more}: {reason}")
     for finding in report.findings:
         _note(f"  {finding.what}")

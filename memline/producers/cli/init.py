@@ -203,7 +203,7 @@ def _described(settings: AgentSettings, plan: Plan, kind: str, model: str) -> It
     yield f"{settings.workspace} is {kind}: {counted(found, 'Markdown file')}."
     reasons = sorted({reason for _, reason in plan.discovery.left_out})
     if reasons:
-        yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out)}."
+        yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out):,}."
     for each in of_agent(settings, choice=plan.choice, plan=plan, codes=("notes_beside",)):
         yield each.what[0].upper() + each.what[1:]
         yield f"Try: {each.action}"
@@ -287,7 +287,7 @@ def _indexed(settings: AgentSettings, report: IndexReport) -> Iterator[str]:
     chunks = counted(report.chunks, "chunk")
     yield f"Indexed {counted(read, 'file')}, {chunks}, in {report.seconds:.1f} s."
     if outcomes:
-        others = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in outcomes.items())
+        others = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in outcomes.items())
         yield f"Not read: {others} ({_command(settings, 'status', '--verbose')})."
 
 

@@ -240,7 +240,7 @@ def _named(what: str, names: tuple[str, ...]) -> Iterator[str]:
     for name in names[:MAX_NAMED]:
         yield f"  {what}: {name}"
     if len(names) > MAX_NAMED:
-        yield f"  … and {len(names) - MAX_NAMED} more"
+        yield f"  … and {len(names) - MAX_NAMED:,} more"
 
 
 agent = group(CALLS["agent"])

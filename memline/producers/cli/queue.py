@@ -116,7 +116,7 @@ def messages(
     url, meant = _meant(invocation, **where)
     page = message_list.page(url, meant, cursor=cursor or "", limit=limit or PAGE)
     counts = {queue: count for queue, count in page.counts.items() if count}
-    lines = [", ".join(f"{queue}: {count} {meant.state}" for queue, count in counts.items())] * bool(counts)
+    lines = [", ".join(f"{queue}: {count:,} {meant.state}" for queue, count in counts.items())] * bool(counts)
     for each in page.messages:
         lines.append(_line(each) + f"\n    {each.error}" * bool(each.error))
     print_result(

@@ -118,8 +118,8 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     vector, cache, batch = body["vector"], body["cache"], body["batch"]
     # Files that are left out from now on are in the index until the next run.
     there = max(body["files"], report["scan"]["totalFiles"] + body["gone"])
-    files = f"{body['files']}/{counted(there, 'file')}"
-    outcomes = (f"{count} {name}" for name, count in body["outcomes"].items() if name != "indexed")
+    files = f"{body['files']:,}/{counted(there, 'file')}"
+    outcomes = (f"{count:,} {name}" for name, count in body["outcomes"].items() if name != "indexed")
     failures = f"{batch['open']} open, failures {batch['failures']}/{batch['limit']}"
     batches = f"enabled from {counted(batch['minTexts'], 'text')} on ({failures})"
     yield "Provider", f"{body['provider']} (requested: {body['requestedProvider']})"
@@ -133,21 +133,19 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"
     yield "Gone", f"{counted(body['gone'], 'file')}, kept in the index" if body["gone"] else ""
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
-    yield "Left out", ", ".join((*outcomes, *(f"{count} by {rule}" for rule, count in by_rule.items())))
+    yield "Left out", ", ".join((*outcomes, *(f"{count:,} by {rule}" for rule, count in by_rule.items())))
     yield "Forgotten", counted(body["forgotten"], "text") if body["forgotten"] else ""
     yield "Dirty", "yes" if body["dirty"] else "no"
     yield "Store", _short(body["dbPath"])
     origin = body["workspaceOrigin"]
     yield "Workspace", f"{_short(body['workspaceDir'])}{f' ({_short(origin)})' * bool(origin)}"
-    yield "Vectors", f"{vector['ready']} ready · {vector['wanted']} wanted · {vector['failed']} failed"
+    yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} wanted · {vector['failed']:,} failed"
     for failure in vector["failures"]:
         yield "Failed", f"{failure['path']}: {failure['reason']}"
     yield "sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])
     yield "Full text", _state(body["fts"]["available"], body["fts"]["error"], True)
-    yield (
-        "Cache",
-        f"{cache['cached']} of {counted(cache['maxEntries'], 'vector')}" if cache["enabled"] else "disabled",
-    )
+    cached = f"{cache['cached']:,} of {counted(cache['maxEntries'], 'vector')}"
+    yield "Cache", cached if cache["enabled"] else "disabled"
     yield "Batch", batches if batch["enabled"] else "disabled"
     if body["identity"] and body["identity"]["building"]:
         active, target = body["identity"]["active"], body["identity"]["target"]
