@@ -95,7 +95,10 @@ class Client:
     def current(self, text: str, name: str, *, where: str) -> Entry | None:
         """Return the entry of a server as it stands in the text; None without one. Raises ConfigError."""
         _, text = _parted(text)
-        node: Any = tomllib.loads(text) if self.is_toml else config_file.parse(text, where=where)
+        try:
+            node: Any = tomllib.loads(text) if self.is_toml else config_file.parse(text, where=where)
+        except tomllib.TOMLDecodeError as error:
+            raise _no_toml(where, error) from error
         for each in (*self.place, name):
             node = node.get(each) if isinstance(node, dict) else None
         return node if isinstance(node, dict) else None
@@ -103,14 +106,16 @@ class Client:
     def removed(self, text: str, name: str, earlier: Sequence[str], *, where: str) -> str:
         """Return the text without the server. Raises ConfigError when it cannot be changed safely.
 
-        When one of the `earlier` texts became this one by nothing but the entry, it is that one to the byte.
+        When one of the `earlier` texts without it became this one by nothing but the entry, it is that one to
+        the byte.
         """
         entry = self.current(text, name, where=where)
         if entry is None:
             return text
         for each in earlier:
             try:
-                if self.changed(each, name, entry, where=where) == text:
+                has_it = self.current(each, name, where=where) is not None
+                if not has_it and self.changed(each, name, entry, where=where) == text:
                     return each
             except ConfigError:
                 continue
@@ -242,7 +247,7 @@ def put_toml(
     try:
         wanted, document = tomllib.loads(text), tomlkit.parse(text)
     except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML") from error
+        raise _no_toml(where, error) from error
     edited, plain = _toml_table(document, table, where), _toml_table(wanted, table, where)
     is_new = not plain
     for name, given in values.items():
@@ -269,8 +274,12 @@ def remove_toml(text: str, table: Sequence[str], *, where: str) -> str:
             for root in (wanted, document):
                 del _toml_table(root, table[:-2], where)[table[-2]]
     except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML") from error
+        raise _no_toml(where, error) from error
     return _checked([tomlkit.dumps(document)], wanted, where)
+
+
+def _no_toml(where: str, error: Exception) -> ConfigError:
+    return ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML")
 
 
 def _checked(texts: Iterable[str], wanted: dict[str, Any], where: str) -> str:

@@ -85,6 +85,22 @@ def test_what_was_put_in_is_taken_out_to_the_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
+def test_an_entry_that_was_changed_is_taken_out_and_not_put_back(name: str) -> None:
+    client = CLIENTS[name]
+    text = (_TOML if client.is_toml else _JSON)[0].replace("PLACE", client.place[0])
+    first = client.changed(text, "memline", {"command": "of-before"}, where="f")
+    second = client.changed(first, "memline", client.values(SERVER), where="f")
+
+    assert client.removed(second, "memline", [first, text], where="f") == text
+    assert client.current(client.removed(second, "memline", [first], where="f"), "memline", where="f") is None
+
+
+def test_a_file_that_is_no_toml_is_named_when_the_entry_is_taken_out() -> None:
+    with pytest.raises(ConfigError, match="theirs"):
+        CLIENTS["codex"].removed("a = \n", "memline", [], where="theirs")
+
+
+@pytest.mark.parametrize("name", CLIENTS)
 def test_an_entry_is_taken_out_when_the_rest_was_changed_meanwhile(name: str) -> None:
     client = CLIENTS[name]
     for form in _TOML if client.is_toml else _JSON:
