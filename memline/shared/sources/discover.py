@@ -277,9 +277,11 @@ class _Walk:
     def _begin_root(self, root: MemoryRoot) -> None:
         for file in islice(self.files.values(), len(self._earlier), None):
             self._earlier.setdefault(file.absolute.casefold(), file.absolute)
-        start = root.path.casefold()
+        whole, below = root.path.casefold(), folder_prefix(root.path).casefold()
         self._spellings = {
-            spelling: absolute for spelling, absolute in self._earlier.items() if spelling.startswith(start)
+            spelling: absolute
+            for spelling, absolute in self._earlier.items()
+            if spelling == whole or spelling.startswith(below)
         }
 
     def _is_left_out(self, root: MemoryRoot) -> bool:

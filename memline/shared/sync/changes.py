@@ -74,21 +74,23 @@ def compare(
     """
     groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
     unchanged = groups["unchanged"]
+    links: list[str] = []
     for file in discovery.files:
         path = file.path
         cut, most = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
         if file.problem is None and ledger.is_indexed(path, file.size, file.mtime_ns, file.ctime_ns, cut):
             unchanged.append(path)
-        else:
-            groups[_change_of(file, ledger.get(path), cut, most)].append(path)
-    links = tuple(
-        file.path + "/" for file in discovery.files if file.problem and file.problem.outcome == SYMLINK
-    )
-    for path in sorted(ledger.keys() - {file.path for file in discovery.files}):
+            continue
+        groups[_change_of(file, ledger.get(path), cut, most)].append(path)
+        if file.problem and file.problem.outcome == SYMLINK:
+            links.append(path + "/")
+    # At most searches the ledger has no other file.
+    gone = ledger.keys() - {file.path for file in discovery.files} if len(unchanged) < len(ledger) else ()
+    for path in sorted(gone):
         if discovery.is_unlisted(path):
             continue
         group = "removed"
-        if ledger[path].outcome == SYMLINK and path.startswith(links):
+        if ledger[path].outcome == SYMLINK and path.startswith(tuple(links)):
             # Behind a link that the walk did not follow: read again, it would have the same outcome.
             group = "unchanged"
         elif ledger[path].outcome == UNREADABLE and any(
