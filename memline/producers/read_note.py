@@ -106,23 +106,29 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         gone=lines_of(settings),
         clock=clock,
     )
+
+    def read_or_kept(path: str) -> Excerpt:
+        try:
+            excerpt = read(path)
+        except PathNotAllowed:
+            # Of a workspace that is missing no path can be looked at: what was indexed answers.
+            is_missing = not settings.workspace.is_dir()
+            is_open = is_missing and not is_transcript(path) and (private or not is_private(path))
+            if is_open and (kept := _kept(settings, path, part.widened())) is not None:
+                return kept
+            raise
+        kept = _kept(settings, excerpt.path, part.widened()) if excerpt.status == "not_found" else None
+        return kept or excerpt
+
     try:
-        excerpt = read(path)
+        excerpt = read_or_kept(name)
     except PathNotAllowed:
-        # Of a workspace that is missing no path can be looked at: what was indexed answers.
-        is_missing = not settings.workspace.is_dir()
-        is_open = is_missing and not is_transcript(name) and (private or not is_private(name))
-        if is_open and (kept := _kept(settings, name, part.widened())) is not None:
-            return kept
         if (note := _note_named(settings, name, private=private)) is None:
             _refuse_name(memory_paths, name)
             raise
-        return read(note)
-    if excerpt.status == "not_found":
-        if (kept := _kept(settings, excerpt.path, part.widened())) is not None:
-            return kept
-        if (note := _note_named(settings, name, private=private)) is not None:
-            return read(note)
+        return read_or_kept(note)
+    if excerpt.status == "not_found" and (note := _note_named(settings, name, private=private)) is not None:
+        return read_or_kept(note)
     return excerpt
 
 

@@ -85,6 +85,19 @@ def test_no_export_takes_the_place_of_a_whole_one_while_notes_are_kept(
     assert place.call("export", str(file), "--what", "vectors").status == 0
 
 
+@pytest.mark.parametrize("gone", ["notes", "memory", "."])
+@pytest.mark.parametrize("name", ["note-3", "Note 3", "NOTE-3.md", "./memory/note-3.md"])
+def test_what_is_kept_is_read_by_its_name_too(place: Place, tmp_path: Path, gone: str, name: str) -> None:
+    if gone == "notes":
+        away(place)
+    else:
+        shutil.move(place.workspace / gone, tmp_path / "disk")
+
+    note = place.call("get", f"{name}#L1-L3")
+
+    assert (note.status, note.stdout) == (0, "# Note 3\n\n## Section 0 of 3\n")
+
+
 @pytest.mark.parametrize("gone", ["memory", "."])
 def test_what_is_kept_is_read_and_said_before_any_search(place: Place, tmp_path: Path, gone: str) -> None:
     today = log_path(local_time(time.time()).date())
