@@ -95,6 +95,12 @@ def test_a_wrong_request_is_refused_with_a_hint(client: httpx.Client) -> None:
         assert said in refused(client.get(path, params=params), status)
 
 
+def test_a_wrong_method_is_answered_with_all_that_the_address_takes(client: httpx.Client) -> None:
+    assert client.put("/jobs").headers["allow"] == "GET, HEAD, POST"
+    assert client.put("/status").headers["allow"] == "GET, HEAD"
+    assert client.get("/mcp").headers["allow"] == "POST"
+
+
 WRONG_BODIES = [
     (b'{"query"', "application/json", 400, "the body is not valid JSON"),
     (b"[]", "application/json", 400, "not a JSON object"),
@@ -173,6 +179,9 @@ def test_a_page_of_an_allowed_origin_is_answered_with_cors_headers(notes: Place)
             200,
             True,
         )
+        preflight = {"access-control-request-method": "POST"}
+        preflight["access-control-request-headers"] = "content-type,x-memline-agent,x-memline-session-key"
+        assert client.options("/mcp", headers={**origin, **preflight}).status_code == 200
         wrong = client.get("/search", headers=origin)
         assert (wrong.status_code, wrong.headers["access-control-allow-origin"]) == (400, origin["origin"])
         evil = {"origin": "https://evil.example", "access-control-request-method": "POST"}

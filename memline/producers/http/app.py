@@ -28,7 +28,7 @@ from memline.producers.calls.rows import Call
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
 from memline.producers.http.base_path import BasePath
 from memline.producers.http.openapi import describe
-from memline.producers.http.request_log import RequestLog, note
+from memline.producers.http.request_log import RequestLog, methods_of, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
 from memline.producers.http.table_routes import TableRoutes, read_arguments
 from memline.producers.reports.fleet_state import fleet_state
@@ -47,7 +47,10 @@ AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
 
 #: Headers that a page of an allowed origin may send: those of the API, and those of MCP.
-_PAGE_HEADERS = ("authorization", "mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id")
+_PAGE_HEADERS = (
+    *("authorization", AGENT_HEADER, SESSION_HEADER),
+    *("mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id"),
+)
 
 _HINTS = {
     404: "GET /openapi.json lists what there is",
@@ -146,8 +149,11 @@ class Api:
         assert isinstance(error, HTTPException)
         if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
             return await self._pages.missing(request)
-        hint = _HINTS.get(error.status_code, "")
-        return error_response(error.status_code, error.detail.lower(), hint, headers=error.headers)
+        hint, headers = _HINTS.get(error.status_code, ""), error.headers
+        if error.status_code == 405:
+            # Not of the first route alone: an address may have one for each method.
+            headers = {"allow": ", ".join(sorted(methods_of(request.scope, self.routes)))}
+        return error_response(error.status_code, error.detail.lower(), hint, headers=headers)
 
     def _route(self, call: Call) -> Route:
         method = getattr(self._tools, call.name)

@@ -268,6 +268,7 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
         case "tuple[str, ...]":
             items = raw if isinstance(raw, list) else [None]
             fits = all(isinstance(text, str) and "\0" not in text for text in items)
+            items = list(map(limits["normal"], items)) if fits and "normal" in limits else items
             if choices:
                 return tuple(dict.fromkeys(items)) if fits and {*items} <= {
                     *choices

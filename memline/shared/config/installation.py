@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Duration, key
 from memline.shared.note_names import ANY_MARKDOWN
+from memline.shared.patterns import late
 from memline.shared.values import value
 
 #: Other words for a chat between two.
@@ -163,6 +164,10 @@ class Token(Block):
 WITHOUT_THREADS = {"threads": "four requests are answered at once"}
 
 
+#: A host as people write it: with the scheme and the port of an address, an IPv6 address in brackets.
+_HOST = late(r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$")
+
+
 @value
 class Serve(Block):
     """`serve`: the HTTP server."""
@@ -174,8 +179,16 @@ class Serve(Block):
     port: int = key(7843, low=0, high=65_535, taken=NEVER, doc="port; 0: any that is free")
     token: str = key("", secret=True, doc="bearer token for all agents")
     tokens: tuple[Token, ...] = key((), of=Token, doc="more tokens; an object: one of each agent, by its id")
-    allowed_hosts: tuple[str, ...] = key((), doc="names in the Host header beside loopback and `host`")
-    allowed_origins: tuple[str, ...] = key((), doc="origins of web pages that may call it, https://… each")
+    allowed_hosts: tuple[str, ...] = key(
+        (),
+        normal=lambda text: _HOST.sub(r"\1", text.strip().lower()),
+        doc="names in the Host header beside loopback and `host`",
+    )
+    allowed_origins: tuple[str, ...] = key(
+        (),
+        normal=lambda text: text.strip().lower().rstrip("/"),
+        doc="origins of web pages that may call it, https://… each",
+    )
     base_path: str = key(
         "",
         pattern=r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*",

@@ -41,3 +41,4 @@ def test_files_are_ordered_over_all_pages_and_their_filter_stays(browser: Browse
     shown = [*column(first), *column(second)]
     assert shown == [f"memory/{number:03}.md" for number in reversed(range(120))]
     assert "MEMORY.md" not in first and href(second, "← before")
+    assert column(browser.get("/files", agent="main", sort="").text)[0] == "MEMORY.md"

@@ -363,6 +363,31 @@ def test_a_list_of_tokens_names_each_and_shows_none(read: Loader) -> None:
     assert "for-the-build" not in repr(loaded) and "from-the-environment" not in repr(loaded)
 
 
+@pytest.mark.parametrize(
+    "written", ["https://Notes.Example/", "HTTPS://notes.example", " https://notes.example "]
+)
+def test_an_origin_is_taken_as_browsers_send_it(read: Loader, written: str) -> None:
+    serve = read({"serve": {"allowedOrigins": [written]}}).settings.serve
+
+    assert serve.allowed_origins == ("https://notes.example",)
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("Notes.Example", "notes.example"),
+        ("https://notes.example/", "notes.example"),
+        ("notes.example:8443", "notes.example"),
+        ("127.0.0.1:80", "127.0.0.1"),
+        ("::1", "::1"),
+        ("fe80::1:2", "fe80::1:2"),
+        ("[fe80::1]:8443", "fe80::1"),
+    ],
+)
+def test_a_host_is_taken_without_scheme_and_port(read: Loader, written: str, host: str) -> None:
+    assert read({"serve": {"allowedHosts": [written]}}).settings.serve.allowed_hosts == (host,)
+
+
 def test_tokens_may_come_from_variables_and_files_and_are_never_shown(read: Loader, tmp_path: Path) -> None:
     serve = {"token": "${TOKEN}", "tokens": {"main": "for-main-only"}, "allowedHosts": ["notes.example"]}
     (tmp_path / "token").write_text("of-the-secret\n")
