@@ -285,6 +285,10 @@ def _has_notes(facts: Facts) -> bool:
     return any(each.problem is None or each.problem.outcome == outcomes.UNREADABLE for each in found)
 
 
+#: What to do about sessions of a program that are not there.
+_OF_SESSIONS = "put them in their place, or change memorySearch.transcripts (memline config show)"
+
+
 @finding(
     WARNING,
     "{issue}",
@@ -305,7 +309,10 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
         if not issue.startswith(("no memory files found", "memory directory missing")):
             folder = re.match(r"the folder (.+) is not readable", issue)
             place = os.path.join(facts.settings.workspace, folder[1]) if folder else ""
-            yield seen(issue=issue, action=f"chmod u+rx {shlex.quote(place)}" if folder else None)
+            action = f"chmod u+rx {shlex.quote(place)}" if folder else None
+            # A program that is searched and has no session yet.
+            is_sessions = issue.startswith(("sessions of ", "sessions directory "))
+            yield seen(issue=issue, action=_OF_SESSIONS if is_sessions else action)
 
 
 @finding(

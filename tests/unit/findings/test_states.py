@@ -254,6 +254,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("no_note_is_read", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memline --workspace"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
+    ("source_missing", WARNING, lambda p, _: p.configure(experimental={"sessionMemory": True}, sources=["memory", "sessions"], transcripts=["codex"]), "sessions of Codex not readable", "change memorySearch.transcripts"),
     ("notes_beside", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
     ("long_term_misnamed", NOTE, lambda p, _: p.write("Memory.md", "A."), "Memory.md is not taken for the long-term note, which is called MEMORY.md", "/MEMORY.md"),
     ("links_skipped", NOTE, lambda p, _: link(p, "l.md"), "1 symbolic link is not followed: memory/l.md", "/l.md"),
