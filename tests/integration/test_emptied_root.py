@@ -277,6 +277,25 @@ def test_up_keeps_what_vanishes_within_a_minute(place: Place, server: EmbeddingS
     assert len(server.texts) == calls + 2
 
 
+def test_a_tree_that_comes_back_under_another_name_is_followed_without_a_word_of_the_watcher(
+    place: Place,
+) -> None:
+    for number in range(20):
+        place.write(f"memory/tree/{number}/deep/a.md", f"# Deep {number}\n")
+    place.index()
+    with running_memline(*place.arguments("up")) as running:
+        place.write("memory/new.md", "# New\n")
+        until(lambda: "memory/new.md" in place.outcomes(), "the watcher")
+        shutil.move(place.workspace / "memory/tree", place.folder / "tree")
+        shutil.move(place.folder / "tree", place.workspace / "memory/back")
+        until(lambda: "memory/back/19/deep/a.md" in place.outcomes(), "the tree")
+        place.write("memory/back/7/deep/b.md", "# Later\n")
+        until(lambda: "memory/back/7/deep/b.md" in place.outcomes(), "a note in it")
+        said = end(running)
+
+    assert [line for line in said.splitlines() if "Warning" in line or "inotify" in line] == []
+
+
 def test_a_long_lived_memory_keeps_them_too(place: Place) -> None:
     with Memory.of(place.settings, place.agent, long_lived=True) as memory:
         assert memory.search("word3x1x7").kept == ()

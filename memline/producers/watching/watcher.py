@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 
 from watchdog import events
@@ -105,6 +106,9 @@ _SCAN, _REWATCH = "", "/"
 
 # Without a handler the library's remarks about stopping would reach stderr.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
+# A folder that comes back under another name is still watched under the old one. The library warns with all
+# of its tables, kilobytes a folder; the tree is watched anew then.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
 
 
 class Watcher(events.FileSystemEventHandler):
