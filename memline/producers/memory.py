@@ -16,7 +16,7 @@ from memline.producers.builtin import choose
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import IndexFault
+from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
 from memline.shared.search.request import SearchOptions, SearchRequest, search_request
@@ -143,6 +143,10 @@ class Memory:
         folder of the indexes, `agent` an agent's id. Nothing is read but the configuration until the first
         call. Raises ConfigError.
         """
+        for name, given in (("workspace", workspace), ("config", config), ("home", home)):
+            # As a path it would be the current folder: a variable that is not set would have that indexed.
+            if given == "":
+                raise ConfigError(f"{name} is an empty text", hint="name a path, or leave it out")
         folder, file, data = (
             None if path is None else Path(path).expanduser() for path in (workspace, config, home)
         )

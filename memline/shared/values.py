@@ -224,6 +224,17 @@ def _hash(self: Any) -> int:
     return hash(self.__compared__(self))
 
 
+def _getstate(self: Any) -> dict[str, Any]:
+    """Return what `pickle` and `copy` keep: they would set each field of a copy, which a value refuses."""
+    return {name: getattr(self, name) for name in self.__fields__}
+
+
+def _setstate(self: Any, state: dict[str, Any]) -> None:
+    setters = self.__shape__[0]
+    for name, content in state.items():
+        setters[name](self, content)
+
+
 class _OfDataclasses:
     """The fields as `dataclasses` wants them, made when it asks for them, and kept by the class.
 
@@ -244,6 +255,8 @@ _OPEN = {
     "__repr__": _repr,
     "__eq__": _eq,
     "__hash__": None,
+    "__getstate__": _getstate,
+    "__setstate__": _setstate,
     "__dataclass_fields__": _OfDataclasses(),
 }
 _FROZEN = _OPEN | {"__setattr__": _refuse, "__delattr__": _refuse, "__hash__": _hash}

@@ -1,10 +1,13 @@
 """`from memline import Memory`: what a Python program gets."""
 
 import asyncio
+import copy
 import inspect
 import json
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import date
 from functools import partial
@@ -16,7 +19,7 @@ import pytest
 import memline
 from memline import Answer, MemlineError, Memory
 from memline.producers.agent_view import chat_of
-from memline.shared.errors import AccessDenied, BadRequest
+from memline.shared.errors import AccessDenied, BadRequest, ConfigError
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark
 from tests.support.process import ROOT
@@ -74,6 +77,23 @@ def test_a_search_returns_frozen_hits_with_citations(memory: Memory) -> None:
         answer.mode = "other"  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_what_is_returned_can_be_copied_and_pickled(memory: Memory, copied: Callable[[Any], Any]) -> None:
+    answer = memory.search("ERR_CONN_42")
+
+    for made in (answer, answer.hits[0], memory.get("MEMORY.md"), memory.index(), memory.status()):
+        again = copied(made)
+        assert (again, type(again)) == (made, type(made))
+    with pytest.raises(FrozenInstanceError):
+        copied(answer).hits = ()
+
+
+@pytest.mark.parametrize("name", ["workspace", "config", "home"])
+def test_an_empty_text_is_not_the_current_folder(notes: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is an empty text"):
+        Memory(**{"workspace": notes, name: ""})
+
+
 def test_the_question_is_given_by_position_or_by_name(memory: Memory) -> None:
     assert memory.search(query="invoices").hits == memory.search("invoices").hits
     assert asyncio.run(memory.asearch(query="invoices")).hits
@@ -121,6 +141,7 @@ def test_an_entry_for_a_note_that_there_is_not_is_refused(memory: Memory) -> Non
 
 
 def test_a_note_is_read_by_path_and_by_citation(memory: Memory) -> None:
+    assert memory.get("MEMORY.md#L3", around=-1) == memory.get("MEMORY.md#L3")
     assert memory.get("MEMORY.md").lines == 3
     assert memory.get("MEMORY.md#L3").text == "Invoices are whole cents."
     assert memory.get("MEMORY.md", first=1, lines=1).text == "# Facts"

@@ -86,7 +86,7 @@ class Part:
         """Return the part with the lines around it."""
         first = max(1, self.first - self.around)
         lines = (self.lines or DEFAULT_LINES) + (max(1, self.first) - first) + self.around
-        return replace(self, first=first, lines=lines, around=0) if self.around else self
+        return replace(self, first=first, lines=lines, around=0) if self.around > 0 else self
 
 
 @value
