@@ -159,7 +159,7 @@ def test_the_key_is_sent_to_its_own_server_only_and_never_shown(tmp_path: Path, 
     assert right.status == 0 and "Oslo" in agent.note
 
 
-@pytest.mark.parametrize("answer", ["NO_REPLY", "", "**NO_REPLY**"])
+@pytest.mark.parametrize("answer", ["NO_REPLY", "", "**NO_REPLY**", "## Session\n\n---"])
 def test_nothing_to_keep_leaves_no_note(tmp_path: Path, chat: ChatServer, answer: str) -> None:
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")

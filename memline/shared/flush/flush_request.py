@@ -166,8 +166,11 @@ _OWN = tomllib.loads((Path(__file__).parent / "prompts.toml").read_text("utf-8")
 _FENCED = re.compile(r"```(?:markdown|md)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 #: Thoughts of a model, which servers without a field for them leave in the answer, some without their start.
-_THOUGHT = re.compile(r"\A.*</(?:think|thinking|thought|reasoning)>", re.DOTALL | re.IGNORECASE)
-_THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+#: A fact may be about these marks: then they stand within a line, or in a code span.
+_TAGS = "(?:think|thinking|thought|reasoning)>"
+_THINKS = re.compile(rf"^[ \t]*<{_TAGS}", re.MULTILINE | re.IGNORECASE)
+_MENTIONS = re.compile(f"<{_TAGS}", re.IGNORECASE)
+_ENDS = re.compile(f"(?<!`)</{_TAGS}", re.IGNORECASE)
 
 #: At the beginning of the answer, whatever marks are around it, or as JSON, `{"action": "NO_REPLY"}`; and as
 #: all of it, in other spellings.
@@ -203,9 +206,18 @@ def conversation(lines: list[str], *, is_cut: bool) -> str:
 
 
 def without_thoughts(answer: str) -> str | None:
-    """Drop the model's thoughts before its answer; None when it ends while the model is still thinking."""
-    text, thoughts = _THOUGHT.subn("", answer)
-    return None if not thoughts and _THINKING.match(answer) else text.strip()
+    """Drop the model's thoughts from its answer; None when it ends while the model is still thinking."""
+    kept, start = "", 0
+    while (thought := _THINKS.search(answer, start)) and (end := _ENDS.search(answer, thought.end())):
+        kept += answer[start : thought.start()]
+        start = end.end()
+    text = kept + answer[start:]
+    # The end of thoughts whose start a server left out.
+    last = max((end.span() for end in _ENDS.finditer(text)), default=None)
+    if last and not _MENTIONS.search(text, 0, last[0]):
+        text = text[last[1] :]
+    text = text.strip()
+    return None if _THINKS.match(text) else text
 
 
 def entry(answer: str) -> str:

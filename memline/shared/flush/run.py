@@ -55,8 +55,7 @@ def _new_lines(before: str, entry: str) -> str:
     kept: list[str] = []
     has_news = False
     for block in _blocks(entry):
-        # A heading holds no fact: it may repeat above new items.
-        if not block[0].startswith("#") and any(char.isalnum() for line in block for char in line):
+        if _is_fact(block):
             if _normalized(block) in known:
                 continue
             has_news = True
@@ -66,6 +65,11 @@ def _new_lines(before: str, entry: str) -> str:
     text = "\n".join(line.rstrip() for line in kept).strip("\n")
     # A blank line before it: a list in Markdown would continue otherwise.
     return f"\n{text}" if before.strip() and not before.endswith("\n\n") else text
+
+
+def _is_fact(block: list[str]) -> bool:
+    """Say whether a block holds a fact; a heading does not: it may repeat above new items."""
+    return not block[0].startswith("#") and any(char.isalnum() for line in block for char in line)
 
 
 def _blocks(text: str) -> list[list[str]]:
@@ -164,7 +168,7 @@ def _flush(
         # A model repeats what it was shown, and a note is sent to an embedding provider.
         answer = redact(visible(raw))
     entry = flush_request.entry(answer)
-    if not entry:
+    if not any(map(_is_fact, _blocks(entry))):
         return NOTHING, "there was nothing to keep"
     if not session.reply:
         with _recording(folder, name, session.cycle) as recorded:
@@ -197,7 +201,7 @@ def write_down(settings: AgentSettings, turns_of: TurnsOf, *, clock: Clock) -> t
         clock,
     )
     entry = flush_request.entry(redact(visible(raw or "")))
-    if not entry:
+    if not any(map(_is_fact, _blocks(entry))):
         return NOTHING, "there was nothing to keep"
     written = write(settings.workspace, relative, entry)
     if not written.start_line:

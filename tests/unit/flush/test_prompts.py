@@ -57,6 +57,11 @@ def test_an_answer_is_read_as_what_is_to_be_kept(answer: str, kept: str) -> None
         ("Ada moves.</think>- Ada moves", "- Ada moves"),
         ("<Thinking>a</thinking>\n<think>b</think>NO_REPLY", "NO_REPLY"),
         ("- a <think> tag is HTML", "- a <think> tag is HTML"),
+        ("- a\n<think>b</think>\n- c", "- a\n\n- c"),
+        ("- a\n<think>b</think>", "- a"),
+        ("<think>b\n</think> is its end\n</think>\n- a", "- a"),
+        ("- a\n- we cut <think>…</think>\n- c", "- a\n- we cut <think>…</think>\n- c"),
+        ("- a\n- cut at `</think>`\n- c", "- a\n- cut at `</think>`\n- c"),
     ],
 )
 def test_thoughts_of_a_model_are_not_its_answer(answer: str, text: str) -> None:
@@ -65,6 +70,7 @@ def test_thoughts_of_a_model_are_not_its_answer(answer: str, text: str) -> None:
 
 def test_an_answer_may_end_in_the_middle_of_a_thought() -> None:
     assert flush_request.without_thoughts("<think>First, let me see what") is None
+    assert flush_request.without_thoughts("<think>a</think>\n<think>Then, let me see") is None
 
 
 def test_nothing_that_was_said_ends_the_conversation() -> None:
