@@ -17,6 +17,7 @@ from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
+from memline.shared.sources.transcripts.marked_parts import MarkedParts
 from memline.shared.sources.transcripts.openclaw_files import text_of
 from memline.shared.sources.transcripts.opening import open_file
 from memline.shared.sources.transcripts.stores import (
@@ -40,9 +41,9 @@ _NAMED_CHARS = 200
 _LOOK_LINES, _LOOK_BYTES = 100, 16 << 20
 
 #: What the program writes into messages of the user, with what is between the marks.
-_MARKED = re.compile(
-    r"<(system-reminder|local-command-(?:stdout|stderr|caveat)|command-(?:name|message|contents)"
-    r"|bash-(?:input|stdout|stderr)|ide_\w+|task-notification|user-prompt-submit-hook)>[\s\S]*?(?:</\1>|\Z)"
+_MARKED = MarkedParts(
+    r"system-reminder|local-command-(?:stdout|stderr|caveat)|command-(?:name|message|contents)"
+    r"|bash-(?:input|stdout|stderr)|ide_\w+|task-notification|user-prompt-submit-hook"
 )
 
 #: What follows a command's name was typed by the user.
@@ -123,7 +124,7 @@ def _read(record: dict[str, Any]) -> Turn:
 def _typed(text: str) -> str:
     """Return what the user typed."""
     if "<" in text:
-        text = _ARGUMENTS.sub("", _MARKED.sub("", text))
+        text = _ARGUMENTS.sub("", _MARKED.taken_out(text))
     text = text.strip()
     return "" if text.startswith(_WHOLE) else text
 

@@ -19,6 +19,7 @@ from memline.shared.sources.discover import DiscoveredFile, Discovery, first_lin
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts import openclaw_rows
+from memline.shared.sources.transcripts.marked_parts import MarkedParts
 from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sources.transcripts.stores import (
     TranscriptFolder,
@@ -85,7 +86,7 @@ _SILENT_ACTION = re.compile(r'\s*\{\s*"action"\s*:\s*"NO_REPLY"\s*\}\s*')
 _DIRECTIVE = re.compile(
     r"\[\[\s{0,8}(?:reply_to_current|reply_to\s{0,8}:[^\]\n]{0,200}|audio_as_voice)\s{0,8}\]\]", re.I
 )
-_THINKING = re.compile(r"<(think(?:ing)?|thought|antthinking)>[\s\S]*?(?:</\1>|$)", re.I)
+_THINKING = MarkedParts("think(?:ing)?|thought|antthinking")
 _FINAL = re.compile(r"</?final>", re.I)
 
 
@@ -115,7 +116,7 @@ def user_words(text: str) -> str:
 def assistant_words(text: str) -> str:
     """Return what the agent wrote; empty when that is only that it has nothing to say."""
     if "<" in text:
-        text = _INTERNAL.sub("", _FINAL.sub("", _THINKING.sub("", text)))
+        text = _INTERNAL.sub("", _FINAL.sub("", _THINKING.taken_out(text)))
     if "[[" in text:
         text = _DIRECTIVE.sub("", text)
     if _is_silent(text):

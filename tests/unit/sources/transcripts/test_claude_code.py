@@ -151,6 +151,13 @@ def test_what_was_typed_and_written_is_read_and_nothing_else(projects: Path) -> 
     ]
 
 
+def test_what_is_said_about_a_mark_of_the_program_is_read(projects: Path) -> None:
+    about = "why is <system-reminder> in my log? the host is kestrel"
+    session(projects, "-w-proj", "a", record("user", about), record("user", "<system-reminder>cut off"))
+
+    assert said(projects) == [f"User: {about}"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

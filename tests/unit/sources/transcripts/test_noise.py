@@ -81,6 +81,13 @@ def test_user_words(raw: str, words: str) -> None:
             "HEARTBEAT_OK is what agents say when all is well",
         ),
         ("<thinking>never closed", ""),
+        ("<think>a</think>\n<Thought>never closed", ""),
+        ("Sure. <think>a</think>Done. <THINKING>b</thinking>", "Sure. Done."),
+        (
+            "Open it with `<think>` and close it with `</think>`. The host is kestrel.",
+            "Open it with `<think>` and close it with `</think>`. The host is kestrel.",
+        ),
+        ("A prompt that ends in <think> waits: kestrel.", "A prompt that ends in <think> waits: kestrel."),
     ],
 )
 def test_assistant_words(raw: str, words: str) -> None:
@@ -103,6 +110,8 @@ def test_events_of_the_system_are_taken_out_only_in_front() -> None:
         "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>><<<END_OPENCLAW_INTERNAL_CONTEXT>>>",
         "[[reply_to:",
         "<think>",
+        "so <think>",
+        "so <think>a</think>",
         "NO_REPLY ",
         "NO_REPLY\n\n\n\n\n\n\n\n\n\n\n\n",
     ],
