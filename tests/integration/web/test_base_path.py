@@ -13,6 +13,7 @@ from memline.producers.web.session import FORM_COOKIE, SESSION_COOKIE
 from tests.integration.web.conftest import ALL, Opener
 from tests.support.browser import Browser, text_of
 from tests.support.nginx import proxying
+from tests.support.workspace import Place, until
 
 BASE = "/memory"
 PAGE = Path(__file__).parents[3] / "docs" / "http.md"
@@ -45,10 +46,13 @@ def bearer() -> dict[str, str]:
     return {"authorization": f"Bearer {ALL}"}
 
 
-def test_every_link_of_every_page_leads_below_the_path(proxied: Browser) -> None:
+def test_every_link_of_every_page_leads_below_the_path(proxied: Browser, notes: Place) -> None:
+    notes.write("../main/memory/a.md", "# Ann\n\nSee [[Bob]], who pays invoices.\n")
+    notes.write("../main/memory/b.md", "# Bob\n\nHe pays invoices.\n")
     home = proxied.log_in(ALL)
     assert home.status_code == 200 and home.url.path == f"{BASE}/ui/"
     waiting, seen = [str(home.url), f"{proxied.url}/ui/search?q=invoices"], set[str]()
+    until(lambda: "Ann" in text_of(proxied.get("/search", q="Ann", agent="main")), "the notes")
 
     while waiting:
         here = waiting.pop().partition("#")[0]
@@ -65,6 +69,7 @@ def test_every_link_of_every_page_leads_below_the_path(proxied: Browser) -> None
 
     paths = {urlsplit(each).path for each in seen}
     assert {f"{BASE}/ui{name}" for name in ("/search", "/note", "/file", "/files", "/agents")} <= paths
+    assert "Links to" in text_of(proxied.get("/note", agent="main", path="memory/a.md"))
     assert any(path.endswith(".css") for path in paths) and any(path.endswith(".js") for path in paths)
 
 
