@@ -25,6 +25,8 @@ FAULTS = {
     "truncated": "a 200 with half of the JSON",
     "short": "one vector too few",
     "long": "one vector too many",
+    "only-rows": "`only-rows:8` answers with vectors for the first 8 texts alone",
+    "same-index": "every vector has the index 0",
     "permuted": "vectors in reverse order, with their index",
     "duplicate-index": "two vectors with the same index",
     "nan": "NaN in a vector; `nan:WORD` only in those of texts with WORD",
@@ -170,8 +172,11 @@ def vectors_answer(faults: dict[str, str], body: dict[str, Any], vector: Callabl
         data.reverse()
     if "duplicate-index" in faults:
         data[-1]["index"] = data[0]["index"]
+    if "same-index" in faults:
+        data = [{**row, "index": 0} for row in data]
     if "short" in faults:
         data.pop()
+    data = data[: int(faults.get("only-rows") or len(data))]
     if "long" in faults:
         data.append({**data[-1], "index": len(texts)})
     answer = json.dumps({"object": "list", "data": data, "model": body.get("model")}).encode()

@@ -4,7 +4,8 @@ A request that is too big, refused or answered badly is cut into parts. The part
 and only a text that fails alone is a failure. Later and stop end the calls at once; vectors so far are kept.
 
 A broken answer may be the fault of one text or of the provider, which a text without anything odd tells: when
-that one gets no usable vector either, the rest is not paid for.
+that one gets no usable vector either, the rest is not paid for. It may be the number of texts as well, where
+a server leaves out what is above a cap of its own: calls that hold this text many times find the cap.
 
 A call that takes too long ends the request: its texts come again, fewer at a time. No call begins when the
 time of one call is over, so a request lasts twice that time at most, and its lease can outlive it
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.protocol import Embedder, take_lost_attempts
@@ -81,7 +83,7 @@ class Outcome:
     quick_rows: int = 0
     #: Texts of the call that met a rate limit; 0: none did.
     limited_rows: int = 0
-    #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts.
+    #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
     #: How each call ended, `OK` or a kind of error, and after how many ms; quick second tries are part of it.
     calls: list[tuple[str, int]] = field(default_factory=list, compare=False)
@@ -119,8 +121,8 @@ def embed(
     error: ProviderError | None = None
     last: ProviderError | None = None
     calls, is_well, began = 0, False, clock.now()
-    reference_paid = 0
     timed = _Timed(embedder=embedder, clock=clock)
+    reference = _Reference(timed=timed, before_call=before_call)
     while state.parts and error is None:
         max_calls_now = max_calls(len(texts))
         if last is not None and not state.largest_good:
@@ -128,7 +130,7 @@ def embed(
         if last is not None and calls >= max_calls_now:
             error = _give_up(last)
             break
-        if calls and timeout_s and clock.now() - began >= timeout_s:
+        if calls and not _has_time(clock, began, timeout_s):
             error = _time_is_over(None if state.largest_good else last)
             break
         first, end = state.next_part()
@@ -150,11 +152,11 @@ def embed(
             times_paid = _times_paid(failure)
             last = failure
             if failure.kind == "broken" and not state.largest_good and not is_well:
-                error, times = _fault_of(timed, failure, before_call)
+                has_time = partial(_has_time, clock, began, timeout_s)
+                last, error = reference.judge(failure, end - first, has_time)
                 is_well = error is None
-                reference_paid += times
             if error is None:
-                state.cut(first, end, failure)
+                state.cut(first, end, last)
         else:
             vectors[first:end] = answer
             state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
@@ -167,7 +169,7 @@ def embed(
         failures=sorted(state.failures, key=lambda failure: failure[0]),
         error=error,
         paid=paid,
-        reference_paid=reference_paid,
+        reference_paid=reference.paid,
         learned_max_rows=learned_rows,
         learned_max_tokens=learned_tokens,
         slow_rows=state.slow_rows,
@@ -283,30 +285,54 @@ def _times_paid(failure: ProviderError | None = None) -> int:
     return is_paid + take_lost_attempts()
 
 
-def _fault_of(
-    timed: _Timed, failure: ProviderError, before_call: Callable[[Sequence[str]], None]
-) -> tuple[ProviderError | None, int]:
-    """Find out by `REFERENCE` whether a broken answer is the provider's fault; None when it is not.
+@value(frozen=False)
+class _Reference:
+    """Finds out by `REFERENCE` what is at fault when an answer is broken."""
 
-    Returns the error of all that is left (a stop, or what kept the provider from answering), and how often
-    `REFERENCE` was perhaps paid for.
-    """
-    paid = 0
-    for _ in range(REFERENCE_TRIES):
+    timed: _Timed
+    before_call: Callable[[Sequence[str]], None]
+    #: How often it was perhaps paid for.
+    paid: int = 0
+
+    def judge(
+        self, failure: ProviderError, rows: int, has_time: Callable[[], bool]
+    ) -> tuple[ProviderError, ProviderError | None]:
+        """Return what is wrong with a call of so many texts, and the error of all that is left, if any.
+
+        The number of texts is too big where fewer are answered well; a provider that is at fault is a stop.
+        """
         try:
-            before_call([REFERENCE])
-            timed.embed([REFERENCE])
-        except ProviderBrokenAnswer as error:
-            paid += _times_paid(error)
-            continue
+            if not any(self._is_answered(1) for _ in range(REFERENCE_TRIES)):
+                words = f"{failure.message} (so for any text)"
+                hint = failure.hint or _BROKEN_HINT
+                return failure, ProviderStop(words, hint=hint, status=failure.status)
+            fits = rows
+            while fits > 1 and has_time() and not self._is_answered(fits):
+                fits //= 2
         except (ProviderLater, ProviderStop) as error:
-            return error, paid + _times_paid(error)
+            return failure, error
+        if fits < rows:
+            failure = ProviderTooBig(failure.message, status=failure.status, max_rows=fits)
+        return failure, None
+
+    def _is_answered(self, rows: int) -> bool:
+        """Tell whether so many texts get their vectors. Raises ProviderLater and ProviderStop."""
+        try:
+            self.before_call([REFERENCE] * rows)
+            self.timed.embed([REFERENCE] * rows)
         except ProviderError as error:
+            self.paid += rows * _times_paid(error)
+            if isinstance(error, (ProviderLater, ProviderStop)):
+                raise
             # Refused: what judges texts works.
-            return None, paid + _times_paid(error)
-        return None, paid + _times_paid()
-    words = f"{failure.message} (so for any text)"
-    return ProviderStop(words, hint=failure.hint or _BROKEN_HINT, status=failure.status), paid
+            return not isinstance(error, ProviderBrokenAnswer)
+        self.paid += rows * _times_paid()
+        return True
+
+
+def _has_time(clock: Clock, began: float, timeout_s: float) -> bool:
+    """Tell whether another call may begin; `timeout_s`: as of `embed`."""
+    return not timeout_s or clock.now() - began < timeout_s
 
 
 def _give_up(last: ProviderError) -> ProviderError:

@@ -18,7 +18,9 @@ def test_unusual_answers_that_fit_give_the_same_vectors(
     assert not server.repeated() or fault == "no-base64"
 
 
-@pytest.mark.parametrize("fault", ["max-rows:4", "max-tokens:900", "max-bytes:3100"])
+@pytest.mark.parametrize(
+    "fault", ["max-rows:4", "max-tokens:900", "max-bytes:3100", "only-rows:4", "only-rows:1", "same-index"]
+)
 def test_a_cap_is_learned_and_kept(
     place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
 ) -> None:

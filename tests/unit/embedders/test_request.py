@@ -108,8 +108,43 @@ def test_an_answer_broken_once_is_asked_for_again(server: EmbeddingServer, conne
     outcome = embed(connect(server.url), texts(16))
 
     assert missing(outcome) == []
-    # One text that is not of the request tells that the provider works.
-    assert [request.rows for request in server.requests] == [16, 1, 8, 8]
+    # One text that is not of the request tells that the provider works, and 16 of it that it takes so many.
+    assert [request.rows for request in server.requests] == [16, 1, 16, 8, 8]
+    assert outcome.learned_max_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "cap", "rows"),
+    [
+        ("only-rows:8", 8, [32, 1, 32, 16, 8, 8, 8, 8, 8]),
+        ("only-rows:1", 1, [32, 1, 32, 16, 8, 4, 2, *[1] * 32]),
+        ("same-index", 1, [32, 1, 32, 16, 8, 4, 2, *[1] * 32]),
+    ],
+)
+def test_a_cap_that_shows_in_broken_answers_alone_is_found_and_learned(
+    server: EmbeddingServer, connect: Connect, fault: str, cap: int, rows: list[int]
+) -> None:
+    server.control({"fault": fault})
+    given = texts(32)
+
+    outcome = embed(connect(server.url), given)
+
+    assert outcome.vectors == FakeEmbedder().embed_documents(given)
+    assert (outcome.error, outcome.learned_max_rows) == (None, cap)
+    # The texts themselves are paid for twice, the first time with the answer that could not be used.
+    assert outcome.paid == [2] * 32
+    assert [request.rows for request in server.requests] == rows
+
+
+def test_gemini_that_answers_fewer_texts_than_asked_is_asked_for_so_many(connect: Connect) -> None:
+    with GeminiServer(dims=768) as server:
+        server.control({"fault": "only-rows:4"})
+
+        outcome = embed(connect(server.url, provider="gemini"), texts(16))
+
+    assert missing(outcome) == []
+    assert outcome.learned_max_rows == 4
+    assert outcome.paid == [2] * 16
 
 
 @pytest.mark.parametrize("fault", ["nan:POISON", "zero:POISON"])
@@ -123,7 +158,7 @@ def test_one_text_with_a_broken_vector_fails_alone(
     assert missing(outcome) == [40]
     assert [(index, failure.kind) for index, failure in outcome.failures] == [(40, "broken")]
     assert outcome.error is None
-    assert len(server.requests) == 2 + 2 * 6
+    assert len(server.requests) == 3 + 2 * 6
 
 
 @pytest.mark.parametrize("fault", ["html", "short", "nan", "wrong-dims"])
@@ -152,8 +187,8 @@ def test_texts_that_all_get_broken_vectors_from_a_provider_that_works_are_not_pa
 
     assert outcome.is_provider_well
     assert outcome.error is not None and outcome.error.kind == "broken"
-    # The whole, one that is known to be good, the halves and the quarters.
-    assert [request.rows for request in server.requests] == [256, 1, 128, 128, 64, 64, 64, 64]
+    # The whole, one that is known to be good, as many of it, the halves and the quarters.
+    assert [request.rows for request in server.requests] == [256, 1, 256, 128, 128, 64, 64, 64, 64]
 
 
 def test_what_keeps_the_provider_from_telling_whose_fault_it_is_ends_the_calls(
@@ -345,12 +380,12 @@ def test_an_answer_that_never_came_may_have_been_paid_for_and_a_server_that_is_a
     [
         (["ok"], 1, 0),
         # Then the two halves, one text each.
-        (["nan", "ok", "ok", "ok"], 2, 1),
-        (["nan", "nan", "ok", "ok", "ok"], 2, 2),
+        (["nan", "ok", "ok", "ok"], 2, 3),
+        (["nan", "nan", "ok", "ok", "ok"], 2, 4),
         (["nan", "nan", "nan"], 1, 2),
         (["nan", "429:60"], 1, 0),
-        (["nan", "close", "ok", "ok", "ok"], 2, 2),
-        (["close", "nan", "ok", "ok", "ok"], 3, 1),
+        (["nan", "close", "ok", "ok", "ok"], 2, 4),
+        (["close", "nan", "ok", "ok", "ok"], 3, 3),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
