@@ -30,7 +30,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG
+from memline.shared.index.batches import LOST, NOT_NEEDED, PARTIAL, SWITCHED_OFF, TIMED_OUT, TOO_BIG, TOO_LONG
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import embed_results, model_change
@@ -55,7 +55,7 @@ MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 60.0, 1.5
 #: Seconds after which a batch that no command waits for is given up: twice the longest window of a provider.
 MAX_AGE_S = 48 * 3_600.0
 
-#: Seconds a provider may take to cancel a job before its rows are given up.
+#: Seconds a provider may take to cancel a job, or to answer at its end, before its rows are given up.
 MAX_CANCEL_S = 900.0
 
 #: Seconds a claim holds while the file is sent, which cannot renew it: 200 MB at 30 kB/s.
@@ -69,11 +69,6 @@ CLEAN_TRIES, FIRST_CLEAN_WAIT_S, LONGEST_CLEAN_WAIT_S = 8, 10.0, 3_600.0
 
 #: More uploads of one batch than this are not looked for.
 MAX_EXTRA_UPLOADS = 5
-
-#: Why a batch is cancelled that took too long, and one that its provider does not have yet.
-TOO_LONG = "remote.batch.timeoutMinutes is over"
-SWITCHED_OFF = "remote.batch.enabled is off now"
-NOT_NEEDED = "its texts are gone"
 
 #: HTTP statuses of results that will not come back.
 _GONE = frozenset({404, 410})
@@ -302,13 +297,16 @@ class Lifecycle:
         return self._retry(attempts, error)
 
     def _not_polled(self, error: ProviderError) -> bool:
-        now = self.claim.clock.now()
+        batch, now = self.claim.batch, self.claim.clock.now()
         if error.status == 404:
             return self._finish(LOST, error.message)
-        if now >= self._ends_at:
+        if now >= (self._ends_at if error.kind == "stop" else self._given_up_at):
             self.claim.record(error=error.message)
             return self._give_up()
-        return self._retry(self.claim.batch.attempts + 1, error)
+        if now >= batch.deadline and not batch.cancel_requested_at:
+            # What the job has done by now is paid for, and can be read once it has ended.
+            self.claim.record(cancel_requested_at=now, cancel_reason=TOO_LONG)
+        return self._retry(batch.attempts + 1, error)
 
     def _not_collected(self, error: ProviderError) -> bool:
         batch = self.claim.batch
@@ -316,8 +314,8 @@ class Lifecycle:
         if batch.cancel_requested_at and not batch.cancelled_at:
             return self._finish("cancelled", batch.cancel_reason)
         # What the job made is paid for, so it is not given up before its time.
-        is_worth_waiting = error.status not in _GONE and not batch.cancel_requested_at
-        if attempts < STEP_ATTEMPTS or (is_worth_waiting and self.claim.clock.now() < batch.deadline):
+        is_worth_waiting = error.status not in _GONE and batch.cancel_reason in ("", TOO_LONG)
+        if attempts < STEP_ATTEMPTS or (is_worth_waiting and self.claim.clock.now() < self._given_up_at):
             return self._retry(attempts, error)
         return self._finish(LOST, error.message, action=error.hint)
 
@@ -376,7 +374,9 @@ class Lifecycle:
             return reserved
         # A row that the provider says has failed is not charged; an answer of no use is.
         failed = min(batch.failed, batch.rows_failed)
-        paid = batch.rows - failed if outcome in ("done", PARTIAL) else batch.rows_done
+        # Not every server counts the rows of a job that ended early.
+        early = max(batch.rows_done, batch.stored)
+        paid = batch.rows - failed if outcome in ("done", PARTIAL) else early
         return reserved * max(min(paid, batch.rows), 0) // max(batch.rows, 1)
 
     # Parts of steps.
@@ -392,8 +392,12 @@ class Lifecycle:
     @property
     def _ends_at(self) -> float:
         """When a submitted batch is cancelled at its provider, or given up after that."""
-        batch = self.claim.batch
-        return batch.cancelled_at + MAX_CANCEL_S if batch.cancelled_at else batch.deadline
+        return self._given_up_at if self.claim.batch.cancelled_at else self.claim.batch.deadline
+
+    @property
+    def _given_up_at(self) -> float:
+        """When a provider is waited for no longer that does not cancel a job, or does not answer."""
+        return (self.claim.batch.cancelled_at or self.claim.batch.deadline) + MAX_CANCEL_S
 
     def _check_stop(self) -> None:
         if self.should_stop():

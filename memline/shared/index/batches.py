@@ -22,6 +22,11 @@ UNFINISHED = ("intent", "uploaded", "submitted")
 #: Outcomes besides the words of `shared.batches.remote.State` (done, failed, expired, cancelled).
 PARTIAL, TOO_BIG, TIMED_OUT, LOST = "partial", "too big", "timed out", "lost"
 
+#: Why a batch is cancelled that took too long, and one that its provider does not have yet.
+TOO_LONG = "remote.batch.timeoutMinutes is over"
+SWITCHED_OFF = "remote.batch.enabled is off now"
+NOT_NEEDED = "its texts are gone"
+
 #: Why a batch is cancelled that holds a forgotten text: its file goes before the provider has cancelled it.
 FORGOTTEN = "a text of it was forgotten"
 

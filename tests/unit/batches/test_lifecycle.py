@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.batches.batch_lifecycle import SWITCHED_OFF
 from memline.shared.batches.open_batches import claimed
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop, ProviderTooBig
-from memline.shared.index.batches import Batch
+from memline.shared.index.batches import SWITCHED_OFF, Batch
 from memline.shared.scheduling import health
 from tests.support.batch_desk import TEXTS, Desk
 

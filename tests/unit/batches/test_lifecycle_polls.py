@@ -68,6 +68,22 @@ def test_what_takes_too_long_is_ended_and_what_was_finished_is_kept(desk: Desk, 
     assert desk.plan().made == 0, "the rest goes out in requests"
 
 
+@pytest.mark.parametrize("call", ["get_job", "cancel"])
+def test_a_provider_that_is_away_when_a_job_has_to_end_loses_nothing_of_what_was_finished(
+    desk: Desk, batch: Batch, call: str
+) -> None:
+    desk.step(batch.token)
+    rows = desk.api.job.rows[:5]
+    desk.api.job.results = [BatchResult(key=row.key, vector=vector_of(row.text)) for row in rows]
+    desk.clock.advance(desk.timeout_s)
+    desk.api.errors[call] = [ProviderLater("503", status=503) for _ in range(3)]
+
+    after = desk.run(batch.token)
+
+    assert (after.state, after.outcome, after.stored) == ("closed", "timed out", 5)
+    assert desk.states() == {"ready": 5, "wanted": TEXTS - 5}
+
+
 def test_a_job_that_cannot_be_ended_is_given_up_after_a_while(desk: Desk, batch: Batch) -> None:
     desk.step(batch.token)
     desk.api.errors["cancel"] = [ProviderLater("500") for _ in range(99)]

@@ -18,7 +18,7 @@ from memline.shared.index import batches
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from tests.support.batch_desk import TEXTS, Desk
-from tests.support.index_rows import BATCH_RULES
+from tests.support.index_rows import BATCH_RULES, vector_of
 
 
 def refuse(desk: Desk, token: str) -> None:
@@ -54,9 +54,22 @@ def test_what_a_job_made_is_given_up_when_its_time_is_over(desk: Desk, batch: Ba
     after = desk.run(batch.token, steps=100)
 
     assert (after.state, after.outcome, after.error) == ("closed", "lost", "500")
-    assert 3_500 < desk.clock.now() - batch.created_at < 3_800
+    # Its hour, and a quarter of one.
+    assert 4_400 < desk.clock.now() - batch.created_at < 4_700
     assert desk.batch_health.failures == 1
     assert desk.states() == {"wanted": TEXTS}
+
+
+def test_what_was_finished_when_time_was_over_is_asked_for_until_it_comes(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    rows = desk.api.job.rows[:5]
+    desk.api.job.results = [BatchResult(key=row.key, vector=vector_of(row.text)) for row in rows]
+    desk.clock.advance(desk.timeout_s)
+    desk.api.errors["results"] = [ProviderLater("503", status=503)] * 12
+
+    after = desk.run(batch.token, steps=30)
+
+    assert (after.state, after.outcome, after.stored) == ("closed", "timed out", 5)
 
 
 def test_a_file_that_is_gone_is_not_waited_for(desk: Desk, batch: Batch) -> None:

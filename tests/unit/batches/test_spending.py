@@ -57,6 +57,21 @@ def test_of_a_job_that_ended_early_counts_what_its_provider_says_it_did(
     assert tokens_today(desk) == before // 4
 
 
+@pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+def test_of_a_job_whose_provider_counts_no_rows_counts_what_it_brought(
+    desk: Desk, batch: Batch, state: State
+) -> None:
+    planned = tokens_today(desk)
+    desk.step(batch.token)
+    desk.api.finish(state, desk.api.answers(desk.api.job)[: TEXTS // 2])
+    desk.clock.advance(15)
+
+    closed = desk.run(batch.token, steps=4)
+
+    assert (closed.outcome, closed.stored) == (state, TEXTS // 2)
+    assert tokens_today(desk) == pytest.approx(planned / 2, rel=0.1)
+
+
 def test_a_process_that_died_while_it_planned_leaves_a_batch_that_is_counted_before_it_is_sent(
     desk: Desk, batch: Batch
 ) -> None:
