@@ -125,6 +125,7 @@ def embed_texts(message: EmbedTexts) -> None:
         slow_rows=outcome.slow_rows,
         quick_rows=outcome.quick_rows,
         limited_rows=outcome.limited_rows if PROVIDERS[message.identity.provider].counts_texts else 0,
+        failed_rows=outcome.failed_rows,
     )
     paid_tokens = _paid_tokens(outcome, message.texts)
     vectors = tuple(

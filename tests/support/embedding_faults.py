@@ -37,6 +37,8 @@ FAULTS = {
     "no-index": "rows without `index`",
     "max-rows": "`max-rows:8` answers 400 to more texts",
     "max-tokens": "`max-tokens:1000` answers 400 to more tokens (characters / 4)",
+    "500-rows": "`500-rows:8` answers 500 to more texts, as a server that has no memory for them",
+    "close-rows": "`close-rows:8` closes the connection in the middle of the answer to more texts",
     "max-text-tokens": "`max-text-tokens:500` answers 400 when one text has more",
     "max-bytes": "`max-bytes:9000` answers 413, naming no cap, to a larger request",
     "refuse": "`refuse:WORD` answers 400 when a text holds WORD",
@@ -136,6 +138,8 @@ def _cap_error(faults: dict[str, str], texts: list[str]) -> ErrorAnswer | None:
         if len(texts) > int(faults.get(name) or 1 << 60):
             code = f"{name}:{faults[name] * (name == 'text-quota')}"
             return _error(429, "Resource has been exhausted (e.g. check quota).", code, retry_after="1")
+    if len(texts) > int(faults.get("500-rows") or 1 << 60):
+        return _error(500, "The server had an error.", "server_error")
     if len(texts) > caps["max-rows"]:
         text = (
             "Invalid 'input': array too long. Expected an array with maximum length "

@@ -314,7 +314,8 @@ class _Handler(QuietHandler):
             faults = {"401": ""}
         error = stub.complaint(self.path, headers, body) or stub.error(faults, body, headers)
         if error is None:
-            self._answer(200, stub.answer(faults, body), "application/json", cut="close" in faults)
+            cut = "close" in faults or len(texts) > int(faults.get("close-rows") or 1 << 60)
+            self._answer(200, stub.answer(faults, body), "application/json", cut=cut)
         else:
             headers = {
                 "Retry-After": error.retry_after,

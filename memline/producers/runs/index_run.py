@@ -425,4 +425,8 @@ def _quiet_words(quiet_s: float, progress: RunProgress) -> str:
     """Say that nothing has moved for so long, and whether requests have shrunk."""
     words = f"nothing has moved for {quiet_s / 60:.0f} min"
     rows = progress.request_rows
-    return f"{words}; requests took too long and have {counted(rows, 'text')} at most now" if rows else words
+    return (
+        f"{words}; requests took too long or failed and have {counted(rows, 'text')} at most now"
+        if rows
+        else words
+    )

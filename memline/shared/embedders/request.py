@@ -83,6 +83,8 @@ class Outcome:
     quick_rows: int = 0
     #: Texts of the call that met a rate limit; 0: none did.
     limited_rows: int = 0
+    #: Texts of the call that failed at the server (5xx), or whose answer was lost; 0: none did.
+    failed_rows: int = 0
     #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
     #: How each call ended, `OK` or a kind of error, and after how many ms; quick second tries are part of it.
@@ -175,6 +177,7 @@ def embed(
         slow_rows=state.slow_rows,
         quick_rows=state.quick_rows,
         limited_rows=state.limited_rows,
+        failed_rows=state.failed_rows,
         is_provider_well=is_well,
         calls=timed.calls,
     )
@@ -217,6 +220,7 @@ class _State:
     slow_rows: int = 0
     quick_rows: int = 0
     limited_rows: int = 0
+    failed_rows: int = 0
     was_too_big: bool = False
 
     def next_part(self) -> tuple[int, int]:
@@ -246,6 +250,8 @@ class _State:
         if isinstance(stop, ProviderLater):
             self.named_rows = stop.max_rows if 0 < stop.max_rows < rows else self.named_rows
             self.named_tokens = stop.max_tokens or self.named_tokens
+            if stop.maybe_paid or (stop.status or 0) >= 500:
+                self.failed_rows = rows
         return stop
 
     def cut(self, first: int, end: int, failure: ProviderError) -> None:

@@ -91,3 +91,5 @@ class LearnedCaps:
     quick_rows: int = 0
     #: Size of the call that met a limit of texts a minute.
     limited_rows: int = 0
+    #: Size of the call that failed without a time to wait, and may work later.
+    failed_rows: int = 0

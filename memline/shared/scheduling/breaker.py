@@ -61,6 +61,9 @@ BATCH_OPEN_S = 1_800.0
 #: than this size has refused one by then.
 GROW_AFTER = 4
 
+#: The same after requests that failed for no reason that is known: what is sent to try may be paid for.
+GROW_AFTER_FAILURES = 100
+
 #: A shrunk size that would grow to this is forgotten: no provider takes larger requests.
 MAX_SHRUNK_ROWS = 4_096
 
@@ -101,10 +104,10 @@ class Health:
     #: stored, since each run of `memline index` would meet them again; `queue resume` forgets them.
     max_rows: int = 0
     max_tokens: int = 0
-    #: Texts of a request since one took too long, or met a limit of texts a minute twice; 0: no such cap. It
-    #: grows again with quick answers.
+    #: Texts of a request since one took too long, met a limit of texts a minute twice, or failed twice; 0: no
+    #: such cap. It grows again with quick answers.
     shrunk_rows: int = 0
-    #: Quick answers to requests of that size, since it changed last.
+    #: Quick answers to requests of that size, since it changed last; below 0: so many more are needed.
     quick_answers: int = 0
     #: Texts of the request that met a limit of texts a minute last, while nothing has been embedded since.
     limited_rows: int = 0
@@ -220,6 +223,22 @@ def after_text_limit(
         return replace(after, shrunk_rows=tighter(health.shrunk_rows, rows // 2), limited_rows=0)
     failed = after_failure(replace(health, limited_rows=1), REQUEST_RULES, error, action, now, probe=probe)
     return failed if failed.paused else replace(failed, retry_at=max(failed.retry_at, after.retry_at))
+
+
+def after_failed_texts(
+    health: Health, rows: int, error: str, action: str, retry_after_s: float | None, now: float, probe: str
+) -> Health:
+    """Return the health after a request of so many texts failed that may work later.
+
+    A server that fails at large requests, as without memory for them, says no more than one that is away, and
+    answers a probe: the same request would be sent for ever. So the second failure in a row halves the next.
+    """
+    after = after_trouble(health, error, action, retry_after_s, now, probe=probe)
+    is_counted = health.state == CLOSED and after.failures > health.failures
+    if rows < 2 or not is_counted or not health.failures:
+        return after
+    shrunk = tighter(health.shrunk_rows, rows // 2)
+    return replace(after, shrunk_rows=shrunk, quick_answers=GROW_AFTER - GROW_AFTER_FAILURES)
 
 
 def after_success(health: Health, *, probe: str = "") -> Health:

@@ -134,6 +134,10 @@ def record_failure(
                 changes.append(
                     lambda was: breaker.after_text_limit(was, rows, error, action, wait_s, now, lease)
                 )
+            elif failure.kind == "later" and (rows := learned.failed_rows):
+                changes.append(
+                    lambda was: breaker.after_failed_texts(was, rows, error, action, wait_s, now, lease)
+                )
             elif failure.kind == "later":
                 changes.append(
                     lambda was: breaker.after_trouble(was, error, action, wait_s, now, probe=lease)

@@ -66,6 +66,23 @@ def test_a_server_too_slow_for_a_full_request_is_indexed_and_the_size_is_remembe
     assert server.requests[0].rows <= breaker["maxRows"]
 
 
+@pytest.mark.parametrize("fault", ["500-rows:8", "close-rows:8"])
+def test_a_server_that_fails_at_large_requests_and_does_not_say_so_gets_smaller_ones(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    place.configure(**remote(server.url, maxRows=TEXTS))
+    server.control({"fault": fault})
+
+    report = place.index()
+    sizes = [request.rows for request in server.requests]
+
+    assert not report.failed, report.warning
+    assert right.items() <= place.contents().vectors.items()
+    # The second failure in a row halves it: the first may be chance. Each is tried three times at once.
+    assert sizes == [30] * 6 + [15] * 3 + [7, 7, 7, 7, 2]
+    assert place.status()["breakers"][0]["maxRows"] == 7
+
+
 def test_a_text_that_never_comes_in_time_fails_alone_and_status_says_why(
     place: Place, server: EmbeddingServer
 ) -> None:

@@ -426,6 +426,15 @@ def raising(error: ProviderLater) -> Callable[[Sequence[str]], list[bytes]]:
     return fail
 
 
+@pytest.mark.parametrize(("fault", "rows"), [("500", 3), ("close", 3), ("429", 0), ("401", 0), ("ok", 0)])
+def test_a_call_that_fails_at_the_server_is_told_with_its_texts(
+    server: EmbeddingServer, connect: Connect, fault: str, rows: int
+) -> None:
+    server.control({"fault": fault})
+
+    assert embed(connect(server.url), texts(3)).failed_rows == rows
+
+
 def test_each_call_is_timed_with_how_it_ended(server: EmbeddingServer, connect: Connect) -> None:
     good = embed(connect(server.url), texts(2))
     server.control({"fault": "429:60"})

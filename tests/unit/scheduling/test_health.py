@@ -49,6 +49,15 @@ STOPPED = Health(state=OPEN, reason="no", action="pay", failures=1, since=NOW - 
 PROBED = replace(STOPPED, state=HALF_OPEN, probe="probe")
 SHRUNK = Health(shrunk_rows=32)
 LIMITED = Health(reason="429", limited_rows=50, retry_at=NOW + 30)
+#: What a failure leaves that is no more than one, and one that opens the breaker.
+AWAY: dict[str, Any] = {"reason": "away", "action": "wait", "retry_at": NOW + 1}
+OPENED: dict[str, Any] = {
+    "state": OPEN,
+    "retry_at": 0.0,
+    "since": NOW + 2,
+    "probe_at": NOW + 302,
+    "opens": 1,
+}
 #: What outlives every change.
 KEPT = {"max_rows": 5, "max_tokens": 7, "manual": True}
 
@@ -65,6 +74,10 @@ def stop(at: float = 0, *, probe: str = "") -> Event:
 
 def wait(at: float = 0, *, probe: str = "") -> Event:
     return lambda was: breaker.after_trouble(was, "busy", "", 60, NOW + at, probe=probe)
+
+
+def failed_texts(rows: int, at: float = 0, *, probe: str = "") -> Event:
+    return lambda was: breaker.after_failed_texts(was, rows, "away", "wait", None, NOW + at, probe)
 
 
 def lost(at: float = 0, *, probe: str = "probe") -> Event:
@@ -188,6 +201,28 @@ STEPS: dict[str, tuple[Health, Event, Health | dict[str, Any] | None]] = {
         LIMITED,
         limited(50),
         {"shrunk_rows": 25, "limited_rows": 0, "retry_at": NOW + 61},
+    ),
+    "the first failure of many texts may be chance": (WELL, failed_texts(64), {**AWAY, "failures": 1}),
+    "the second halves the requests": (
+        Health(failures=1, **AWAY),
+        failed_texts(64, 2),
+        {"failures": 2, "retry_at": NOW + 4, "shrunk_rows": 32, "quick_answers": -96},
+    ),
+    "also when it opens the breaker": (
+        Health(failures=5, shrunk_rows=32, **AWAY),
+        failed_texts(32, 2),
+        {**OPENED, "failures": 6, "shrunk_rows": 16, "quick_answers": -96},
+    ),
+    "a single text that fails is not too many": (
+        Health(failures=1, **AWAY),
+        failed_texts(1, 2),
+        {"failures": 2, "retry_at": NOW + 4},
+    ),
+    "one that failed together with it": (FAILED, failed_texts(64), FAILED),
+    "a probe that fails": (
+        replace(PROBED, reason="away", action="wait"),
+        failed_texts(64, probe="probe"),
+        {**OPENED, "failures": 2, "since": NOW - 100, "probe_at": NOW + 600, "opens": 2, "probe": ""},
     ),
     "vectors in between forgive a limit": (LIMITED, worked, Health(retry_at=NOW + 30)),
 }
