@@ -21,6 +21,7 @@ FAULTS = {
     "504": "a gateway that gave up waiting",
     "html": "a 200 with a web page",
     "error-in-200": "a 200 that holds an error; `error-in-200:429` with that code",
+    "words-in-200": "the same without a status: `words-in-200:rate limit reached` says so in words alone",
     "bad-gzip": "a 200 that says gzip and is none",
     "truncated": "a 200 with half of the JSON",
     "short": "one vector too few",
@@ -124,6 +125,9 @@ def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str
     if "error-in-200" in faults:
         inner = {"message": "Provider returned error", "code": int(faults["error-in-200"] or 0)}
         return ErrorAnswer(status=200, body=json.dumps({"error": inner}).encode())
+    if "words-in-200" in faults:
+        inner = {"message": faults["words-in-200"], "code": "error"}
+        return ErrorAnswer(status=200, body=json.dumps({"data": None, "error": inner}).encode())
     if len(json.dumps(body)) > int(faults.get("max-bytes") or 1 << 60):
         return ErrorAnswer(status=413, body=b"")
     if "no-base64" in faults and "encoding_format" in body:

@@ -138,13 +138,15 @@ class ProviderClient(ABC):
     def json(self, reply: Reply) -> Any:
         """Parse a successful reply. Raises a ProviderError for any other, and for an error inside it."""
         answer = self.any_json(reply)
-        error = answer.get("error") if isinstance(answer, dict) and "data" not in answer else None
+        error = answer.get("error") if isinstance(answer, dict) and not answer.get("data") else None
         if not error:
             return answer
-        # A gateway (OpenRouter) puts the provider's status into a 200.
-        status = error.get("code") if isinstance(error, dict) else None
-        if isinstance(status, int) and 400 <= status < 600:
-            raise self.error(replace(reply, status=status))
+        # A gateway (OpenRouter) puts the provider's status into a 200, or its words alone.
+        code = str(error.get("code")) if isinstance(error, dict) else ""
+        has_status = code.isdecimal() and 400 <= int(code) < 600
+        inner = self.error(replace(reply, status=int(code) if has_status else 400))
+        if has_status or inner.kind != "refused":
+            raise inner
         text = redact_line(reply.body.decode("utf-8", "replace"), self._endpoint.secrets)
         raise ProviderBrokenAnswer(self._message(reply.what, f"{reply.status} {text}"), status=reply.status)
 
