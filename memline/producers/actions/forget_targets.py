@@ -150,49 +150,6 @@ class Kept(Lines):
 
 
 @value
-class Transcript:
-    """A whole transcript. It always stays: it is another program's."""
-
-    path: str
-
-    first: ClassVar[int] = 0
-    stays: ClassVar[bool] = True
-
-    def __str__(self) -> str:
-        return self.path
-
-    @classmethod
-    def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
-        return [cls(path=path)]
-
-    def chunks(self, connection: Connection) -> list[Text]:
-        return connection.execute(_CHUNKS_OF, (self.path,)).fetchall()
-
-    def shown(self, agent: AgentSettings) -> list[str]:
-        return []
-
-    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
-        lines = {line.strip().encode() for _, text in chunks for line in text.split("\n") if line.strip()}
-        transcripts = transcripts_of(agent)
-        if transcripts is None or transcripts.locate(self.path) is None:
-            return lines, set()
-        try:
-            with transcripts.open(self.path).file as file:
-                return lines, {line_hash(line) for line in file.read().split(b"\n") if line.strip()}
-        except FileRefused as error:
-            if error.problem.outcome != GONE:
-                raise
-            # Its program has deleted it: the index alone has it.
-            return lines, set()
-
-    def take_out(self, agent: AgentSettings) -> None:
-        """Do nothing."""
-
-    def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
-        """Do nothing."""
-
-
-@value
 class Gone:
     """A note whose file is gone, as a whole: what the index, or another file of the home, still has of it."""
 
@@ -211,15 +168,39 @@ class Gone:
         return []
 
     def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
-        return {
-            line.strip().encode() for _, text in chunks for line in text.split("\n") if line.strip()
-        }, set()
+        lines = (line.strip().encode() for _, text in chunks for line in text.split("\n"))
+        return {*filter(None, lines)}, set()
 
     def take_out(self, agent: AgentSettings) -> None:
         """Do nothing."""
 
     def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
         """Do nothing."""
+
+
+@value
+class Transcript(Gone):
+    """A whole transcript. It always stays: it is another program's."""
+
+    stays: ClassVar[bool] = True
+
+    @classmethod
+    def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
+        return [cls(path=path)]
+
+    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
+        lines, _ = Gone.words(self, agent, chunks)
+        transcripts = transcripts_of(agent)
+        if transcripts is None or transcripts.locate(self.path) is None:
+            return lines, set()
+        try:
+            with transcripts.open(self.path).file as file:
+                return lines, {line_hash(line) for line in file.read().split(b"\n") if line.strip()}
+        except FileRefused as error:
+            if error.problem.outcome != GONE:
+                raise
+            # Its program has deleted it: the index alone has it.
+            return lines, set()
 
 
 @value
@@ -240,7 +221,7 @@ class Imported(Transcript):
         imported.empty(imported.file_of(agent, self.path))
 
 
-Target = Lines | Transcript | Gone
+Target = Lines | Gone
 
 
 def kind_of(path: str) -> type[Lines] | type[Transcript]:
