@@ -12,16 +12,15 @@ import io
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.sources.outcomes import FAILED, Problem
 from memline.shared.sources.paths import is_storable, is_transcript_name
-from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.compressed import unpacked
-from memline.shared.sources.transcripts.opening import OpenTranscript
-from memline.shared.sqlite import library, open_foreign
+from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
+from memline.shared.sqlite import library, open_foreign, reading_foreign
 from memline.shared.values import value
 from memline.shared.words import counted
 
@@ -63,17 +62,13 @@ def list_sessions(database: Path) -> Listing:
         if not columns:
             return Listing()
         written, cold, forgotten = (
-            dict(connection.execute(query)) if _columns(connection, table) else {}
-            for table, query in (
-                (
-                    "transcript_rewrite_watermarks",
-                    "SELECT session_id, updated_at FROM transcript_rewrite_watermarks",
-                ),
-                (
-                    "session_transcript_cold_archives",
-                    "SELECT session_id, 1 FROM session_transcript_cold_archives",
-                ),
-                ("memory_session_tombstones", "SELECT session_id, 1 FROM memory_session_tombstones"),
+            dict(connection.execute(f"SELECT session_id, {column} FROM {table}"))
+            if _columns(connection, table)
+            else {}
+            for table, column in (
+                ("transcript_rewrite_watermarks", "updated_at"),
+                ("session_transcript_cold_archives", "1"),
+                ("memory_session_tombstones", "1"),
             )
         )
         query = (
@@ -85,7 +80,7 @@ def list_sessions(database: Path) -> Listing:
             if not _is_name(session):
                 unnamed += 1
             elif session not in forgotten:
-                mtime, ctime = _ns(time_ms), _ns(written.get(session, 0))
+                mtime, ctime = as_ns(time_ms), as_ns(written.get(session, 0))
                 rows.append(SessionRow(session=session, size=size, mtime_ns=mtime, ctime_ns=ctime))
         issues = (
             (f"{counted(unnamed, 'session')} of {database} with an id that is not a file name",)
@@ -119,8 +114,8 @@ def open_session(database: Path, session: str) -> OpenTranscript | None:
     return OpenTranscript(
         file=io.BufferedReader(lines, _BLOCK_BYTES),
         size=lines.size,
-        mtime_ns=_ns(time_ms),
-        ctime_ns=_ns(written_ms),
+        mtime_ns=as_ns(time_ms),
+        ctime_ns=as_ns(written_ms),
     )
 
 
@@ -227,26 +222,10 @@ def _is_name(session: object) -> bool:
     return is_storable(session) and is_transcript_name(f"{session}.jsonl")
 
 
-def _ns(time_ms: object) -> int:
-    """Return milliseconds as nanoseconds; what is no time of a file is 0."""
-    return time_ms * 1_000_000 if isinstance(time_ms, int) and 0 <= time_ms < 1 << 42 else 0
+_faults = partial(database_faults, "OpenClaw")
 
 
 @contextmanager
 def _reading(database: Path) -> Iterator[Connection]:
-    with _faults(database):
-        connection = open_foreign(database)
-        try:
-            connection.execute("BEGIN")
-            yield connection
-        finally:
-            connection.close()
-
-
-@contextmanager
-def _faults(database: Path) -> Iterator[None]:
-    try:
-        yield
-    except (library().Error, OverflowError) as error:
-        reason = f"sessions of OpenClaw not readable ({database}): {error}"
-        raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
+    with _faults(database), reading_foreign(database) as connection:
+        yield connection

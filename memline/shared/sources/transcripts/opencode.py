@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.discover import DiscoveredFile, Discovery, unlisted_mark
-from memline.shared.sources.outcomes import FAILED, GONE, Problem
+from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.opening import OpenTranscript
+from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
 from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, own_turn
-from memline.shared.sqlite import library, open_foreign
+from memline.shared.sqlite import library, reading_foreign
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -89,7 +89,7 @@ class OpencodeTranscripts:
                 path=f"{_PREFIX}{session}{_ENDING}",
                 absolute=str(self._database),
                 size=size,
-                mtime_ns=_ns(max(written, said)),
+                mtime_ns=as_ns(max(written, said)),
             )
             for session, directory, written, size, said in rows
             if self._is_held_here(directory) and self.locate(f"{_PREFIX}{session}{_ENDING}")
@@ -110,7 +110,9 @@ class OpencodeTranscripts:
             lines = list(_lines(connection.execute(_TEXTS, (session,)), title, _record(revert)))
         _, _, written, size, said = row
         data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-        return OpenTranscript(file=io.BytesIO(data), size=size, mtime_ns=_ns(max(written, said)), ctime_ns=0)
+        return OpenTranscript(
+            file=io.BytesIO(data), size=size, mtime_ns=as_ns(max(written, said)), ctime_ns=0
+        )
 
     def folders(self) -> tuple[str, ...]:
         """Return the folder of the database."""
@@ -126,16 +128,8 @@ class OpencodeTranscripts:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        try:
-            connection = open_foreign(self._database)
-            try:
-                connection.execute("BEGIN")
-                yield connection
-            finally:
-                connection.close()
-        except (library().Error, OverflowError) as error:
-            reason = f"sessions of opencode not readable ({self._database}): {error}"
-            raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
+        with database_faults(NAME, self._database), reading_foreign(self._database) as connection:
+            yield connection
 
 
 def _lines(rows: Iterator[tuple[Any, ...]], title: object, revert: dict[str, Any]) -> Iterator[str]:
@@ -193,11 +187,6 @@ def _length() -> str:
     """Return the expression for the bytes of a row's data."""
     has_octets = library().sqlite_version_info >= (3, 43)
     return "octet_length(data)" if has_octets else "length(CAST(data AS BLOB))"
-
-
-def _ns(time_ms: object) -> int:
-    """Return milliseconds as nanoseconds; what is no time of a file is 0."""
-    return time_ms * 1_000_000 if isinstance(time_ms, int) and 0 <= time_ms < 1 << 42 else 0
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:

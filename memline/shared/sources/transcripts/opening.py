@@ -10,9 +10,13 @@ import io
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
-from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.outcomes import FAILED, Problem
+from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.sqlite import library
 from memline.shared.values import replace, value
 
 #: First byte of a line, and the byte behind its last one (its end is not part of it).
@@ -63,6 +67,21 @@ def lines(file: BinaryIO, size: int) -> Iterator[Line]:
         if data.endswith(b"\n"):
             yield (start, start + len(data) - 1), data
         start += len(data)
+
+
+@contextmanager
+def database_faults(program: str, database: Path) -> Iterator[None]:
+    """Raise FileRefused for what SQLite says against the database of a program's sessions."""
+    try:
+        yield
+    except (library().Error, OverflowError) as error:
+        reason = f"sessions of {program} not readable ({database}): {error}"
+        raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
+
+
+def as_ns(time_ms: object) -> int:
+    """Return milliseconds as nanoseconds; what is no time of a file is 0."""
+    return time_ms * 1_000_000 if isinstance(time_ms, int) and 0 <= time_ms < 1 << 42 else 0
 
 
 class _Blanked(io.RawIOBase):
