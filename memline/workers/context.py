@@ -224,7 +224,7 @@ class Context:
             if agent not in self._choices:
                 settings = self.agent(agent, needs_workspace=False)
                 primary = choose(settings)
-                second = choose_fallback(settings, primary, reason="", action="")
+                second = choose_fallback(settings, primary)
                 self._choices[agent] = primary, second
             return self._choices[agent]
 

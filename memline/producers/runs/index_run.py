@@ -410,7 +410,7 @@ class IndexRun:
         # A fallback helps against nothing but what is wrong with its provider.
         if not is_first or any(target and each.subject != target.identity.provider for each in halting):
             return True
-        if choose_fallback(self._agent, choice, reason="", action="") is None:
+        if choose_fallback(self._agent, choice) is None:
             return True
         # The store worker is about to give the texts to the fallback.
         return time.monotonic() - self._stopped_since > TAKE_OVER_S

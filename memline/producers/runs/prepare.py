@@ -44,7 +44,7 @@ def prepare(
             writer.begin_run()
             fallback.switch_back(writer.accounts, choice, now)
         else:
-            second = choose_fallback(settings, choice, reason="", action="")
+            second = choose_fallback(settings, choice)
             fallback.start(writer.accounts, choice, second, now)
         writer.retry_all(is_asked=is_asked)
         writer.sweep_batches(choice.identity)

@@ -91,12 +91,12 @@ def choose(settings: AgentSettings) -> Choice:
         return fallback or Choice(requested=requested, provider=NONE, reason=reason, action=primary.hint)
 
 
-def choose_fallback(settings: AgentSettings, stopped: Choice, *, reason: str, action: str) -> Choice | None:
+def choose_fallback(settings: AgentSettings, stopped: Choice) -> Choice | None:
     """Choose the fallback of a provider that stopped for good; None when there is none that works."""
     if stopped.requested == NONE:
         return None
     try:
-        return _fallback(settings, stopped.provider, reason, action)
+        return _fallback(settings, stopped.provider)
     except _UNUSABLE:
         return None
 
@@ -108,7 +108,7 @@ def choose_for_identity(settings: AgentSettings, identity: Identity, base_url: s
     and vectors are never compared, across endpoints. `base_url` only names the old place in that message.
     """
     choice = choose(settings)
-    fallback = choose_fallback(settings, choice, reason="", action="")
+    fallback = choose_fallback(settings, choice)
     for candidate in (choice, fallback):
         if candidate is None or candidate.identity is None:
             continue
@@ -144,7 +144,7 @@ def _is_there(model_path: str) -> bool:
     return bool(model_path.strip()) and Path(model_path).expanduser().exists()
 
 
-def _fallback(settings: AgentSettings, failed: str, reason: str, action: str) -> Choice | None:
+def _fallback(settings: AgentSettings, failed: str, reason: str = "", action: str = "") -> Choice | None:
     """Choose the fallback; None when none is set. Nothing of the first provider's `remote` is handed on."""
     name = settings.memory.fallback
     if name in (NONE, failed):

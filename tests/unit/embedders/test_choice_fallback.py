@@ -47,7 +47,7 @@ def test_the_fallback_inherits_nothing_of_the_first_provider(
         environment_keys={name: KEY},
     )
 
-    choice = choose_fallback(settings, choose(settings), reason="quota", action="top up")
+    choice = choose_fallback(settings, choose(settings))
 
     assert choice
     assert choice.identity == identity
@@ -81,17 +81,16 @@ def test_a_provider_that_stops_while_working_hands_over_to_the_fallback() -> Non
     first = Choice(requested="gemini", provider="gemini")
     settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
 
-    second = choose_fallback(settings, first, reason="quota", action="top up")
+    second = choose_fallback(settings, first)
 
     assert second
     assert (second.provider, second.fallback_from) == ("openai", "gemini")
-    assert (second.reason, second.action) == ("quota", "top up")
 
 
 def test_there_is_no_fallback_to_the_provider_that_stopped() -> None:
     settings = make_settings(provider="openai", fallback="openai", environment_keys={"openai": KEY})
 
-    assert choose_fallback(settings, choose(settings), reason="quota", action="") is None
+    assert choose_fallback(settings, choose(settings)) is None
 
 
 def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: EmbeddingServer) -> None:
