@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config import environment, workspaces
 from memline.shared.config.load import Options, load
 from memline.shared.errors import ConfigError, NoWorkspace
-from memline.shared.sync.moved import former_of
+from memline.shared.index.ownership import former_of
 from memline.shared.visible_text import in_json, visible
 
 if TYPE_CHECKING:

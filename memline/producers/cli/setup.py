@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from memline.producers.agents.claude_hook import answer
+from memline.producers.agents.session_context import answer_hook
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
@@ -127,7 +127,7 @@ def hook(invocation: Invocation) -> None:
         # Its notes are those of the folder in which the session works.
         os.chdir(folder)
     try:
-        answered = answer(invocation.agent(), event)
+        answered = answer_hook(invocation.agent(), event)
     except NoWorkspace:
         # A folder without notes: the plugin is there for others.
         answered = {}

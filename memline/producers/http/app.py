@@ -12,12 +12,14 @@ from typing import Any, Protocol
 
 import anyio
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memline.producers.agents.mcp import http_endpoint, server
 from memline.producers.agents.pool import Pool
@@ -26,7 +28,6 @@ from memline.producers.calls.arguments import read
 from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
 from memline.producers.calls.rows import Call
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
-from memline.producers.http.base_path import BasePath
 from memline.producers.http.openapi import describe
 from memline.producers.http.request_log import RequestLog, methods_of, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
@@ -245,3 +246,38 @@ async def _crash(request: Request, error: Exception) -> Response:
     return error_response(
         500, f"the request failed unexpectedly ({type(error).__name__})", "look at the log of the server"
     )
+
+
+class BasePath:
+    """Serve below a path of a host that other programs share: `serve.basePath`, which a proxy passes on.
+
+    Inside the application no address has it: this takes it off what is asked, and puts it before redirects
+    and the paths of cookies. An address without the path is answered too, as for a probe. Middleware outside
+    of all others; the templates put the path into the links of pages.
+    """
+
+    def __init__(self, app: ASGIApp, *, base: str) -> None:
+        self._app = app
+        self._base = base
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._base:
+            await self._app(scope, receive, send)
+            return
+
+        async def prefixed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=list(message.get("headers", ())))
+                if headers.get("location", "").startswith("/"):
+                    headers["location"] = self._base + headers["location"]
+                cookies = headers.getlist("set-cookie")
+                del headers["set-cookie"]
+                for cookie in cookies:
+                    headers.append("set-cookie", cookie.replace("; Path=/", f"; Path={self._base}/"))
+                message = {**message, "headers": headers.raw}
+            await send(message)
+
+        path = scope["path"]
+        if f"{path}/".startswith(f"{self._base}/"):
+            path = path[len(self._base) :] or "/"
+        await self._app({**scope, "path": path}, receive, prefixed)

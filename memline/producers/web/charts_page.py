@@ -1,4 +1,4 @@
-"""Show the charts: the last hour, day and month of a home, from the points that survive restarts."""
+"""Show the last hour, day and month of a home from points that survive restarts, and how search is doing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from memline.producers.web.snapshot import Snapshot
 from memline.shared import sampling
 from memline.shared.embedders.request import RATE_LIMIT
 from memline.shared.errors import BadRequest
+from memline.shared.figures import counters, kept_questions
 from memline.shared.figures.counters import percentile
 from memline.shared.figures.points import LABEL, SPANS, Point, Span, read
 from memline.shared.index.accounts import AccountFile
@@ -246,19 +247,63 @@ def span_of(view: View) -> tuple[str, Span]:
     return name, SPANS[name]
 
 
-def _show(view: View) -> Data:
+def _shown(view: View) -> tuple[list[str], Span, dict[str, object]]:
+    """Return the agents that a page is asked about, its span, and what its template has of its form."""
     name, span = span_of(view)
     chosen = view.query.get("agent", "")
     agent = view.agent(chosen).agent if chosen or view.access.only else ""
-    snapshot = view.site.live.read()
+    names = [settings.agent for settings in view.agents]
+    form: dict[str, object] = {"names": names, "chosen": agent, "span": name, "spans": SPAN_NAMES}
+    return [agent] if agent else names, span, form
+
+
+def _show(view: View) -> Data:
+    _, span, form = _shown(view)
+    agent = str(form["chosen"])
     return {
-        "names": [settings.agent for settings in view.agents],
-        "chosen": agent,
-        "span": name,
-        "spans": SPAN_NAMES,
-        "charts": charts(view, snapshot, span, agent),
+        **form,
+        "charts": charts(view, view.site.live.read(), span, agent),
         "money": money_chart(view, time.time()) if view.is_owner and not agent else None,
     }
 
 
-PAGES = (Page(path="/charts", title="Charts", group="History", template="charts.html", data=_show),)
+@value
+class Row:
+    """The questions of an agent by one face, since the home was made."""
+
+    agent: str
+    face: str
+    hits: float = 0
+    stale: float = 0
+    none: float = 0
+    error: float = 0
+
+    @property
+    def total(self) -> float:
+        return self.hits + self.stale + self.none + self.error
+
+
+def _searches(view: View) -> Data:
+    agents, span, form = _shown(view)
+    kept = None
+    with closing(AccountFile(view.site.settings.account_path)) as file:
+        rows = _rows(file, agents)
+        if view.site.settings.serve.log_questions:
+            kept = kept_questions.report(file, agents, time.time() - span.every_s * span.count)
+    shown = charts(view, view.site.live.read(), span, str(form["chosen"]), SEARCHES)
+    return {**form, "charts": shown, "rows": rows, "kept": kept}
+
+
+def _rows(file: AccountFile, agents: list[str]) -> list[Row]:
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for labels, count in counters.read(file).get(counters.SEARCHES, ()):
+        if labels["agent"] in agents:
+            counts = found.setdefault((labels["agent"], labels["face"]), {})
+            counts[labels["outcome"]] = counts.get(labels["outcome"], 0) + count
+    return [Row(agent=agent, face=face, **counts) for (agent, face), counts in sorted(found.items())]
+
+
+PAGES = (
+    Page(path="/charts", title="Charts", group="History", template="charts.html", data=_show),
+    Page(path="/searches", title="Searches", group="History", template="searches.html", data=_searches),
+)

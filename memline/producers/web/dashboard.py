@@ -35,7 +35,6 @@ from memline.producers.web import (
     overview_page,
     queues_page,
     search_page,
-    searches_page,
     session,
 )
 from memline.producers.web.event_stream import EventStream
@@ -83,7 +82,6 @@ MODULES = (
     queues_page,
     jobs_page,
     charts_page,
-    searches_page,
 )
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)

@@ -7,6 +7,7 @@ error says so: renamed under its writer it would lose what the writer adds.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,24 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config import workspaces
 from memline.shared.config.config_file import for_owner
 from memline.shared.config.schema import AgentSettings
+from memline.shared.digests import sha256
 from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, IndexOfAnother
 from memline.shared.index import driver, meta, repair
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+
+#: Notes of an index that are compared, the largest first: one that is a page is not another's by chance.
+MOST_COMPARED = 50
+
+#: Bytes of a note up to which it is compared.
+_MAX_BYTES = 1 << 20
+
+_NOTES = """
+SELECT path, size, hash FROM files WHERE source = 'memory' AND outcome = 'indexed' AND size <= ?
+    AND path NOT LIKE '/%' ORDER BY size DESC, path LIMIT ?
+"""
 
 
 def of_another(connection: Connection, settings: AgentSettings) -> str:
@@ -113,6 +127,32 @@ def adopt(settings: AgentSettings, former: Path) -> None:
     with closing(driver.open_writer(path)) as connection, driver.faults(path), driver.transaction(connection):
         meta.put(connection, meta.WORKSPACE, str(settings.workspace))
     _write_owner(workspaces.owner_file(path), str(settings.workspace))
+
+
+def former_of(workspace: Path, gone: Iterable[tuple[Path, Path]]) -> Path | None:
+    """Return the folder that `workspace` was before: at least half of the notes of its index are here.
+
+    `gone`: folders that are there no more, each with its index. A note is the same by path and content.
+    """
+    return next((former for former, index in gone if _is_here(workspace, index)), None)
+
+
+def _is_here(workspace: Path, index: Path) -> bool:
+    with suppress(IndexFault), driver.reading(index) as reader:
+        notes = reader.execute(_NOTES, (_MAX_BYTES, MOST_COMPARED)).fetchall()
+        same = sum(_is_same(workspace / path, size, digest) for path, size, digest in notes)
+        return 0 < len(notes) <= 2 * same
+    return False
+
+
+def _is_same(file: Path, size: int, digest: str) -> bool:
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with os.fdopen(opened, "rb") as content:
+        is_size = os.fstat(opened).st_size == size
+        return is_size and sha256(content.read(size)).hexdigest() == digest
 
 
 def _is_usual(settings: AgentSettings) -> bool:
