@@ -127,7 +127,7 @@ class Sampler:
         looked: dict[str, frozenset[str]] = {}
         codes = (codes_from(disk=False) | codes_from(disk=True)) - _NOT_SEEN
         for agent in agents:
-            mark = _index_mark(agent)
+            mark = index_mark(agent)
             last, began = self._looks.get(agent.agent), time.monotonic()
             if last is not None:
                 is_still = last.mark == mark and not last.found
@@ -168,7 +168,7 @@ class Sampler:
         return gauges, totals, before
 
     def _agent(self, agent: AgentSettings) -> _Known:
-        mark = _index_mark(agent)
+        mark = index_mark(agent)
         known, now = self._known.get(agent.agent), time.monotonic()
         if known and (known.mark == mark or now - known.read_at < known.cost_s / READ_SHARE):
             return known
@@ -300,7 +300,8 @@ def sampling(settings_of: Callable[[], Settings]) -> Iterator[None]:
         thread.join()
 
 
-def _index_mark(agent: AgentSettings) -> list[object]:
+def index_mark(agent: AgentSettings) -> list[object]:
+    """Return what changes with every commit to an index."""
     return [_mark(f"{agent.index_path}{ending}") for ending in ("", "-wal")]
 
 

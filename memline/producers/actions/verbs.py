@@ -6,6 +6,7 @@ Each takes who asks and the parameters of its row, and returns what every face s
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -110,7 +111,8 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
 def cancel_batch(asker: Asker, batch: str) -> Done:
     """Cancel a batch; what it brought is kept."""
     job = batch_jobs.named(asker.agents, batch)
-    is_asked, token = _ask_to_cancel(job, asker), job.batch.token
+    cancel = partial(batches.request_cancel, reason="cancelled by the operator")
+    is_asked, token = _change_batch(job, asker, cancel), job.batch.token
     if is_asked:
         kept = counted(job.batch.stored, "vector", "are")
         words = (
@@ -127,30 +129,20 @@ def cancel_batch(asker: Asker, batch: str) -> Done:
 def collect_batch(asker: Asker, batch: str) -> Done:
     """Ask the provider about a batch now."""
     job = batch_jobs.named(asker.agents, batch)
-    is_due, token = _make_due(job, asker), job.batch.token
+    is_due, token = _change_batch(job, asker, batches.poll_now), job.batch.token
     words = "is asked about now; the batch worker stores what is finished"
     if not is_due:
         words = "is left alone: it has ended, or an answer about it is to come"
     return _of_batch(job, (f"{token} {words}.",), is_due, "due")
 
 
-def _ask_to_cancel(job: batch_jobs.Job, asker: Asker) -> bool:
-    """Request the cancellation of a batch and wake the dispatcher; False when it has ended."""
-    reason = "cancelled by the operator"
+def _change_batch(job: batch_jobs.Job, asker: Asker, change: Callable[..., bool]) -> bool:
+    """Change the row of a batch and wake the dispatcher; False when there is nothing to change."""
     with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
-        is_asked = batches.request_cancel(connection, job.batch.token, reason=reason, now=now)
-    if is_asked:
+        is_changed = change(connection, job.batch.token, now=now)
+    if is_changed:
         _wake(asker, job.settings.agent)
-    return is_asked
-
-
-def _make_due(job: batch_jobs.Job, asker: Asker) -> bool:
-    """Make the next step of a batch due now and wake the dispatcher; False when there is none to take."""
-    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
-        is_due = batches.poll_now(connection, job.batch.token, now)
-    if is_due:
-        _wake(asker, job.settings.agent)
-    return is_due
+    return is_changed
 
 
 def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key: str) -> Done:

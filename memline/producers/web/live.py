@@ -7,7 +7,6 @@ alone may have changed it.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ from memline.shared.findings.of_place import disk_mark
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue.routes import commands
+from memline.shared.sampling import index_mark
 from memline.shared.scheduling import home_processes
 from memline.shared.scheduling.budget import spent
 from memline.shared.values import value
@@ -263,8 +263,7 @@ class LiveFigures:
     def _state(self, settings: AgentSettings, look: Look, shared: object) -> _KnownState:
         """Return what an agent's rows say, read again where that may differ."""
         now = time.monotonic()
-        files = [_mark(f"{settings.index_path}{end}") for end in ("", "-wal")]
-        mark = files, settings.workspace.is_dir(), look.roots, disk_mark(settings), shared
+        mark = index_mark(settings), settings.workspace.is_dir(), look.roots, disk_mark(settings), shared
         known = self._states.get(settings.agent)
         if known is None:
             return self._read_state(self._states, settings, look, mark)
@@ -325,11 +324,3 @@ def is_busy(state: dict[str, Any]) -> bool:
     """Tell by the state of an agent whether something of it is under way, or waits."""
     counts = state["vectors"]
     return bool(state["jobs"] or state["vectorsPerSecond"] or counts["wanted"] or counts["leased"])
-
-
-def _mark(path: str) -> tuple[int, int, int] | None:
-    """Return what changes with every commit to a file; None when it is not there."""
-    with suppress(OSError):
-        status = os.stat(path)
-        return status.st_ino, status.st_size, status.st_mtime_ns
-    return None

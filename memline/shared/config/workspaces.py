@@ -135,24 +135,22 @@ def _is_of_its_own(folder: Path, env: Environment) -> bool:
 
 def indexed(home: Path, agent: str) -> list[Path]:
     """List the workspaces that an agent has an index of, and that are there."""
-    found = {}
-    for owner in _files(home, ".workspace"):
-        index = owner.with_suffix(".sqlite")
-        workspace = owner_of(index) if _agent_of(owner) == agent and index.exists() else None
-        if workspace and workspace.is_dir():
-            found[os.path.realpath(workspace)] = workspace
+    found = {os.path.realpath(each): each for each, _ in _with_index(home, agent) if each.is_dir()}
     return sorted(found.values())
 
 
 def gone(home: Path, agent: str, env: Environment) -> list[tuple[Path, Path]]:
     """List the folders with settings that are there no more, each with the agent's index of it."""
-    found = []
+    found = _with_index(home, agent)
+    return [each for each in found if not each[0].exists() and settings_file(each[0], env).exists()]
+
+
+def _with_index(home: Path, agent: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the workspaces that an agent has an index of, each with the index."""
     for owner in _files(home, ".workspace"):
         index = owner.with_suffix(".sqlite")
-        workspace = owner_of(index) if _agent_of(owner) == agent and index.exists() else None
-        if workspace and not workspace.exists() and settings_file(workspace, env).exists():
-            found.append((workspace, index))
-    return found
+        if _agent_of(owner) == agent and index.exists() and (workspace := owner_of(index)):
+            yield workspace, index
 
 
 def has_entries(folder: Path) -> bool:
