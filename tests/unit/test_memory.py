@@ -229,29 +229,20 @@ def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: obj
     assert caught.value.hint
 
 
-def test_a_save_is_found_at_once_though_a_process_says_that_it_follows_the_files(
-    memory: Memory, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
-    assert memory.search("ERR_CONN_42").hits
-    mark = FreshMark(memory.settings)
-    mark.give(mark.revoke(), mark.about())
-    memory.close()
-    (notes / "memory" / "later.md").write_text("plugh\n")
-
-    assert memory.search("plugh").hits
-    mark.revoke()
-
-
-def test_an_entry_is_found_at_once_whatever_another_process_says(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_own", [False, True], ids=["a save", "an entry"])
+def test_what_is_new_is_found_at_once_though_a_process_says_that_it_follows_the_files(
+    memory: Memory, notes: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
 ) -> None:
     monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
     assert memory.search("ERR_CONN_42").hits
     mark = FreshMark(memory.settings)
     mark.give(mark.revoke(), mark.about())
 
-    memory.append("plugh")
+    if is_own:
+        memory.append("plugh")
+    else:
+        memory.close()
+        (notes / "memory" / "later.md").write_text("plugh\n")
 
     assert memory.search("plugh").hits
     mark.revoke()

@@ -123,15 +123,6 @@ def test_a_note_that_cannot_be_read_is_left_out_and_named(
     assert "R@6" in out.out
 
 
-def test_a_file_without_a_question_says_what_one_looks_like(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "q.jsonl").touch()
-
-    assert cli.run(["bench", "retrieval", str(tmp_path / "q.jsonl"), str(tmp_path)]) == 1
-    assert "q.jsonl has no question\nTry: a line is {" in capsys.readouterr().err
-
-
 def test_a_workspace_that_is_not_there_is_named(
     labelled: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,12 +246,19 @@ def test_files_count_once_and_only_ten_of_them() -> None:
     assert twin["MRR"] == 1 / 2
 
 
-@pytest.mark.parametrize("given", [["questions.jsonl"], [".", "."]])
-def test_a_file_needs_the_folder_of_its_workspaces_and_an_import_takes_none(
-    tmp_path: Path, given: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("given", "status", "words"),
+    [
+        (["questions.jsonl"], 2, "needs a ROOT"),
+        ([".", "."], 2, "needs a ROOT"),
+        (["questions.jsonl", "."], 1, "questions.jsonl has no question\nTry: a line is {"),
+    ],
+)
+def test_a_file_needs_the_folder_of_its_workspaces_and_a_question_and_an_import_takes_no_folder(
+    tmp_path: Path, given: list[str], status: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "questions.jsonl").touch()
 
-    assert cli.run(["bench", "retrieval", *(str(tmp_path / each) for each in given)]) == 2
+    assert cli.run(["bench", "retrieval", *(str(tmp_path / each) for each in given)]) == status
 
-    assert "needs a ROOT" in capsys.readouterr().err
+    assert words in capsys.readouterr().err

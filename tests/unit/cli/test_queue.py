@@ -152,6 +152,13 @@ def test_a_condition_that_holds_is_named_and_fails(
         (("--fail-if", "oldst>3"), "Did you mean oldest?"),
         (("--watch", "--json"), "without --json and --fail-if"),
         (("--watch", "--fail-if", "dead>0"), "without --json and --fail-if"),
+        # Which messages are meant is said in one way.
+        (("drop",), "name the messages"),
+        (("drop", "--state", "waiting"), "name the messages"),
+        (("messages", "--path", "a.md"), "--path"),
+        (("requeue", "--error", "disk"), "--error"),
+        (("drop", "--actor", "store_files"), "--actor"),
+        (("dead", "--page", "2"), "--page"),
     ],
 )
 def test_options_that_make_no_sense_are_wrong_usage(
@@ -247,26 +254,6 @@ def test_who_drops_an_answer_that_is_paid_for_hears_that_it_is_lost(
     )
     dropped = json.loads(output(capsys, "queue", "drop", "--match", "*disk*", "--json"))
     assert dropped == {"dropped": 2, "paidAnswers": 1}
-
-
-@pytest.mark.usefixtures("fleet")
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (("drop",), "name the messages"),
-        (("drop", "--state", "waiting"), "name the messages"),
-        (("messages", "--path", "a.md"), "--path"),
-        (("requeue", "--error", "disk"), "--error"),
-        (("drop", "--actor", "store_files"), "--actor"),
-        (("dead", "--page", "2"), "--page"),
-    ],
-)
-def test_which_messages_are_meant_is_said_in_one_way(
-    capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str
-) -> None:
-    assert run(["queue", *args]) == 2
-
-    assert words in capsys.readouterr().err
 
 
 @pytest.mark.place(**remote("http://127.0.0.1:9/v1"))

@@ -79,13 +79,19 @@ def test_a_model_without_task_types_gets_prompts_in_their_place(
     assert "taskType" not in texts["requests"][0]
 
 
-@pytest.mark.parametrize("model", ["models/some-model", "gemini/some-model", "google/some-model"])
-def test_the_name_of_the_provider_is_no_part_of_the_model(
+#: A name of a model -> what is asked for: the name of the provider is no part of it, and nothing else.
+MODELS = {f"{name}/some-model": "models/some-model" for name in ("models", "gemini", "google")} | {
+    name: f"models/{name}" for name in ("a/b", "a?key=b", "a#b", "../a", "ä b")
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_name_of_a_model_becomes_another_address(
     server: GeminiServer, connect: Connect, model: str
 ) -> None:
     connect(server.url, provider="gemini", model=model).embed_documents(["alpha"])
 
-    assert server.requests[0].body["requests"][0]["model"] == "models/some-model"
+    assert server.requests[0].body["requests"][0]["model"] == MODELS[model]
 
 
 @pytest.mark.parametrize("ending", ["/openai", "/openai/", "/", "/openai/embeddings"])
@@ -93,15 +99,6 @@ def test_the_address_of_the_other_protocol_leads_to_the_native_one(
     server: GeminiServer, connect: Connect, ending: str
 ) -> None:
     assert connect(server.url + ending, provider="gemini").embed_documents(TEXTS)
-
-
-@pytest.mark.parametrize("model", ["a/b", "a?key=b", "a#b", "../a", "ä b"])
-def test_no_name_of_a_model_becomes_another_address(
-    server: GeminiServer, connect: Connect, model: str
-) -> None:
-    connect(server.url, provider="gemini", model=model).embed_documents(["alpha"])
-
-    assert server.requests[0].body["requests"][0]["model"] == f"models/{model}"
 
 
 @pytest.mark.parametrize(

@@ -178,16 +178,16 @@ def test_retry_after_may_be_a_date(server: EmbeddingServer, connect: Connect) ->
     assert caught.value.retry_after_s > 3600
 
 
-@pytest.mark.parametrize("fault", ["500", "close"])
-def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts(
-    server: EmbeddingServer, connect: Connect, fault: str
+@pytest.mark.parametrize(("fault", "limit", "calls"), [("500", 3, 3), ("close", 3, 3), ("500", 1, 1)])
+def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts_or_as_many_as_it_allows(
+    server: EmbeddingServer, connect: Connect, fault: str, limit: int, calls: int
 ) -> None:
     server.control({"fault": fault})
 
-    with pytest.raises(ProviderLater):
+    with pytest.raises(ProviderLater), limit_attempts(limit), limit_attempts(3):
         connect(server.url).embed_documents(TEXTS)
 
-    assert len(server.requests) == 3
+    assert len(server.requests) == calls
 
 
 def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(
@@ -258,15 +258,6 @@ def test_no_server_at_all_is_later_and_names_the_address(connect: Connect) -> No
         connect(f"http://127.0.0.1:{port}/v1").embed_documents(TEXTS)
 
     assert f"http://127.0.0.1:{port}" in caught.value.hint
-
-
-def test_the_caller_may_allow_a_single_attempt(server: EmbeddingServer, connect: Connect) -> None:
-    server.control({"fault": "500"})
-
-    with pytest.raises(ProviderLater), limit_attempts(1), limit_attempts(3):
-        connect(server.url).embed_documents(["x"])
-
-    assert len(server.requests) == 1
 
 
 class TlsServer:

@@ -46,14 +46,21 @@ def test_new_content_replaces_the_old(writer: IndexWriter) -> None:
     assert is_consistent(writer)
 
 
-def test_a_removed_file_is_no_longer_found(writer: IndexWriter) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "changed", "kept"),
+    [(ledger.REMOVED, "removed", {}), ("symlink", "refused", {"a.md": "symlink"})],
+)
+def test_a_removed_or_refused_file_is_no_longer_found_and_a_refused_one_stays_in_the_ledger(
+    writer: IndexWriter, outcome: str, changed: str, kept: dict[str, str]
+) -> None:
     writer.store_file(file_row("a.md", "apples", at=1))
 
-    change = writer.store_file(file_row("a.md", at=2, outcome=ledger.REMOVED))
+    change = writer.store_file(file_row("a.md", at=2, outcome=outcome))
 
-    assert change == "removed"
+    assert change == changed
     assert found(writer, "apples") == []
-    assert ledger.entries(writer.connection) == {}
+    entries = ledger.entries(writer.connection)
+    assert {path: entry.outcome for path, entry in entries.items()} == kept
     assert is_consistent(writer)
 
 
@@ -82,16 +89,6 @@ def test_the_same_message_twice_changes_nothing(writer: IndexWriter) -> None:
 
     assert writer.store_file(row) == "late"
     assert chunks.count(writer.connection) == 1
-
-
-def test_a_refused_file_stays_in_the_ledger_with_its_outcome(writer: IndexWriter) -> None:
-    writer.store_file(file_row("a.md", "apples", at=1))
-
-    change = writer.store_file(file_row("a.md", at=2, outcome="symlink"))
-
-    assert change == "refused"
-    assert found(writer, "apples") == []
-    assert ledger.entries(writer.connection)["a.md"].outcome == "symlink"
 
 
 def test_words_of_a_path_find_the_file(writer: IndexWriter) -> None:

@@ -24,9 +24,12 @@ def set_right(clock: ManualClock) -> None:
     clock.set_back(DAY_S)
 
 
-def test_a_time_that_the_provider_named_is_over(wanting: IndexWriter, clock: ManualClock) -> None:
+@pytest.mark.parametrize(("kind", "named_s"), [("later", 5), ("broken", None), ("refused", None)])
+def test_a_text_that_was_put_off_is_sent(
+    wanting: IndexWriter, clock: ManualClock, kind: str, named_s: float | None
+) -> None:
     set_ahead(clock)
-    fail(wanting, lease_all(wanting)[0], "later", retry_after_s=5)
+    fail(wanting, lease_all(wanting)[0], kind, retry_after_s=named_s)
     set_right(clock)
     assert lease_all(wanting) == []
 
@@ -69,17 +72,6 @@ def test_a_cooldown_of_the_home_ends_with_it(wanting: IndexWriter, clock: Manual
         wanting.sweep()
 
         assert limits.cooldown_s(account) == 0
-
-
-@pytest.mark.parametrize("kind", ["broken", "refused"])
-def test_a_text_that_was_put_off_is_sent(wanting: IndexWriter, clock: ManualClock, kind: str) -> None:
-    set_ahead(clock)
-    fail(wanting, lease_all(wanting)[0], kind)
-    set_right(clock)
-
-    wanting.sweep()
-
-    assert len(lease_all(wanting)) == 1
 
 
 def test_a_wait_that_a_clock_which_is_right_began_holds(wanting: IndexWriter, clock: ManualClock) -> None:

@@ -81,14 +81,26 @@ def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
-def test_a_short_failure_delays_no_question_for_long(
-    embedder: QueryEmbedder, provider: Provider, clock: ManualClock
+@pytest.mark.parametrize(
+    ("retry_after_s", "set_back_s", "wait_s"),
+    [(None, 0, 0.5), (60.0, 3_600, 60)],
+    ids=["a short failure", "a clock that is set back"],
+)
+def test_no_question_is_delayed_for_long(
+    embedder: QueryEmbedder,
+    provider: Provider,
+    clock: ManualClock,
+    retry_after_s: float | None,
+    set_back_s: float,
+    wait_s: float,
 ) -> None:
-    provider.fails_after_s = 0.1
+    provider.fails_after_s, provider.retry_after_s = 0.1, retry_after_s
     refusal(embedder)
 
     provider.fails_after_s = None
-    clock.advance(0.5)
+    clock.set_back(set_back_s)
+    clock.advance(wait_s)
+
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
@@ -97,19 +109,6 @@ def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider
     refusal(embedder)
 
     assert refusal(embedder) == "openai is not asked for another 60 s: no answer"
-
-
-def test_a_clock_that_is_set_back_keeps_no_question_waiting(
-    embedder: QueryEmbedder, provider: Provider, clock: ManualClock
-) -> None:
-    provider.fails_after_s, provider.retry_after_s = 0.1, 60.0
-    refusal(embedder)
-
-    provider.fails_after_s = None
-    clock.set_back(3_600)
-    clock.advance(60)
-
-    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
 def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(

@@ -4,7 +4,7 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -109,41 +109,47 @@ def test_a_fifo_blocks_nobody(root: Path) -> None:
     assert read(root).outcome == "special"
 
 
-def test_a_fifo_that_comes_between_the_look_and_the_open_blocks_nobody(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+def _denied(_: Path) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def _fifo(note: Path) -> None:
+    note.unlink()
+    os.mkfifo(note)
+
+
+def _link(note: Path) -> None:
+    note.unlink()
+    note.symlink_to(note.with_name("secret.txt"))
+
+
+@pytest.mark.parametrize(
+    ("come", "outcome", "reason"),
+    [
+        (_fifo, "special", ""),
+        (_link, "symlink", ""),
+        (_denied, "unreadable", "not readable (EACCES)"),
+    ],
+)
+def test_what_comes_between_the_look_and_the_open_blocks_nobody_and_is_not_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, come: Callable[[Path], None], outcome: str, reason: str
 ) -> None:
-    (root / "memory/a.md").write_text("x")
+    note = root / "memory/a.md"
+    note.write_text("x")
+    note.with_name("secret.txt").write_text("secret")
     real_open = os.open
 
     def swap(path: str, *args: int, **kwargs: int) -> int:
-        if path.endswith("a.md"):
-            (root / "memory/a.md").unlink(missing_ok=True)
-            os.mkfifo(root / "memory/a.md")
-        return real_open(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", swap)
-
-    assert read(root).outcome == "special"
-
-
-def test_a_link_that_comes_between_the_look_and_the_open_is_not_followed(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (root / "memory/a.md").write_text("x")
-    (tmp_path / "secret.md").write_text("secret")
-    real_open = os.open
-
-    def swap(path: str, *args: int, **kwargs: int) -> int:
-        if path.endswith("a.md"):
-            (root / "memory/a.md").unlink()
-            (root / "memory/a.md").symlink_to(tmp_path / "secret.md")
+        if path.endswith("a.md") and note.is_file() and not note.is_symlink():
+            come(note)
         return real_open(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", swap)
 
     got = read(root)
 
-    assert (got.outcome, got.text) == ("symlink", "")
+    assert (got.outcome, got.text) == (outcome, "")
+    assert not reason or got.reason == reason
 
 
 def test_a_device_is_special(root: Path) -> None:
@@ -158,22 +164,6 @@ def test_two_gigabytes_are_not_read(root: Path) -> None:
 
     assert (got.outcome, got.size, got.sha256) == ("too_large", 2 * 1024**3, "")
     assert got.reason == "2,147.5 MB, and notes of more than 16.8 MB are not read"
-
-
-def test_a_file_without_permission_is_unreadable(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (root / "memory/a.md").write_text("x")
-    real_open = os.open
-
-    def denied(path: str, *args: int, **kwargs: int) -> int:
-        if path.endswith("a.md"):
-            raise PermissionError(13, "Permission denied")
-        return real_open(path, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", denied)
-
-    got = read(root)
-
-    assert (got.outcome, got.reason) == ("unreadable", "not readable (EACCES)")
 
 
 def test_a_disk_that_fails_while_reading_is_an_outcome(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
