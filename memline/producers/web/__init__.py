@@ -2,7 +2,7 @@
 
 To add a page: write a module here, or extend the one whose pages are akin. It has a data function that
 takes a `View` (page.py: who asks, which agents that opens, the query, the path) and returns the names its
-template uses, as frozen rows, read with the functions that the command of the same words calls; a template
+template uses, read with the functions that the command of the same words calls; a template
 in `templates/` that extends `layout.html`; and `PAGES`, a tuple of `Page` records. Add the module to
 `MODULES` in dashboard.py: routes and navigation follow. `is_for_all=True` keeps a page from tokens of one
 agent, `needs_queue=True` from a server without Redis. A data function runs in a thread of the server's

@@ -267,20 +267,8 @@ def _show(view: View) -> Data:
     }
 
 
-@value
-class Row:
-    """The questions of an agent by one face, since the home was made."""
-
-    agent: str
-    face: str
-    hits: float = 0
-    stale: float = 0
-    none: float = 0
-    error: float = 0
-
-    @property
-    def total(self) -> float:
-        return self.hits + self.stale + self.none + self.error
+#: How a question ended.
+_OUTCOMES = ("hits", "stale", "none", "error")
 
 
 def _searches(view: View) -> Data:
@@ -294,13 +282,17 @@ def _searches(view: View) -> Data:
     return {**form, "charts": shown, "rows": rows, "kept": kept}
 
 
-def _rows(file: AccountFile, agents: list[str]) -> list[Row]:
+def _rows(file: AccountFile, agents: list[str]) -> list[dict[str, object]]:
+    """Count the questions of each agent by each face, since the home was made."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for labels, count in counters.read(file).get(counters.SEARCHES, ()):
         if labels["agent"] in agents:
-            counts = found.setdefault((labels["agent"], labels["face"]), {})
-            counts[labels["outcome"]] = counts.get(labels["outcome"], 0) + count
-    return [Row(agent=agent, face=face, **counts) for (agent, face), counts in sorted(found.items())]
+            counts = found.setdefault((labels["agent"], labels["face"]), dict.fromkeys(_OUTCOMES, 0))
+            counts[labels["outcome"]] += count
+    return [
+        {"agent": agent, "face": face, **counts, "total": sum(counts.values())}
+        for (agent, face), counts in sorted(found.items())
+    ]
 
 
 PAGES = (

@@ -11,14 +11,17 @@ from memline.producers.web.search_page import note_url
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver, identities, vectors
 from memline.shared.queue.message_list import group_of
-from memline.shared.values import value
 
 #: Texts of a group that are on a page.
 SHOWN = 50
 
+#: What is shown of a text: the job that wants it is empty for a live edit, the path where no file has it.
+_FIELDS = ("attempts", "hash", "job", "path", "first", "last")
+
 _FAILED = (
-    "SELECT vectors.error, vectors.due, vectors.attempts, vectors.text_hash, ifnull(jobs.token, '') AS job,"
-    " ifnull(files.path, ''), ifnull(min(chunks.start_line), 0), ifnull(chunks.end_line, 0)"
+    "SELECT vectors.error, vectors.due, vectors.attempts, lower(hex(vectors.text_hash)),"
+    " ifnull(jobs.token, '') AS job, ifnull(files.path, ''), ifnull(min(chunks.start_line), 0),"
+    " ifnull(chunks.end_line, 0)"
     " FROM vectors LEFT JOIN jobs ON jobs.id = vectors.job"
     " LEFT JOIN chunks ON chunks.text_hash = vectors.text_hash LEFT JOIN files ON files.id = chunks.file_id"
     " WHERE vectors.identity_id = ? AND vectors.state = 'failed' AND vectors.active = 1"
@@ -26,44 +29,12 @@ _FAILED = (
 )
 
 
-@value
-class FailedText:
-    """A text that got no vector."""
-
-    hash: str
-    attempts: int
-    #: The job that wants it; empty for a live edit.
-    job: str
-    #: Empty where no file has it any more.
-    path: str
-    first: int
-    last: int
-    url: str
-
-
-@value
-class Group:
-    """The texts of an agent that failed alike."""
-
-    agent: str
-    id: str
-    #: The provider's own words, of the first text.
-    error: str
-    #: A person left them alone: they are not tried again by themselves.
-    is_left: bool
-    count: int
-    texts: tuple[FailedText, ...]
-    #: Addresses of the texts before these and behind them; empty without any.
-    before: str
-    after: str
-
-
 def _failed(view: View) -> Data:
     chosen, job = view.query.get("agent", ""), view.query.get("job", "")
     agents = [view.agent(chosen)] if chosen else list(view.agents)
     groups = [group for settings in agents for group in _groups(view, settings, job)]
     return {
-        "groups": sorted(groups, key=lambda group: (group.is_left, -group.count)),
+        "groups": sorted(groups, key=lambda group: (group["is_left"], -group["count"])),
         "names": [settings.agent for settings in view.agents],
         "chosen": chosen,
         "job": job,
@@ -71,7 +42,8 @@ def _failed(view: View) -> Data:
     }
 
 
-def _groups(view: View, settings: AgentSettings, job: str) -> Iterator[Group]:
+def _groups(view: View, settings: AgentSettings, job: str) -> Iterator[dict[str, Any]]:
+    """Yield the texts of an agent that failed alike, a group at a time."""
     only, first = view.query.get("group", ""), view.number("first", 0)
     with driver.reading_if_any(settings.index_path) as reader:
         target = identities.target(reader) if reader is not None else None
@@ -83,24 +55,22 @@ def _groups(view: View, settings: AgentSettings, job: str) -> Iterator[Group]:
         if only not in ("", name):
             continue
         address = f"?{urlencode({'agent': settings.agent, 'job': job, 'group': name})}&first="
-        yield Group(
-            agent=settings.agent,
-            id=name,
-            error=found[0][0],
-            is_left=is_left,
-            count=len(found),
-            texts=tuple(_text(settings.agent, row) for row in found[first : first + SHOWN]),
-            before=f"{address}{max(0, first - SHOWN)}" if first else "",
-            after=f"{address}{first + SHOWN}" if first + SHOWN < len(found) else "",
-        )
-
-
-def _text(agent: str, row: tuple[Any, ...]) -> FailedText:
-    _, _, attempts, digest, job, path, first, last = row
-    url = note_url(agent, path, first, last) if path else ""
-    return FailedText(
-        hash=digest.hex(), attempts=attempts, job=job, path=path, first=first, last=last, url=url
-    )
+        texts = [dict(zip(_FIELDS, row[2:], strict=True)) for row in found[first : first + SHOWN]]
+        for each in texts:
+            place = settings.agent, each["path"], each["first"], each["last"]
+            each["url"] = note_url(*place) if each["path"] else ""
+        yield {
+            "agent": settings.agent,
+            "id": name,
+            # The provider's own words, of the first text.
+            "error": found[0][0],
+            # A person left them alone: they are not tried again by themselves.
+            "is_left": is_left,
+            "count": len(found),
+            "texts": texts,
+            "before": f"{address}{max(0, first - SHOWN)}" if first else "",
+            "after": f"{address}{first + SHOWN}" if first + SHOWN < len(found) else "",
+        }
 
 
 PAGES = (Page(path="/failed", title="Failed texts", group="Memory", template="failed.html", data=_failed),)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from memline.producers.actions.perform import Done, audited
@@ -20,57 +19,12 @@ from memline.producers.web.search_page import note_url
 from memline.shared.errors import IndexMissing, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
 from memline.shared.index.ledger import FileRecord
-from memline.shared.values import replace, value
-
-if TYPE_CHECKING:
-    pass
 
 #: Files of a page, and chunks of a file that a page lists.
 PAGE = 100
 CHUNKS = 200
 
 INDEX = CALLS["index"]
-
-
-@value
-class AgentCard:
-    """What is known of one agent, from its rows and its settings."""
-
-    agent: str
-    workspace: str
-    provider: str
-    index: str
-    vectors: dict[str, int]
-    #: Files by outcome.
-    outcomes: dict[str, int]
-    #: Provider and model of the vectors that are searched; empty without any.
-    identity: str = ""
-    #: Cached vectors, and how many there may be; None: without limit.
-    cached: int = 0
-    max_cached: int | None = None
-    #: Bytes of the index.
-    size: int = 0
-    #: When a file was read last, seconds since the epoch; None: never.
-    last_read: float | None = None
-    #: Why the index cannot be read; empty when it can.
-    error: str = ""
-    #: What the last run that was started here says.
-    run: str = ""
-    files_url: str = ""
-
-
-@value
-class ChunkRow:
-    """A chunk of a file."""
-
-    ordinal: int
-    first: int
-    last: int
-    heading: str
-    text: str
-    #: State of its vector: ready, wanted, leased, failed; empty where nothing embeds.
-    state: str
-    url: str
 
 
 def _agents(view: View) -> Data:
@@ -80,23 +34,31 @@ def _agents(view: View) -> Data:
     }
 
 
-def _card(view: View, name: str) -> AgentCard:
+def _card(view: View, name: str) -> Data:
+    """Return what is known of one agent, from its rows and its settings."""
     settings = view.agent(name)
-    card = AgentCard(
-        agent=name,
-        workspace=str(settings.workspace),
-        provider=settings.memory.provider,
-        index=str(settings.index_path),
-        vectors={},
-        outcomes={},
-        max_cached=settings.memory.cache.max_entries,
-        run=view.site.runs.said(name),
-        files_url=f"{ROOT}/files?{urlencode({'agent': name})}",
-    )
+    card: dict[str, object] = {
+        "agent": name,
+        "workspace": str(settings.workspace),
+        "provider": settings.memory.provider,
+        "index": str(settings.index_path),
+        "vectors": {},
+        "outcomes": {},
+        # Provider and model of the vectors that are searched; empty without any.
+        "identity": "",
+        "cached": 0,
+        "max_cached": settings.memory.cache.max_entries,
+        "size": 0,
+        "last_read": None,
+        "error": "",
+        # What the last run that was started here says.
+        "run": view.site.runs.said(name),
+        "files_url": f"{ROOT}/files?{urlencode({'agent': name})}",
+    }
     figures = view.site.live.read().agents.get(name)
     if figures is not None and figures.state is not None:
         states = figures.state["vectors"]
-        card = replace(card, vectors={each: states[each] for each in ("ready", "wanted", "leased", "failed")})
+        card["vectors"] = {each: states[each] for each in ("ready", "wanted", "leased", "failed")}
     try:
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is None:
@@ -107,16 +69,15 @@ def _card(view: View, name: str) -> AgentCard:
                 with suppress(OSError):
                     size += os.stat(f"{settings.index_path}{suffix}").st_size
             last = driver.scalar(reader, "SELECT max(observed_ns) FROM files")
-            return replace(
-                card,
-                identity=f"{active.identity.provider} {active.identity.model}" if active else "",
-                outcomes=ledger.outcome_counts(reader),
-                cached=vectors.count_cached(reader),
-                size=size,
-                last_read=last / 1e9 if last else None,
-            )
+            return card | {
+                "identity": f"{active.identity.provider} {active.identity.model}" if active else "",
+                "outcomes": ledger.outcome_counts(reader),
+                "cached": vectors.count_cached(reader),
+                "size": size,
+                "last_read": last / 1e9 if last else None,
+            }
     except MemlineError as error:
-        return replace(card, error=error.message)
+        return card | {"error": error.message}
 
 
 def _files(view: View) -> Data:
@@ -169,12 +130,11 @@ def _file(view: View) -> Data:
     more, rows = len(rows) > CHUNKS, rows[:CHUNKS]
     name = settings.agent
     chunks = [
-        ChunkRow(
-            ordinal=ordinal, first=start, last=end, heading=heading, text=text, state=state or "",
-            url=note_url(name, path, start, end),
-        )
-        for ordinal, start, end, heading, text, state in rows
-    ]  # fmt: skip
+        # The state of its vector: empty where nothing embeds.
+        {"first": start, "last": end, "heading": heading, "text": text, "state": state or ""}
+        | {"url": note_url(name, path, start, end)}
+        for start, end, heading, text, state in rows
+    ]
     here = file_url(name, path)
     return {
         "title": f"File {found[0].path}",
@@ -189,7 +149,7 @@ def _file(view: View) -> Data:
 
 
 _CHUNKS = (
-    "SELECT ordinal, start_line, end_line, heading, text, (SELECT state FROM vectors WHERE identity_id = ?"
+    "SELECT start_line, end_line, heading, text, (SELECT state FROM vectors WHERE identity_id = ?"
     " AND vectors.text_hash = chunks.text_hash) FROM chunks"
     " WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal >= ? ORDER BY ordinal LIMIT ?"
 )

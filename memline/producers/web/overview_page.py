@@ -16,7 +16,6 @@ from memline.shared.config.keys import Setting
 from memline.shared.config.show import shown_for_agent, shown_for_all
 from memline.shared.figures.points import SPANS
 from memline.shared.finding import OK
-from memline.shared.values import value
 
 #: Columns of the table of agents, and what they are ordered by; without, those that are behind come first.
 _AGENT_KEYS = by(
@@ -81,16 +80,6 @@ def _plan(view: View) -> Data:
     }
 
 
-@value
-class Row:
-    """A key of the configuration."""
-
-    key: str
-    text: str
-    origin: str
-    is_default: bool
-
-
 def _configuration(view: View) -> Data:
     loaded = view.site.loaded
     chosen = view.query.get("agent", "") or view.access.default_agent
@@ -117,18 +106,18 @@ def _configuration(view: View) -> Data:
     }
 
 
-def _rows(settings: Mapping[str, Setting], file: str, *, only_set: bool) -> list[Row]:
+def _rows(settings: Mapping[str, Setting], file: str, *, only_set: bool) -> list[dict[str, object]]:
     rows = [
-        Row(
-            key=key,
-            text=_text(setting.value),
+        {
+            "key": key,
+            "text": _text(setting.value),
             # The file is named above the table.
-            origin=setting.origin.replace(f"{file}: ", "") if file else setting.origin,
-            is_default=setting.origin == "default",
-        )
+            "origin": setting.origin.replace(f"{file}: ", "") if file else setting.origin,
+            "is_default": setting.origin == "default",
+        }
         for key, setting in settings.items()
     ]
-    return [row for row in rows if not (only_set and row.is_default)]
+    return [row for row in rows if not (only_set and row["is_default"])]
 
 
 def _text(setting: Any) -> str:

@@ -18,11 +18,11 @@ from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.findings.diagnosis import processes
 from memline.shared.queue import message_changes, message_list
-from memline.shared.queue.depth import QueueDepth, rates
+from memline.shared.queue.depth import rates
 from memline.shared.queue.message_list import DEAD, DELAYED, IN_FLIGHT, STATES, Filter
 from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling.health import BATCH, REQUESTS
-from memline.shared.values import replace, value
+from memline.shared.values import replace
 from memline.shared.words import counted
 
 #: Role whose queue an operator can pause -> the mode of the provider behind it.
@@ -46,31 +46,20 @@ _PROVIDER_KEYS = by(
 )  # fmt: skip
 
 
-@value
-class QueueRow:
-    """A queue with its rate of the last minutes."""
-
-    depth: QueueDepth
-    #: Messages finished over ten minutes, as `charts.spark` draws them.
-    runs: tuple[str, ...]
-    #: Whether a worker takes its messages.
-    is_served: bool
-    #: Agents whose provider is paused in the mode that it serves.
-    paused: tuple[str, ...]
-
-
 def _queues(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     fleet, names = snapshot.fleet, [settings.agent for settings in view.agents]
     counts = rates(view.queue_url) if fleet else {}
     paused = {mode: paused_agents(list(snapshot.agents.values()), mode) for mode in ("", *_MODES.values())}
     rows = [
-        QueueRow(
-            depth=depth,
-            runs=spark([float(count) for count in counts.get(depth.name, ())]),
-            is_served=fleet.is_served(depth),
-            paused=paused[_MODES[depth.role]] if depth.role in _MODES else (),
-        )
+        {
+            "depth": depth,
+            # Messages finished over ten minutes.
+            "runs": spark([float(count) for count in counts.get(depth.name, ())]),
+            # Whether a worker takes its messages, and the agents whose provider is paused in its mode.
+            "is_served": fleet.is_served(depth),
+            "paused": paused[_MODES[depth.role]] if depth.role in _MODES else (),
+        }
         for depth in (fleet.queues if fleet else ())
         if fleet
     ]

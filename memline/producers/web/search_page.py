@@ -22,26 +22,9 @@ from memline.shared.index.ledger import GONE_HERE
 from memline.shared.search.request import SearchRequest, day_bounds, search_request
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.paths import is_transcript
-from memline.shared.values import value
 
 #: Characters of a question.
 _MAX_QUESTION = 10_000
-
-
-@value
-class ShownHit:
-    """A hit, its snippet cut into runs of text that matched or did not."""
-
-    citation: str
-    heading: str
-    score: float
-    #: (text, whether it matched)
-    runs: tuple[tuple[str, bool], ...]
-    #: (name, value) of what its score is made of
-    parts: tuple[tuple[str, str], ...]
-    #: Where its note is shown.
-    url: str
-    command: str
 
 
 def _search(view: View) -> Data:
@@ -91,20 +74,21 @@ def _request(view: View, settings: AgentSettings, values: Mapping[str, Any]) -> 
     return request
 
 
-def _shown(hit: Mapping[str, Any], agent: str) -> ShownHit:
-    return ShownHit(
-        citation=hit["citation"],
-        heading=" · ".join(filter(None, (hit["heading"], GONE_HERE * hit.get("gone", False)))),
-        score=hit["score"],
-        runs=tuple(_runs(hit["snippet"], hit["matched"])),
-        parts=tuple(_parts(hit)),
-        url=note_url(agent, hit["path"], hit["startLine"], hit["endLine"]),
-        command=command_line("--agent", agent, "get", hit["citation"]),
-    )
+def _shown(hit: Mapping[str, Any], agent: str) -> Data:
+    return {
+        "citation": hit["citation"],
+        "heading": " · ".join(filter(None, (hit["heading"], GONE_HERE * hit.get("gone", False)))),
+        "score": hit["score"],
+        "runs": tuple(_runs(hit["snippet"], hit["matched"])),
+        # Name and value of what its score is made of.
+        "parts": tuple(_parts(hit)),
+        "url": note_url(agent, hit["path"], hit["startLine"], hit["endLine"]),
+        "command": command_line("--agent", agent, "get", hit["citation"]),
+    }
 
 
 def _runs(snippet: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Cut a text at the words that matched."""
+    """Cut a text into runs, each with whether it matched."""
     pattern, end = pattern_of(words), 0
     for match in pattern.finditer(snippet) if pattern else ():
         yield snippet[end : match.start()], False
@@ -134,19 +118,6 @@ LINES = 300
 ABOVE = 20
 
 
-@value
-class Line:
-    """A line of a note, or of what was said in a past conversation."""
-
-    #: None in a conversation: its lines are not those of the transcript.
-    number: int | None
-    text: str
-    is_asked: bool
-    #: For each of two lanes: the number of the chunk that the line is in, and whether it begins there; None
-    #: outside of any. Chunks overlap, so that neighbours are in different lanes.
-    lanes: tuple[tuple[int, bool] | None, ...] = ()
-
-
 def note_url(agent: str, path: str, first: int = 1, last: int = 0) -> str:
     """Make the address of a note at these lines; `last` 0: none is marked."""
     query: dict[str, object] = {"agent": agent, "path": path, "from": first}
@@ -169,12 +140,13 @@ def _note(view: View) -> Data:
     texts = excerpt["text"].split("\n") if excerpt["lines"] else []
     lanes = {} if is_said else _lanes(settings, excerpt["path"], first, first + len(texts))
     lines = [
-        Line(
-            number=None if is_said else number,
-            text=text,
-            is_asked=not is_said and asked <= number <= to,
-            lanes=lanes.get(number, (None, None)),
-        )
+        {
+            # In a conversation lines are not those of the transcript.
+            "number": None if is_said else number,
+            "text": text,
+            "is_asked": not is_said and asked <= number <= to,
+            "lanes": lanes.get(number, (None, None)),
+        }
         for number, text in enumerate(texts, first)
     ]
     before = max(1, first - LINES)
@@ -208,7 +180,10 @@ def _note(view: View) -> Data:
 def _lanes(
     settings: AgentSettings, path: str, first: int, stop: int
 ) -> dict[int, tuple[tuple[int, bool] | None, ...]]:
-    """Return line number -> the chunks that the line is in, as the index has them; empty without an index."""
+    """Return line number -> for each of two lanes the chunk that the line is in, and whether it begins there.
+
+    None outside of any. Chunks overlap, so that neighbours are in different lanes. Empty without an index.
+    """
     query = (
         "SELECT ordinal, start_line, end_line FROM chunks"
         " WHERE file_id = (SELECT id FROM files WHERE path = ?) AND end_line >= ?"
