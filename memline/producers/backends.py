@@ -85,9 +85,6 @@ class DeadLink:
     line: int
     target: str
 
-    def to_json(self) -> dict[str, object]:
-        return to_json(self)
-
 
 @value
 class Orphan:
@@ -95,9 +92,6 @@ class Orphan:
 
     path: str
     line: int = 1
-
-    def to_json(self) -> dict[str, object]:
-        return to_json(self)
 
 
 @value

@@ -6,9 +6,9 @@ import pytest
 
 from memline.producers.actions import reindex_job
 from memline.producers.reports import job_reports as report
-from memline.producers.reports.job_reports import JobReport
 from memline.shared.config.environment import fleet_name
 from memline.shared.errors import IndexMissing
+from memline.shared.index.jobs import Job
 from memline.shared.queue.broker import on_redis
 from memline.shared.queue.feed import enqueue_files
 from tests.support.embedding_server import EmbeddingServer
@@ -44,9 +44,10 @@ def waiting(place: Place, redis: RedisServer, queue: str) -> int:
     return int(redis.ask("LLEN", f"memline:{fleet_name(place.home)}:{queue}"))
 
 
-def opened(place: Place) -> list[JobReport]:
+def opened(place: Place) -> list[Job]:
     """The open jobs, the oldest first."""
-    return list(reversed(report.listed([place.agent], prices={}, now=time.time(), only_open=True)))
+    found = report.listed([place.agent], prices={}, now=time.time(), only_open=True)
+    return [each.job for each in reversed(found)]
 
 
 def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twice(
@@ -71,11 +72,11 @@ def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
     asked = place.run("reindex", "--force", env={"MEMLINE_QUEUE_URL": redis.url})
 
     (job,) = opened(place)
-    assert f"job {job.id} reads {NOTES} files" in asked.stdout
+    assert f"job {job.token} reads {NOTES} files" in asked.stdout
     assert "no worker takes messages from the queue 'chunk' (try: memline fleet)" in asked.stderr
     assert waiting(place, redis, "chunk") == 0
     (shown,) = place.run("reindex", "--status", "--json").json
-    assert (shown["id"], shown["name"]) == (job.id, "reindex (all files)")
+    assert (shown["id"], shown["name"]) == (job.token, "reindex (all files)")
     assert shown["progress"].startswith(f"0 of {NOTES} files read")
 
 
@@ -105,7 +106,7 @@ def test_a_paused_job_waits_while_live_edits_go_on(
     reindex_job.start(place.agent, url)
     (job,) = opened(place)
     env = {"MEMLINE_QUEUE_URL": redis.url}
-    assert "is paused" in place.run("jobs", "pause", job.id[:4], env=env).stdout
+    assert "is paused" in place.run("jobs", "pause", job.token[:4], env=env).stdout
 
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
@@ -116,7 +117,7 @@ def test_a_paused_job_waits_while_live_edits_go_on(
         (paused,) = opened(place)
         assert (paused.state, paused.files_done) == ("paused", 0)
 
-        assert "goes on" in place.run("jobs", "resume", job.id, env=env).stdout
+        assert "goes on" in place.run("jobs", "resume", job.token, env=env).stdout
         until(lambda: states(place) == {"ready": 3 * NOTES + 3} and not opened(place), "every vector")
 
     assert server.repeated() == {}
@@ -136,7 +137,7 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
         fleet.start("store")
         reindex_job.start(place.agent, address(place, redis), force=True)
         until(lambda: waiting(place, redis, "chunk") == 1, "the files on the queue")
-    ids = [job.id for job in opened(place)]
+    ids = [job.token for job in opened(place)]
 
     done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
 

@@ -62,25 +62,9 @@ class JobReport:
     """What is shown of a job."""
 
     agent: str
-    id: str
-    #: import, reindex, model or backfill.
-    kind: str
-    #: More about it: the model, or that all files are read.
-    what: str
-    asked_by: str
-    #: Seconds since the epoch.
-    created_at: float
-    ended_at: float | None
-    #: running, paused, cancelled or done.
-    state: str
-    files: int
-    files_done: int
-    #: Texts embedded for it; those it still lacks, and those that failed. More come with the files.
-    texts_done: int
-    texts_left: int
-    texts_failed: int
-    tokens_done: int
-    tokens_left: int
+    job: Job
+    #: What it still lacks; more comes with the files.
+    left: Left
     #: Texts and tokens of the whole job by what its files have brought so far; None before the first file.
     texts_expected: int | None
     tokens_expected: int | None
@@ -88,15 +72,18 @@ class JobReport:
     files_per_second: float
     texts_per_second: float
     #: Seconds until it is done, at the rates of all jobs; older ones go first. None when nothing moves.
-    eta_s: float | None
+    eta_s: float | None = None
     #: In `currency`: what it has cost, and will have cost by the tokens expected. None without a price.
     cost: float | None
     cost_expected: float | None
     currency: str
     #: Why it does not move; empty when it does.
     findings: tuple[Finding, ...] = ()
-    #: (seconds since the epoch, asked/paused/resumed/cancelled/done, by whom)
-    history: tuple[tuple[float, str, str], ...]
+
+    @property
+    def texts(self) -> int:
+        """Those of the files that were read."""
+        return self.job.texts_done + self.left.texts + self.left.failed
 
     @property
     def reason(self) -> str:
@@ -111,18 +98,18 @@ class JobReport:
     @property
     def name(self) -> str:
         """What kind of job it is, with its details, for a reader."""
-        return f"{KINDS[self.kind]} ({self.what})" if self.what else KINDS[self.kind]
+        kind = KINDS[self.job.kind]
+        return f"{kind} ({self.job.what})" if self.job.what else kind
 
     def words(self) -> str:
         """Say in a line how far it is."""
-        texts = self.texts_done + self.texts_left + self.texts_failed
-        more = ""
-        if self.texts_expected and self.texts_expected > texts:
+        job, more = self.job, ""
+        if self.texts_expected and self.texts_expected > self.texts:
             more = f", total about {self.texts_expected}"
-        line = f"{self.files_done} of {counted(self.files, 'file')} read, " if self.files else ""
-        line += f"{self.texts_done} of {counted(texts, 'text')} embedded{more}"
-        line += f", {self.texts_failed} failed" if self.texts_failed else ""
-        if self.state == jobs.RUNNING and self.eta_s is not None:
+        line = f"{job.files_done} of {counted(job.files, 'file')} read, " if job.files else ""
+        line += f"{job.texts_done} of {counted(self.texts, 'text')} embedded{more}"
+        line += f", {self.left.failed} failed" if self.left.failed else ""
+        if job.state == jobs.RUNNING and self.eta_s is not None:
             # A job behind an older one has no rate of its own.
             rate = f", rate {self.texts_per_second:.0f}/s" if self.texts_per_second else ""
             line += f"{rate}, ETA {span(self.eta_s)}"
@@ -130,27 +117,28 @@ class JobReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON contract of a job."""
-        texts = self.texts_done + self.texts_left + self.texts_failed
+        job, left = self.job, self.left
         return {
             "agentId": self.agent,
-            "id": self.id,
-            "kind": self.kind,
-            "what": self.what,
-            "askedBy": self.asked_by,
-            "createdAt": self.created_at,
-            "endedAt": self.ended_at,
-            "state": self.state,
-            "files": {"done": self.files_done, "total": self.files},
+            "id": job.token,
+            # import, reindex, model or backfill; and more about it: the model, or that all files are read.
+            "kind": job.kind,
+            "what": job.what,
+            "askedBy": job.asked_by,
+            "createdAt": job.created_ns / 1e9,
+            "endedAt": job.ended_at or None,
+            "state": job.state,
+            "files": {"done": job.files_done, "total": job.files},
             "texts": {
-                "done": self.texts_done,
-                "left": self.texts_left,
-                "failed": self.texts_failed,
-                "total": texts,
+                "done": job.texts_done,
+                "left": left.texts,
+                "failed": left.failed,
+                "total": self.texts,
                 "expected": self.texts_expected,
             },
             "tokens": {
-                "done": self.tokens_done,
-                "total": self.tokens_done + self.tokens_left,
+                "done": job.tokens_done,
+                "total": job.tokens_done + left.tokens,
                 "expected": self.tokens_expected,
             },
             "filesPerSecond": self.files_per_second,
@@ -163,7 +151,7 @@ class JobReport:
             "reason": self.reason,
             "action": self.action,
             "findings": [each.to_json() for each in self.findings],
-            "history": [{"at": at, "event": event, "by": by} for at, event, by in self.history],
+            "history": [{"at": at, "event": event, "by": by} for at, event, by in job.events],
         }
 
 
@@ -199,7 +187,7 @@ def listed(
                 latest = [] if only_open else jobs.latest(reader, limit)
                 known = {job.id: job for job in (*jobs.open_jobs(reader), *latest)}
                 reports += of_index(reader, settings, known.values(), prices=prices, now=now, queue=queue)
-    return sorted(reports, key=lambda report: (-report.created_at, report.id))
+    return _newest_first(reports)
 
 
 def ended(agents: Sequence[AgentSettings], *, prices: Prices, limit: int) -> list[JobReport]:
@@ -215,7 +203,7 @@ def ended(agents: Sequence[AgentSettings], *, prices: Prices, limit: int) -> lis
                 if not job.is_open and reader is not None:
                     identity = identities.by_id(reader, job.identity_id) if job.identity_id else None
                     reports.append(_report(settings, job, Left(), identity, (0.0, 0.0), prices))
-    return sorted(reports, key=lambda report: (-report.created_at, report.id))[:limit]
+    return _newest_first(reports)[:limit]
 
 
 def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
@@ -312,26 +300,26 @@ def of_index(
     # The older jobs go first, so their texts count for the time that a later one takes.
     ahead = 0.0
     wanted = {job.id: job for job in rows}
-    for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=_age):
+    for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=lambda job: job.id):
         identity = identities.by_id(reader, job.identity_id) if job.identity_id else target
         own_rates = own.get(job.id, (0.0, 0.0))
         one = _report(
             settings, job, left.get(job.id, Left()), identity, own_rates, prices, has_batches=has_batches
         )
-        if one.state == jobs.RUNNING:
-            texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
-            ahead += max(texts, one.texts_left)
-            eta_s = None if stops or is_halted else _eta_s(one, ahead, rates)
-            one = replace(one, eta_s=eta_s, findings=stops if one.texts_left else ())
-        elif one.state == jobs.PAUSED:
-            held = (each for each in found if each.code == "job_paused" and each.subject == one.id)
+        if job.state == jobs.RUNNING:
+            texts = (one.texts_expected or 0) - job.texts_done - one.left.failed
+            ahead += max(texts, one.left.texts)
+            eta_s = None if stops or is_halted else _eta_s(job, ahead, rates)
+            one = replace(one, eta_s=eta_s, findings=stops if one.left.texts else ())
+        elif job.state == jobs.PAUSED:
+            held = (each for each in found if each.code == "job_paused" and each.subject == job.token)
             one = replace(one, findings=tuple(held))
         reports[job.id] = one
     return [reports[job_id] for job_id in wanted]
 
 
-def _age(job: Job) -> int:
-    return job.id
+def _newest_first(reports: list[JobReport]) -> list[JobReport]:
+    return sorted(reports, key=lambda report: (-report.job.created_ns, report.job.token))
 
 
 def _report(
@@ -366,33 +354,19 @@ def _report(
             expected = None if coming is None else cost + coming
     return JobReport(
         agent=settings.agent,
-        id=job.token,
-        kind=job.kind,
-        what=job.what,
-        asked_by=job.asked_by,
-        created_at=job.created_ns / 1e9,
-        ended_at=job.ended_at or None,
-        state=job.state,
-        files=job.files,
-        files_done=job.files_done,
-        texts_done=job.texts_done,
-        texts_left=left.texts,
-        texts_failed=left.failed,
-        tokens_done=job.tokens_done,
-        tokens_left=left.tokens,
+        job=job,
+        left=left,
         texts_expected=texts_expected,
         tokens_expected=tokens_expected,
         files_per_second=round(rates[0], 2),
         texts_per_second=round(rates[1], 2),
-        eta_s=None,
         cost=cost,
         cost_expected=expected,
         currency=price.currency if price else "",
-        history=tuple(job.events),
     )
 
 
-def _eta_s(job: JobReport, texts_ahead: float, rates: tuple[float, float]) -> float | None:
+def _eta_s(job: Job, texts_ahead: float, rates: tuple[float, float]) -> float | None:
     """Estimate the seconds until a job is done; None when what it waits for does not move."""
     seconds = 0.0
     for amount, rate in zip((job.files - job.files_done, texts_ahead), rates, strict=True):
@@ -404,4 +378,7 @@ def _eta_s(job: JobReport, texts_ahead: float, rates: tuple[float, float]) -> fl
 
 def known(agents: Sequence[AgentSettings]) -> list[tuple[str, str]]:
     """List id and words of the jobs that are known, for the completion of a word."""
-    return [(job.id, f"{job.name} {job.state}") for job in listed(agents, prices={}, now=0.0, limit=100)]
+    return [
+        (each.job.token, f"{each.name} {each.job.state}")
+        for each in listed(agents, prices={}, now=0.0, limit=100)
+    ]

@@ -10,7 +10,6 @@ from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import SessionState
 from memline.shared.index import ledger
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index.ledger import TranscriptEntry
 
 #: What is missing where nothing is flushed.
 SET_UP = (
@@ -45,7 +44,7 @@ def outcome(session: SessionState) -> dict[str, Any]:
     return {name: getattr(session, name) for name in ("outcome", "reason", "attempts", "at")}
 
 
-def transcripts(settings: AgentSettings, *, first: int = 0, limit: int = 50) -> list[TranscriptEntry]:
+def transcripts(settings: AgentSettings, *, first: int = 0, limit: int = 50) -> list[dict[str, Any]]:
     """List the transcripts of an agent that the index knows, the one that changed last first.
 
     Raises IndexFaults.

@@ -45,7 +45,7 @@ def _jobs(view: View) -> Data:
     opened = _opened(view)
     ended = reports.ended(view.agents, prices=view.site.settings.prices, limit=ENDED)
     known = {job["id"] for job in opened}
-    rows = [*opened, *(job.to_json() for job in ended if job.id not in known)]
+    rows = [*opened, *(job.to_json() for job in ended if job.job.token not in known)]
     waits = {job["id"]: _waits(view, job, _batches_of(view, job)) for job in opened}
     table = listing(view, rows, _JOB_KEYS)
     return {"jobs": table, "waits": waits, "now": time.time(), "command": command_line("jobs", "ls")}

@@ -96,29 +96,6 @@ _COLUMNS = tuple(name for name in LedgerEntry.__annotations__ if name != "progre
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 
 
-@value
-class TranscriptEntry:
-    """A transcript, and how far it was read."""
-
-    #: As in the ledger.
-    path: str
-    outcome: str
-    reason: str
-    #: Bytes on the disk when it was looked at.
-    size: int
-    mtime_ns: int
-    observed_ns: int
-    #: Bytes and lines that were read.
-    consumed: int
-    lines: int
-    title: str
-    messages: int
-    #: Lines that are not a record.
-    broken: int
-    #: Places where a secret was hidden.
-    secrets: int
-
-
 _PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day, secrets"
 
 
@@ -296,17 +273,22 @@ def progress(connection: Connection, path: str) -> Progress | None:
     return Progress(consumed=consumed, lines=lines, resume=begin, title=title, counts=figures)
 
 
-def transcripts(connection: Connection, *, first: int, limit: int) -> list[TranscriptEntry]:
-    """List transcripts with how far each was read, the one that changed last first; some from `first` on."""
+def transcripts(connection: Connection, *, first: int, limit: int) -> list[dict[str, Any]]:
+    """List transcripts with how far each was read, the one that changed last first; some from `first` on.
+
+    `size` is that of the file, `consumed` and `lines` are what was read of it.
+    """
     rows = connection.execute(
         "SELECT path, outcome, iif(path IN (SELECT path FROM kept WHERE since <> 0), ?, reason),"
-        " size, mtime_ns, observed_ns, coalesce(consumed, 0), coalesce(lines, 0),"
+        " size, mtime_ns, coalesce(consumed, 0), coalesce(lines, 0),"
         " coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
         (GONE_HERE, REMOVED, limit, first),
     )
-    return [TranscriptEntry(**dict(zip(TranscriptEntry.__annotations__, row, strict=True))) for row in rows]
+    of_file, of_reading = ("path", "outcome", "reason", "size", "mtime_ns"), ("consumed", "lines", "title")
+    names = (*of_file, *of_reading, "messages", "broken", "secrets")
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def save_progress(connection: Connection, file_id: int, progress: Progress | None) -> None:

@@ -194,7 +194,7 @@ def test_transcripts_show_how_far_they_were_read_and_count_secrets(opened: Opene
     assert KEY not in page.text and KEY[8:20] not in page.text
     with reading(sessions.settings.agents["main"].index_path) as reader:
         (row,) = ledger.transcripts(reader, first=0, limit=9)
-    assert (row.messages, row.secrets) == (2, 2) and row.consumed == row.size
+    assert (row["messages"], row["secrets"]) == (2, 2) and row["consumed"] == row["size"]
     assert 'data-label="Secrets masked">2<' in page.text
     with Browser(browser.url) as worker:
         worker.log_in(WORK)

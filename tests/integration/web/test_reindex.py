@@ -24,7 +24,9 @@ def jobs_of(place: Place, redis: RedisServer) -> list[tuple[str, str, str]]:
     """(agent, state, who asked) of every job."""
     settings = configure(place, queue={"url": redis.url}).settings
     listed = job_reports.listed([*settings.agents.values()], prices={}, now=0)
-    return sorted((job.agent, job.state, job.asked_by) for job in listed if job.kind == "reindex")
+    return sorted(
+        (each.agent, each.job.state, each.job.asked_by) for each in listed if each.job.kind == "reindex"
+    )
 
 
 def test_a_reindex_of_the_page_is_a_job_with_one_line_in_the_log(

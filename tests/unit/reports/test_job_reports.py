@@ -58,12 +58,12 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, wri
 
     (report,) = shown(place)
 
-    assert (report.files_done, report.files) == (2, 10)
-    assert (report.texts_done, report.texts_left, report.texts_expected) == (2, 2, 20)
+    assert (report.job.files_done, report.job.files) == (2, 10)
+    assert (report.job.texts_done, report.left.texts, report.texts_expected) == (2, 2, 20)
     assert (report.files_per_second, report.texts_per_second) == (0.2, 2.0)
     assert report.eta_s == 40.0, "eight files at a file in five seconds"
-    assert report.tokens_expected == 5 * (report.tokens_done + report.tokens_left)
-    assert report.cost == pytest.approx(report.tokens_done / 1_000)
+    assert report.tokens_expected == 5 * (report.job.tokens_done + report.left.tokens)
+    assert report.cost == pytest.approx(report.job.tokens_done / 1_000)
     assert report.cost_expected == pytest.approx(report.tokens_expected / 1_000)
     assert report.words() == ("2 of 10 files read, 2 of 4 texts embedded, total about 20, rate 2/s, ETA 40 s")
 
@@ -100,7 +100,7 @@ def test_texts_and_what_is_left_of_them_are_read_at_one_moment(
     monkeypatch.setattr(jobs, "left", answered_meanwhile)
     (report,) = shown(place)
 
-    assert report.texts_done + report.texts_left == 10
+    assert report.job.texts_done + report.left.texts == 10
 
 
 def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter) -> None:
@@ -130,9 +130,9 @@ def test_the_rate_of_a_job_is_its_own(place: Place, writer: IndexWriter) -> None
     one, other = shown(place, now)
 
     assert {(job, *counts) for _, job, *counts in rows} == {(older.id, 1, 2)}
-    assert (one.id, one.files_per_second > 0, one.texts_per_second > 0) == (older.token, True, True)
+    assert (one.job.token, one.files_per_second > 0, one.texts_per_second > 0) == (older.token, True, True)
     assert one.texts_per_second == pytest.approx(2 * one.files_per_second, abs=0.02)
-    assert (other.id, other.files_per_second, other.texts_per_second) == (later.token, 0.0, 0.0)
+    assert (other.job.token, other.files_per_second, other.texts_per_second) == (later.token, 0.0, 0.0)
     assert shown(place, now + 60)[0].texts_per_second == 0.0
 
 
@@ -183,7 +183,7 @@ def test_a_paused_job_names_the_command_that_resumes_it(place: Place, writer: In
 
     (report,) = shown(place)
 
-    assert (report.state, report.action) == ("paused", f"memline jobs resume {job.token}")
+    assert (report.job.state, report.action) == ("paused", f"memline jobs resume {job.token}")
 
 
 def test_what_went_by_batch_has_the_price_of_batches(place: Place, writer: IndexWriter) -> None:
