@@ -1,4 +1,7 @@
-"""Read TOML: a table of this package, a file beside the module that uses it, and what a note has of it."""
+"""Read TOML: a table of this package, a file beside the module that uses it, and what a note has of it.
+
+And take what others wrote, in whatever form, for what it should be: one of another kind is empty.
+"""
 
 from __future__ import annotations
 
@@ -16,3 +19,23 @@ def read_toml(text: str) -> dict[str, Any]:
     import tomllib
 
     return tomllib.loads(text)
+
+
+def as_dict(content: object) -> dict[str, Any]:
+    """Return what should be an object; an empty one when it is something else."""
+    return content if isinstance(content, dict) else {}
+
+
+def as_list(content: object) -> list[Any]:
+    """Return what should be a list; an empty one when it is something else."""
+    return content if isinstance(content, list) else []
+
+
+def as_text(content: object) -> str:
+    """Return what should be text; an empty one when it is something else."""
+    return content if isinstance(content, str) else ""
+
+
+def as_number(content: object) -> float:
+    """Return what should be a number; 0 when it is something else."""
+    return content if isinstance(content, int | float) else 0.0

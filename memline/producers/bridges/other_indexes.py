@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.errors import IndexCorrupt, IndexNotOurs
 from memline.shared.index import copies
 from memline.shared.index.driver import library, scalar
+from memline.shared.tables import as_dict
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -80,10 +81,9 @@ class TheirIndex:
         self._layout = layout
         text = scalar(connection, f"SELECT value FROM {layout.meta} WHERE key = ?", _META)
         try:
-            meta = json.loads(text or "{}")
+            meta = as_dict(json.loads(text or "{}"))
         except ValueError:
             meta = {}
-        meta = meta if isinstance(meta, dict) else {}
         self.provider = str(meta.get("provider", ""))
         self.model = str(meta.get("model", ""))
         #: SHA-256 (hex) of what its vectors were made with; see `provider_keys`.

@@ -17,11 +17,12 @@ from typing import IO, Any, ClassVar
 from urllib.parse import quote
 
 from memline.shared.batches import remote
-from memline.shared.batches.job_rows import CONTENT_TYPE, BatchRow, as_dict, as_text, multipart, number
+from memline.shared.batches.job_rows import CONTENT_TYPE, BatchRow, multipart, number
 from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, Lists, State, file_name
 from memline.shared.embedders.gemini import values_of, whole_request
 from memline.shared.embedders.provider_client import Reply
 from memline.shared.embedders.vector_checks import Values
+from memline.shared.tables import as_dict, as_text
 from memline.shared.values import replace
 
 #: The longest display name that Google takes.

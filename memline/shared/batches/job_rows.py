@@ -33,6 +33,7 @@ from memline.shared.errors import (
     ProviderRefused,
     ProviderTooBig,
 )
+from memline.shared.tables import as_dict
 from memline.shared.values import value
 
 #: Bytes that are read and sent at a time.
@@ -242,16 +243,6 @@ class ResultReader(ABC):
 
     def _redacted(self, text: str) -> str:
         return redact_line(text, self._endpoint.secrets)
-
-
-def as_dict(value: object) -> dict[str, Any]:
-    """Return what should be an object; an empty one when it is something else."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_text(value: object) -> str:
-    """Return what should be text; an empty one when it is something else."""
-    return value if isinstance(value, str) else ""
 
 
 def number(value: object) -> int:

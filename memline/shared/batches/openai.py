@@ -20,12 +20,13 @@ from collections.abc import Generator, Mapping
 from typing import IO, Any, ClassVar
 
 from memline.shared.batches import remote
-from memline.shared.batches.job_rows import BatchRow, as_dict, as_text, multipart, number
+from memline.shared.batches.job_rows import BatchRow, multipart, number
 from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, Lists, State, file_name
 from memline.shared.embedders.openai import request_body, values_of, voyage_parameters
 from memline.shared.embedders.provider_client import Reply
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
+from memline.shared.tables import as_dict, as_text
 
 #: The longest value in the metadata of a job.
 MAX_METADATA_CHARS = 512

@@ -26,8 +26,6 @@ from memline.shared.batches.job_rows import (
     BatchResult,
     BatchRow,
     ResultReader,
-    as_dict,
-    as_text,
     error_words,
     spooled,
 )
@@ -47,6 +45,7 @@ from memline.shared.errors import (
     ProviderStop,
 )
 from memline.shared.providers import PROVIDERS, known_dims, load
+from memline.shared.tables import as_dict, as_text
 from memline.shared.values import value
 
 #: Pages of a list that are read before it counts as endless: at 100 a page more jobs than any account has.

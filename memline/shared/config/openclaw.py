@@ -23,6 +23,7 @@ from memline.shared.config.schema import (
     ProviderEntry,
 )
 from memline.shared.providers import PROVIDERS
+from memline.shared.tables import as_dict
 from memline.shared.values import replace
 
 #: The keys of `memory.qmd` that become keys of `memory` or `memorySearch` as well.
@@ -220,11 +221,9 @@ def _translate_provider(raw: RawConfig, known: dict[str, Any], at: str) -> None:
     provider = known.get("provider")
     if not isinstance(provider, str) or provider in PROVIDER_CHOICES:
         return
-    entry = raw.get("models", "providers").get(provider)
-    entry = entry if isinstance(entry, dict) else {}
+    entry = as_dict(raw.get("models", "providers").get(provider))
     url, variable, model = _COMPATIBLE.get(provider, ("", "", ""))
-    remote = known.get("remote", {})
-    remote = remote if isinstance(remote, dict) else {}
+    remote = as_dict(known.get("remote"))
     own = {"baseUrl": entry.get("baseUrl") or url, "headers": entry.get("headers")}
     key = secret(entry.get("apiKey"), raw.at(f"models.providers.{provider}.apiKey"), raw.issues)
     own["apiKey"] = key or (f"${{{variable}}}" if variable and raw.env.get(variable) else _NO_KEY)

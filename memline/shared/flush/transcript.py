@@ -21,6 +21,7 @@ from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import Message, TranscriptParser, parse, seconds_of
+from memline.shared.tables import as_dict
 from memline.shared.values import replace, value
 
 #: Bytes at the beginning of a transcript that tell whether it is still the same one.
@@ -209,8 +210,7 @@ def _add_line(size: SessionSize, line: bytes, end: int) -> SessionSize:
         changes |= {"counted": 0, "estimated": _tokens(record.get("summary")), "cycle": _digest(line)}
         changes |= {"compactions": size.compactions + 1, "compacted_at": end}
     elif kind == "message":
-        message = record.get("message")
-        message = message if isinstance(message, dict) else {}
+        message = as_dict(record.get("message"))
         if counted := _counted(message):
             model = _model(message.get("provider"), message.get("model"))
             changes |= {"counted": counted, "estimated": 0, "model": model or size.model}

@@ -22,6 +22,7 @@ from memline.shared.errors import BadRequest
 from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
+from memline.shared.tables import as_dict, as_list, as_number
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -312,13 +313,13 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
         message = msgspec.msgpack.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         message = {}
-    options = _dict(message.get("options"))
-    about = _dict(next(iter(_list(message.get("args"))), None))
-    files = [each.get("path", "") for each in _list(about.get("files")) if isinstance(each, dict)]
-    paths = [str(each) for each in (*_list(about.get("paths")), *files)]
+    options = as_dict(message.get("options"))
+    about = as_dict(next(iter(as_list(message.get("args"))), None))
+    files = [each.get("path", "") for each in as_list(about.get("files")) if isinstance(each, dict)]
+    paths = [str(each) for each in (*as_list(about.get("paths")), *files)]
     paths += [about["session"]] if isinstance(about.get("session"), str) else []
     error = str(options.get("error", "")) or ("" if message.get("actor_name") else _UNREADABLE)
-    sent_s = _number(message.get("message_timestamp")) / 1000
+    sent_s = as_number(message.get("message_timestamp")) / 1000
     return StoredMessage(
         id=message_id,
         queue=queue,
@@ -328,26 +329,14 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
         paths=tuple(paths),
         error=error,
         first_error=str(options.get("first_error", "")) or error,
-        first_failed_at=_number(options.get("first_failed_at")) / 1000 or None,
+        first_failed_at=as_number(options.get("first_failed_at")) / 1000 or None,
         trace=str(options.get("trace", "")),
-        retries=int(_number(options.get("retries"))),
+        retries=int(as_number(options.get("retries"))),
         bytes=len(raw),
         age_s=round(max(0.0, now - sent_s), 1) if sent_s else None,
         dead_s=round(max(0.0, now - at_ms / 1000), 1) if state == DEAD else None,
         retry_in_s=round(max(0.0, at_ms / 1000 - now), 1) if state == DELAYED else None,
     )
-
-
-def _list(any_: Any) -> list[Any]:
-    return any_ if isinstance(any_, list) else []
-
-
-def _dict(any_: Any) -> dict[str, Any]:
-    return any_ if isinstance(any_, dict) else {}
-
-
-def _number(any_: object) -> float:
-    return any_ if isinstance(any_, int | float) else 0
 
 
 def check_queue(queue: str) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from memline.shared.batches.job_rows import as_dict
 from memline.shared.batches.openai import OpenAIBatch
 from memline.shared.batches.remote import STATUS, BatchApi, BatchJob, batch_api_of
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ProviderBrokenAnswer
+from memline.shared.tables import as_dict
 from tests.unit.batches.providers import TAG, Open, Place, client, finished, key, made, row, sent
 from tests.unit.embedders.conftest import KEY, make_settings
 

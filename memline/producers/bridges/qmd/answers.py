@@ -20,6 +20,7 @@ from memline.shared.search.results import Hit
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.forgetting import without
 from memline.shared.sources.paths import SESSIONS, is_private
+from memline.shared.tables import as_text
 from memline.shared.values import value
 
 #: What qmd says instead of JSON; newer versions add why.
@@ -91,8 +92,7 @@ def _found(row: dict[str, Any]) -> Found | None:
     is_number = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 1e9
     if not is_number or not math.isfinite(score or 0) or not isinstance(body, str):
         return None
-    file = file if isinstance(file, str) else ""
-    docid = docid.strip().removeprefix("#") if isinstance(docid, str) else ""
+    file, docid = as_text(file), as_text(docid).strip().removeprefix("#")
     if not file and not re.fullmatch(r"[0-9a-fA-F]{4,64}", docid):
         return None
     return Found(score=float(score or 0), file=file, docid=docid, text=body)

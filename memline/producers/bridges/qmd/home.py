@@ -23,6 +23,7 @@ from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.errors import MemlineError
+from memline.shared.tables import as_dict
 
 #: Bytes that a command may write; the answer to a question has a few thousand.
 MAX_OUTPUT_BYTES = 1 << 20
@@ -141,10 +142,9 @@ class QmdHome:
     def read(self, name: str) -> dict[str, Any]:
         """Return what a file of the home says; empty when there is none, or nothing to be understood."""
         try:
-            content = json.loads((self.folder / name).read_text("utf-8"))
+            return as_dict(json.loads((self.folder / name).read_text("utf-8")))
         except (OSError, ValueError, RecursionError):
             return {}
-        return content if isinstance(content, dict) else {}
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Replace a file of the home as a whole; one that cannot be written stays as it is."""

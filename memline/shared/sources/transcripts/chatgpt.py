@@ -13,6 +13,7 @@ from typing import Any
 
 from memline.shared.sources.transcripts.imported import imported_format, thread, with_names
 from memline.shared.sources.transcripts.stores import Conversation, Said
+from memline.shared.tables import as_dict, as_list, as_number, as_text
 
 NAME = "chatgpt"
 
@@ -26,8 +27,8 @@ def _conversation(record: dict[str, Any]) -> Conversation:
     if not isinstance(nodes, dict) or not isinstance(identity, str) or not identity:
         raise ValueError("it has no id and mapping")
     nodes = {name: each for name, each in nodes.items() if isinstance(each, dict)}
-    shown = nodes.get(_text(record.get("current_node"))) or _last(nodes)
-    said = [_said(each) for each in thread(shown, lambda node: nodes.get(_text(node.get("parent"))))]
+    shown = nodes.get(as_text(record.get("current_node"))) or _last(nodes)
+    said = [_said(each) for each in thread(shown, lambda node: nodes.get(as_text(node.get("parent"))))]
     return Conversation(
         id=identity,
         title=record.get("title"),
@@ -40,14 +41,16 @@ def _conversation(record: dict[str, Any]) -> Conversation:
 def _last(nodes: dict[str, Any]) -> dict[str, Any] | None:
     """Return the end of the thread that was written to last, where nothing says which is shown."""
     ends = [each for each in nodes.values() if not each.get("children")]
-    return max(ends, key=lambda node: _number(_object(node.get("message")).get("create_time")), default=None)
+    return max(
+        ends, key=lambda node: as_number(as_dict(node.get("message")).get("create_time")), default=None
+    )
 
 
 def _said(node: dict[str, Any]) -> Said | None:
     """Return what a person or the model wrote to the other; None for what is hidden, or for a tool."""
-    message = _object(node.get("message"))
-    metadata, content = _object(message.get("metadata")), _object(message.get("content"))
-    role = _object(message.get("author")).get("role")
+    message = as_dict(node.get("message"))
+    metadata, content = as_dict(message.get("metadata")), as_dict(message.get("content"))
+    role = as_dict(message.get("author")).get("role")
     is_hidden = message.get("weight") == 0 or metadata.get("is_visually_hidden_from_conversation")
     is_between = message.get("recipient") in (None, "all") and message.get("channel") != "analysis"
     if (
@@ -57,10 +60,8 @@ def _said(node: dict[str, Any]) -> Said | None:
         or content.get("content_type") not in _READ
     ):
         return None
-    attached = metadata.get("attachments")
-    names = [_object(each).get("name") for each in attached] if isinstance(attached, list) else []
-    parts = content.get("parts")
-    text = "\n".join(filter(None, map(_part, parts if isinstance(parts, list) else ())))
+    names = [as_dict(each).get("name") for each in as_list(metadata.get("attachments"))]
+    text = "\n".join(filter(None, map(_part, as_list(content.get("parts")))))
     text = with_names(text, names)
     return Said(role=role, text=text, time=message.get("create_time")) if text else None
 
@@ -69,19 +70,7 @@ def _part(part: object) -> str:
     """Return the text of a part: a text, or what was spoken."""
     if isinstance(part, dict) and part.get("content_type") == "audio_transcription":
         part = part.get("text")
-    return _text(part).strip()
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return as_text(part).strip()
 
 
 FORMAT = imported_format(NAME, _conversation)

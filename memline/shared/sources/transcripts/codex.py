@@ -30,6 +30,7 @@ from memline.shared.sources.transcripts.stores import (
     is_held_in,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
+from memline.shared.tables import as_dict
 
 NAME = "codex"
 
@@ -125,8 +126,7 @@ def _place_of(absolute: str, _inode: int) -> str:
 
 
 def _payload(record: dict[str, Any], kind: str) -> dict[str, Any]:
-    payload = record.get("payload")
-    return payload if record.get("type") == kind and isinstance(payload, dict) else {}
+    return as_dict(record.get("payload")) if record.get("type") == kind else {}
 
 
 def _typed(record: dict[str, Any]) -> str:

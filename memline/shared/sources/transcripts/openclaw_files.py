@@ -27,6 +27,7 @@ from memline.shared.sources.transcripts.stores import (
     TranscriptStore,
     Turn,
 )
+from memline.shared.tables import as_dict
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.
 _STAMP = re.compile(r"\[[A-Za-z]{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}[^\]\n]{0,40}\] *")
@@ -226,8 +227,7 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
 
 def _read(record: dict[str, Any]) -> Turn:
     """Read a record: a message of user or agent, or the name of the session."""
-    message = record.get("message")
-    message = message if isinstance(message, dict) else {}
+    message = as_dict(record.get("message"))
     turn = Turn(stamps=(message.get("timestamp"), record.get("timestamp")))
     if record.get("type") == "session_info":
         return Turn(stamps=turn.stamps, title=record.get("name"))

@@ -26,6 +26,7 @@ from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
 from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, own_turn
 from memline.shared.sqlite import library, reading_foreign
+from memline.shared.tables import as_dict
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -177,10 +178,9 @@ def _is_reverted(message: str, part: str, revert: dict[str, Any]) -> bool:
 
 def _record(data: object) -> dict[str, Any]:
     try:
-        record = json.loads(data) if isinstance(data, (str, bytes)) else {}
+        return as_dict(json.loads(data) if isinstance(data, (str, bytes)) else {})
     except (ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _length() -> str:
