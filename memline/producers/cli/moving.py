@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
     saved = back_up(invocation.agents(), Path(folder))
     lines = (
-        f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
-        f" {counted(each.vectors, 'vector')}{_conversations(each)}"
-        f" ({each.bytes / 1e6:.1f} MB) in {each.path}"
+        f"Backed up {each.agent}: {_contents(each)} ({each.bytes / 1e6:.1f} MB) in {each.path}"
         for each in saved
     )
     print_result([to_json(each) for each in saved], as_json, lines)
 
 
-def _conversations(saved: backups.Saved) -> str:
-    return f", {counted(saved.conversations, 'imported conversation')}" if saved.conversations else ""
+def _contents(saved: backups.Saved) -> str:
+    counts = {"file": saved.files, "chunk": saved.chunks, "vector": saved.vectors}
+    counts |= {"imported conversation": saved.conversations} if saved.conversations else {}
+    return ", ".join(counted(count, noun) for noun, count in counts.items())
 
 
 @asks(CALLS["restore"])
@@ -60,9 +60,7 @@ def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int 
     found = backups.backups_at(Path(path), invocation.agents(), invocation.agent())
     for each in found:
         backups.refuse_other_workspace(each, invocation.agent(each.agent))
-        counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
-        counts += f" {counted(each.vectors, 'vector')}{_conversations(each)}"
-        echo(f"{each.agent}: {counts} from {each.path}", err=True)
+        echo(f"{each.agent}: {_contents(each)} from {each.path}", err=True)
     if not confirm(CALLS["restore"].asks, is_answered=yes):
         return 1
     restored = [backups.restore(each, invocation.agent(each.agent)) for each in found]

@@ -148,8 +148,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
 
     memory, rules = settings.memory, settings.memory.remote.batch
     vector, library = memory.store.vector, driver.library()
-    with closing(library.connect(":memory:")) as connection:
-        vector_error = driver.load_vec(connection, vector.extension_path) if vector.enabled else ""
+    vector_error = driver.vec_error(vector.extension_path) if vector.enabled else ""
     active, target = read(identities.active, None), read(identities.target, None)
     backlog = plan.index.backlog
     model = read(lambda reader: model_state(reader, settings, choice), ModelState())

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from memline.shared.index.ledger import LedgerEntry
     from memline.shared.queue.depth import Fleet
+    from memline.shared.queue.heartbeat import WorkerInfo
     from memline.shared.sync.plan import Plan
     from memline.shared.sync.vanished import Kept, KeptRoot
 
@@ -352,6 +353,11 @@ class FleetFacts:
     @cached_property
     def fleet(self) -> Fleet | None:
         return None if isinstance(self._answer, QueueError) else self._answer
+
+    @property
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """Those that are alive; none where Redis does not say."""
+        return self.fleet.workers if self.fleet is not None else ()
 
     @cached_property
     def error(self) -> QueueError | None:

@@ -81,7 +81,7 @@ def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
         yield replace(each, details=details, action=remedy("numpy"))
     vector = facts.settings.memory.store.vector
     is_asked = facts.plan is not None and vector.enabled
-    if is_asked and (error := _vec_error(vector.extension_path)) and (why := lack("numpy")):
+    if is_asked and (error := driver.vec_error(vector.extension_path)) and (why := lack("numpy")):
         yield seen(reason=error, lack=why, action=remedy("numpy"))
 
 
@@ -95,16 +95,8 @@ def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
 def extension_unusable(facts: Facts) -> Iterator[Seen]:
     vector = facts.settings.memory.store.vector
     is_configured = facts.plan is not None and vector.enabled and vector.extension_path
-    if is_configured and (error := _vec_error(vector.extension_path)):
+    if is_configured and (error := driver.vec_error(vector.extension_path)):
         yield seen(reason=error)
-
-
-def _vec_error(extension_path: str) -> str:
-    connection = driver.in_memory()
-    try:
-        return driver.load_vec(connection, extension_path)
-    finally:
-        connection.close()
 
 
 @finding(

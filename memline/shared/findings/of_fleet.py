@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -108,10 +109,7 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     means="Processes of two versions share a queue; what they do not understand of each other waits.",
 )
 def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
-    others: dict[str, int] = {}
-    for worker in facts.fleet.workers if facts.fleet is not None else ():
-        if worker.version != own_version():
-            others[worker.version] = others.get(worker.version, 0) + 1
+    others = Counter(worker.version for worker in facts.workers if worker.version != own_version())
     for version, count in sorted(others.items()):
         yield seen(workers=counted(count, "worker", "are"), version=version, own=own_version())
 
@@ -174,13 +172,12 @@ def agent_not_configured(facts: FleetFacts) -> Iterator[Seen]:
     " home have different settings. Digests are compared: names of keys are told, and never their values.",
 )
 def settings_differ(facts: FleetFacts) -> Iterator[Seen]:
-    workers = facts.fleet.workers if facts.fleet is not None else []
     first: dict[tuple[str, str], WorkerInfo] = {}
-    for worker in workers:
+    for worker in facts.workers:
         for role in worker.queues:
             first.setdefault((role, worker.index_host), worker)
     stores = [worker for (role, _), worker in first.items() if role == "store"]
-    for worker in workers:
+    for worker in facts.workers:
         for role in worker.queues:
             for other in (first[role, worker.index_host], *(stores if role == "embed" else ())):
                 if keys := _differing(worker, other, is_alike=worker.queues == other.queues):
@@ -215,11 +212,7 @@ def _differing(one: WorkerInfo | Process, other: WorkerInfo | Process, *, is_ali
     " clocks are compared; times that are shown, and days of ceilings, are wrong.",
 )
 def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
-    hosts = {
-        worker.host: worker
-        for worker in (facts.fleet.workers if facts.fleet is not None else ())
-        if abs(worker.skew_s) > MAX_SKEW_S
-    }
+    hosts = {worker.host: worker for worker in facts.workers if abs(worker.skew_s) > MAX_SKEW_S}
     for host, worker in hosts.items():
         way = "ahead of" if worker.skew_s > 0 else "behind"
         what = f"{host} ({'+'.join(worker.queues)}, process {worker.pid})"
@@ -228,7 +221,7 @@ def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
 
 def _processes(facts: FleetFacts) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yield the name of each process, the keys it does not take, and why its settings cannot be read."""
-    for worker in facts.fleet.workers if facts.fleet is not None else ():
+    for worker in facts.workers:
         name = f"worker {' '.join(worker.queues)} on {worker.host} (process {worker.pid})"
         yield name, worker.never, worker.settings_problem
     for each in facts.processes:

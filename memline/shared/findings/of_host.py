@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from memline.shared.finding import NOTE, PROBLEM, WARNING
@@ -59,7 +59,7 @@ def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
             level = NOTE if each.ended_with_host else WARNING
             fate = f"ended without a word, process {each.pid} on {each.host}"
             yield seen(fate=fate, kind=each.kind, level=level)
-    if not gone and facts.fleet is not None and facts.fleet.workers:
+    if not gone and facts.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
         yield seen(fate="is not there in this fleet", kind="watch", level=NOTE)
 
@@ -105,7 +105,7 @@ def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
 )
 def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     # Without both, the row below says what that means.
-    if (why := lack_at_a_glance("numpy")) and not _vec_error():
+    if (why := lack_at_a_glance("numpy")) and not driver.vec_error():
         yield seen(lack=why, action=remedy("numpy"))
 
 
@@ -118,15 +118,10 @@ def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     from_disk=True,
 )
 def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:
-    if error := _vec_error():
+    if error := driver.vec_error():
         install = install_command("sqlean.py", "sqlite-vec==0.1.9")
         if why := lack_at_a_glance("numpy"):
             then = f"numpy {why}: no vector is searched"
             yield seen(reason=error, then=then, level=WARNING, action=f"{remedy('numpy')}   (or: {install})")
         else:
             yield seen(reason=error, then="vectors are searched without it", action=install)
-
-
-def _vec_error() -> str:
-    with closing(driver.in_memory()) as connection:
-        return driver.load_vec(connection)

@@ -95,6 +95,12 @@ def in_memory() -> Connection:
     return connection
 
 
+def vec_error(extension_path: str = "") -> str:
+    """Say why sqlite-vec cannot be loaded; empty when it can."""
+    with closing(in_memory()) as connection:
+        return load_vec(connection, extension_path)
+
+
 def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
     """Open a connection that may write; the file and its folder are made when missing, the schema migrated.
 

@@ -85,18 +85,24 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(
     assert context.limits.cooldown_s(account(context)) == STOP_COOLDOWN_S
 
 
-def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+@pytest.mark.parametrize("agent", ["main", "work"])
+def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_back_until_there_is_one(
+    context: Context,
+    identity: Identity,
+    sent: list[Wire],
+    provider: Callable[[Outcome], None],
+    agent: str,
 ) -> None:
     provider(Outcome(vectors=[b"v1", b"v2"]))
     # One request a minute is allowed.
     work(embed.embed_texts, request(identity))
 
-    work(embed.embed_texts, request(identity))
+    work(embed.embed_texts, request(identity, agent=agent))
 
-    failed = sent[-1]
-    assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.error) == ("later", "openai is at the limits of this configuration")
+    stored, failed = sent
+    assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
+    assert (failed.agent, failed.kind) == (agent, "later")
+    assert failed.error == "openai is at the limits of this configuration"
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
 
 
@@ -219,23 +225,6 @@ def test_a_slip_books_a_request_only_when_it_was_sent(
 
     (failed,) = sent
     assert isinstance(failed, EmbedFailed) and failed.paid_tokens == (None if was_sent else 0)
-
-
-def test_two_agents_with_one_key_share_the_minute(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
-) -> None:
-    provider(Outcome(vectors=[b"v1", b"v2"]))
-
-    work(embed.embed_texts, request(identity))
-    work(embed.embed_texts, request(identity, agent="work"))
-
-    stored, failed = sent
-    assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
-    assert (failed.agent, failed.kind, failed.error) == (
-        "work",
-        "later",
-        "openai is at the limits of this configuration",
-    )
 
 
 @pytest.mark.parametrize(("status", "of_model"), [(404, True), (400, True), (401, False), (429, False)])
