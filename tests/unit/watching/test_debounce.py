@@ -1,5 +1,7 @@
 """Waiting for quiet, within bounds; time is told, never waited for."""
 
+import pytest
+
 from memline.producers.watching.watcher import Debounce
 
 
@@ -14,13 +16,37 @@ def test_a_name_is_due_after_the_quiet_time_and_only_once() -> None:
     assert debounce.due_at() is None
 
 
-def test_another_save_starts_the_quiet_time_again() -> None:
-    debounce = Debounce(1.5)
-    debounce.add("a.md", 10.0)
-    debounce.add("a.md", 11.0)
+#: What happens: the quiet time, who is saved when, and who is due when.
+SAVES: dict[str, tuple[float, list[tuple[str, float]], dict[float, set[str]]]] = {
+    "another save starts the quiet time again": (
+        1.5,
+        [("a.md", 10.0), ("a.md", 11.0)],
+        {12.0: set(), 12.5: {"a.md"}},
+    ),
+    "a busy file does not delay a quiet one": (
+        1.0,
+        [("quiet.md", 0.0), *(("busy.md", tick / 10) for tick in range(10))],
+        {1.0: {"quiet.md"}},
+    ),
+    "names that change within a moment are due together": (
+        1.0,
+        [(f"{number}.md", number / 1000) for number in range(50)],
+        {1.0: {f"{number}.md" for number in range(50)}},
+    ),
+    "without a quiet time a name is due at once": (0.0, [("a.md", 3.0)], {3.0: {"a.md"}}),
+    "a name that is added later waits its quiet time": (1.0, [("a.md", 5.0)], {5.9: set(), 6.0: {"a.md"}}),
+}
 
-    assert debounce.pop_due(12.0) == set()
-    assert debounce.pop_due(12.5) == {"a.md"}
+
+@pytest.mark.parametrize(("quiet_s", "saves", "due"), SAVES.values(), ids=SAVES)
+def test_what_was_saved_is_due_when_it_was_quiet(
+    quiet_s: float, saves: list[tuple[str, float]], due: dict[float, set[str]]
+) -> None:
+    debounce = Debounce(quiet_s)
+    for name, at in saves:
+        debounce.add(name, at)
+
+    assert {at: debounce.pop_due(at) for at in due} == due
 
 
 def test_a_hundred_saves_in_a_second_are_acted_upon_once() -> None:
@@ -45,36 +71,3 @@ def test_a_file_that_is_saved_all_the_time_is_acted_upon_at_the_ceiling() -> Non
 
     assert times[0] == 5.0
     assert len(times) == 3
-
-
-def test_a_busy_file_does_not_delay_a_quiet_one() -> None:
-    debounce = Debounce(1.0)
-    debounce.add("quiet.md", 0.0)
-    for tick in range(10):
-        debounce.add("busy.md", tick / 10)
-
-    assert debounce.pop_due(1.0) == {"quiet.md"}
-
-
-def test_names_that_change_within_a_moment_are_due_together() -> None:
-    debounce = Debounce(1.0)
-    for number in range(50):
-        debounce.add(f"{number}.md", number / 1000)
-
-    assert len(debounce.pop_due(1.0)) == 50
-
-
-def test_without_a_quiet_time_a_name_is_due_at_once() -> None:
-    debounce = Debounce(0.0)
-    debounce.add("a.md", 3.0)
-
-    assert debounce.pop_due(3.0) == {"a.md"}
-
-
-def test_a_name_that_is_added_later_waits_its_quiet_time() -> None:
-    debounce = Debounce(1.0)
-
-    debounce.add("a.md", 5.0)
-
-    assert debounce.pop_due(5.9) == set()
-    assert debounce.pop_due(6.0) == {"a.md"}
