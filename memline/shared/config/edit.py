@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memline.shared.config import config_file
@@ -38,9 +38,7 @@ def add(text: str, path: Sequence[str], item: str, *, where: str) -> str:
     for name in path[:-1]:
         array = array.setdefault(name, {})
     array.setdefault(path[-1], []).append(item)
-    whole, braces = _with_braces(text)
-    changed = _add(whole, path, item)
-    return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
+    return _changed(text, lambda whole: _add(whole, path, item), wanted, where)
 
 
 def remove(text: str, path: Sequence[str], member: int | str, *, where: str) -> str:
@@ -52,9 +50,7 @@ def remove(text: str, path: Sequence[str], member: int | str, *, where: str) -> 
     for name in path:
         holder = holder[name]
     del holder[member]
-    whole, braces = _with_braces(text)
-    changed = _remove(whole, path, member)
-    return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
+    return _changed(text, lambda whole: _remove(whole, path, member), wanted, where)
 
 
 def put(text: str, path: Sequence[str], value: Any, *, where: str) -> str:
@@ -72,15 +68,17 @@ def put(text: str, path: Sequence[str], value: Any, *, where: str) -> str:
     if path[-1] in node and node[path[-1]] == value:
         return text
     node[path[-1]] = value
+    return _changed(text, lambda whole: _put(whole, path, value), wanted, where)
+
+
+def _changed(text: str, change: Callable[[str], str], wanted: Any, where: str) -> str:
+    """Return the text as changed. Raises ConfigError when it does not say what is wanted then."""
     whole, braces = _with_braces(text)
-    changed = _put(whole, path, value)
-    return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
-
-
-def _checked(text: str, wanted: Any, where: str) -> str:
-    if config_file.parse(text, where=where) != wanted:
+    whole = change(whole)
+    changed = whole[braces : len(whole) - 2 * braces]
+    if config_file.parse(changed, where=where) != wanted:
         raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
-    return text
+    return changed
 
 
 def _with_braces(text: str) -> tuple[str, int]:
@@ -93,9 +91,7 @@ def _with_braces(text: str) -> tuple[str, int]:
 
 def _add(text: str, path: Sequence[str], item: str) -> str:
     added = json.dumps(item, ensure_ascii=False)
-    node, rest = _scan(text, _blank_end(text, 0)), list(path)
-    while rest and rest[0] in node.members:
-        node = node.members[rest.pop(0)]
+    node, rest = _reached(text, path)
     if rest:
         return _put(text, path, [item])
     if not node.members:
@@ -107,9 +103,7 @@ def _add(text: str, path: Sequence[str], item: str) -> str:
 
 
 def _put(text: str, path: Sequence[str], value: Any) -> str:
-    node, rest = _scan(text, _blank_end(text, 0)), list(path)
-    while rest and rest[0] in node.members:
-        node = node.members[rest.pop(0)]
+    node, rest = _reached(text, path)
     if not rest:
         return text[: node.start] + _json(value, _indent_at(text, node.start)) + text[node.end :]
     for name in reversed(rest[1:]):
@@ -118,13 +112,8 @@ def _put(text: str, path: Sequence[str], value: Any) -> str:
     if not node.members:
         inner = text[node.start + 1 : node.end - 1]
         body = f"\n{outer}  {_json(rest[0], '')}: {_json(value, outer + '  ')}"
-        return (
-            text[: node.start + 1]
-            + body
-            + (inner if inner.strip() else "")
-            + f"\n{outer}"
-            + text[node.end - 1 :]
-        )
+        inner = inner if inner.strip() else ""
+        return f"{text[: node.start + 1]}{body}{inner}\n{outer}{text[node.end - 1 :]}"
     *_, last = node.members.values()
     first = next(iter(node.members.values()))
     if "\n" not in text[node.start : first.start]:
@@ -141,6 +130,14 @@ def _put(text: str, path: Sequence[str], value: Any) -> str:
     return f"{text[: last.end]},{tail[0]}{member}{text[tail.end() :]}"
 
 
+def _reached(text: str, path: Sequence[str]) -> tuple[_Node, list[str]]:
+    """Return the last value on the way that is there, and the names of those that are missing."""
+    node, rest = _scan(text, _blank_end(text, 0)), list(path)
+    while rest and rest[0] in node.members:
+        node = node.members[rest.pop(0)]
+    return node, rest
+
+
 def _json(value: Any, indent: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", f"\n{indent}")
 
@@ -152,9 +149,7 @@ def _indent_at(text: str, at: int) -> str:
 
 
 def _remove(text: str, path: Sequence[str], member: int | str) -> str:
-    node = _scan(text, _blank_end(text, 0))
-    for name in path:
-        node = node.members[name]
+    node, _ = _reached(text, path)
     start, end = node.members[member].begin, node.members[member].end
     comma = _blank_end(text, end)
     before = [each.end for each in node.members.values() if each.end <= start]
