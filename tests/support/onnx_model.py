@@ -6,10 +6,14 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+#: The axes of an output: the name of one that may have any length, else its length.
+Shape = list[int | str | None]
 
 #: From GGUF's names of a BERT to the parts of a layer here.
 _EPSILON = 1e-12
@@ -54,37 +58,50 @@ def tiny(
 
     `of_text`: it has `sentence_embedding` as an output, which is always that of the last token.
     """
+    from onnx import helper
+
+    rows = np.eye(len(TINY_WORDS), dims, dtype=np.float32) + 0.01
+    nodes = [helper.make_node("Gather", ["rows", "input_ids"], ["last_hidden_state"])]
+    outputs: dict[str, Shape] = {}
+    if of_tokens:
+        outputs["last_hidden_state"] = ["batch", "sequence", dims]
+    if of_text or not of_tokens:
+        last = helper.make_node("Gather", ["last_hidden_state", "last"], ["sentence_embedding"], axis=1)
+        nodes.append(last)
+        outputs["sentence_embedding"] = ["batch", dims]
+    constants = {"rows": rows, "last": np.array(-1)}
+    return of_words(folder, TINY_WORDS, nodes, inputs=inputs, outputs=outputs, constants=constants)
+
+
+def of_words(
+    folder: Path,
+    words: Sequence[str],
+    nodes: list[Any],
+    *,
+    inputs: Sequence[str],
+    outputs: Mapping[str, Shape],
+    constants: Mapping[str, Any],
+) -> Path:
+    """Write a graph, and the tokenizer of these whole words, of which those in brackets are special."""
     from onnx import TensorProto, helper, numpy_helper
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = {word: number for number, word in enumerate(TINY_WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(word, words.index(word)) for word in ("[CLS]", "[SEP]")],
     )
-    tokenizer.add_special_tokens(["[UNK]", "[CLS]", "[SEP]"])
+    tokenizer.add_special_tokens([word for word in words if word.startswith("[")])
     tokenizer.save(str(folder / "tokenizer.json"))
-    rows = np.eye(len(TINY_WORDS), dims, dtype=np.float32) + 0.01
-    nodes = [helper.make_node("Gather", ["rows", "input_ids"], ["last_hidden_state"])]
-    axes: list[int | str | None] = ["batch", "sequence"]
-    outputs = []
-    if of_tokens:
-        outputs = [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, [*axes, dims])]
-    if of_text or not of_tokens:
-        nodes.append(
-            helper.make_node("Gather", ["last_hidden_state", "last"], ["sentence_embedding"], axis=1)
-        )
-        outputs.append(
-            helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", dims])
-        )
     graph = helper.make_graph(
         nodes,
         "tiny",
-        [helper.make_tensor_value_info(name, TensorProto.INT64, axes) for name in inputs],
-        outputs,
-        [numpy_helper.from_array(rows, "rows"), numpy_helper.from_array(np.array(-1), "last")],
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "sequence"]) for name in inputs],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(numbers, name) for name, numbers in constants.items()],
     )
     model = folder / "model.onnx"
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)

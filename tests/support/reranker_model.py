@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.onnx_model import of_words
+
 WORDS = ("red", "green", "blue", "what", "is")
 
 #: The tokens of a BERT's vocabulary, in the order of their numbers; GGUF marks beginnings of words.
@@ -72,38 +74,22 @@ def gguf_reranker(path: Path, *, prompt: str = "") -> Path:
 
 def onnx_reranker(folder: Path, *, labels: int = 1) -> Path:
     """Write `model.onnx` and `tokenizer.json`; the number of a text is the mean of its tokens'."""
-    from onnx import TensorProto, helper, numpy_helper
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from onnx import helper
 
-    folder.mkdir(parents=True, exist_ok=True)
     words = [*_SPECIAL, *WORDS]
-    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    tokenizer.add_special_tokens(list(_SPECIAL))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 64}))
-    rows = _rows(len(words))[:, :labels]
     nodes = [
         helper.make_node("Gather", ["rows", "input_ids"], ["of_tokens"]),
         helper.make_node("ReduceMean", ["of_tokens", "tokens"], ["logits"], keepdims=0),
     ]
-    axes: list[int | str | None] = ["batch", "sequence"]
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    graph = helper.make_graph(
+    model = of_words(
+        folder,
+        words,
         nodes,
-        "tiny",
-        [helper.make_tensor_value_info(name, TensorProto.INT64, axes) for name in names],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", labels])],
-        [numpy_helper.from_array(rows, "rows"), numpy_helper.from_array(np.array([1]), "tokens")],
+        inputs=("input_ids", "attention_mask", "token_type_ids"),
+        outputs={"logits": ["batch", labels]},
+        constants={"rows": _rows(len(words))[:, :labels], "tokens": np.array([1])},
     )
-    model = folder / "model.onnx"
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    model.write_bytes(made.SerializeToString())
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 64}))
     return model
 
 

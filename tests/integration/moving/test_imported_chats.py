@@ -13,15 +13,15 @@ from memline.producers.bridges.export import export, take_in
 from memline.shared.config.live import SettingsWatch
 from memline.shared.config.load import Options, load
 from memline.shared.sources.dates import day_of_time
+from tests.integration.moving.test_forget import files_with
 from tests.support.chat_exports import T0, claude, claude_said, claude_zip, gpt, gpt_zip
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place, paths
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe attic is empty.\n"}, provider="none")
 
-#: No other text has one of these words.
+#: Its words are in no other text, and `files_with` looks for them.
 SECRET = "the quixotzalp dinghy has a frobnitz rudder"
-WORDS = (b"quixotzalp", b"frobnitz")
 CHAT = "sessions/chatgpt/c-1.jsonl"
 
 
@@ -29,14 +29,6 @@ CHAT = "sessions/chatgpt/c-1.jsonl"
 def zip_file(tmp_path: Path) -> Path:
     boats = gpt("c-1", ("user", "Which dinghy?"), ("assistant", f"Surely {SECRET}."), title="Boats")
     return gpt_zip(tmp_path / "gpt.zip", boats, gpt("c-2", ("user", "marmalade is made of quinces")))
-
-
-def files_with(folder: Path, words: tuple[bytes, ...] = WORDS) -> list[str]:
-    return [
-        str(path.relative_to(folder))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and any(word in path.read_bytes().lower() for word in words)
-    ]
 
 
 def imported(place: Place, zip_file: Path) -> None:

@@ -22,7 +22,7 @@ from memline.shared.queue.heartbeat import Heartbeat, done_key
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING
 from memline.shared.scheduling import home_processes
 from tests.integration.web.conftest import ALL, WORK, Opener
-from tests.integration.web.test_pages import HOSTILE, Tags
+from tests.integration.web.test_pages import HOSTILE, assert_harmless
 from tests.support.browser import Browser, text_of
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
@@ -282,11 +282,8 @@ def test_hostile_messages_are_text(browser: Browser, stored: StoredMessages, tex
         browser.get("/messages/one", state="dead", queue="chunk", id=text),
         browser.get("/queues"),
     ):
-        tags = Tags()
-        tags.feed(page.text.partition("<main")[2])
         assert page.status_code == 200
-        assert not tags.names & {"script", "img", "iframe"} and not tags.attributes
-        assert "\x1b" not in page.text and "\u202e" not in page.text
+        assert_harmless(page)
 
 
 def test_a_worker_shows_what_it_works_on_and_is_drained(
