@@ -119,14 +119,7 @@ def embed_texts(message: EmbedTexts) -> None:
         raise
     context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
-    learned = LearnedCaps(
-        max_rows=outcome.learned_max_rows,
-        max_tokens=outcome.learned_max_tokens,
-        slow_rows=outcome.slow_rows,
-        quick_rows=outcome.quick_rows,
-        limited_rows=outcome.limited_rows if PROVIDERS[message.identity.provider].counts_texts else 0,
-        failed_rows=outcome.failed_rows,
-    )
+    learned = _learned(outcome, message.identity)
     paid_tokens = _paid_tokens(outcome, message.texts)
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
@@ -166,6 +159,17 @@ def embed_texts(message: EmbedTexts) -> None:
             ),
             host=message.host,
         )
+
+
+def _learned(outcome: Outcome, identity: Identity) -> LearnedCaps:
+    return LearnedCaps(
+        max_rows=outcome.learned_max_rows,
+        max_tokens=outcome.learned_max_tokens,
+        slow_rows=outcome.slow_rows,
+        quick_rows=outcome.quick_rows,
+        limited_rows=outcome.limited_rows if PROVIDERS[identity.provider].counts_texts else 0,
+        failed_rows=outcome.failed_rows,
+    )
 
 
 def _note_sizes(context: Context, key: str, outcome: Outcome) -> None:
