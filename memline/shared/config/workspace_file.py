@@ -14,6 +14,7 @@ from memline.shared.config.load import Loaded
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.errors import ConfigError
+from memline.shared.tables import as_dict, as_list
 from memline.shared.values import replace
 
 _TEMPLATE = """\
@@ -147,8 +148,8 @@ def _entries(loaded: Loaded, agent: str) -> Iterator[tuple[Path, Sequence[str], 
             continue
         listed: Any = config_file.read(file)
         for name in path:
-            listed = listed.get(name, {}) if isinstance(listed, dict) else {}
-        for number, entry in enumerate(listed if isinstance(listed, list) else ()):
+            listed = as_dict(listed).get(name)
+        for number, entry in enumerate(as_list(listed)):
             text = entry.get("path", "") if isinstance(entry, dict) else str(entry)
             expanded = environment.expand_user(text, loaded.context.env)
             yield file, path, number, Path(os.path.normpath(workspace / expanded))

@@ -17,6 +17,7 @@ from memline.shared.errors import ConfigError
 from memline.shared.patterns import late
 from memline.shared.providers import Provider
 from memline.shared.sqlite import library, reading_foreign
+from memline.shared.tables import as_dict
 from memline.shared.values import field, value
 
 #: Queries for the JSON of a store, by the place of its database below the state directory.
@@ -80,8 +81,7 @@ def _profiles(text: str) -> Iterator[tuple[str, str]]:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return
-    profiles = content.get("profiles") if isinstance(content, dict) else None
-    for profile in profiles.values() if isinstance(profiles, dict) else ():
+    for profile in as_dict(as_dict(content).get("profiles")).values():
         if not isinstance(profile, dict) or profile.get("type") != "api_key":
             continue
         provider, key = profile.get("provider"), profile.get("key")

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from memline.shared.errors import ProviderError, ProviderLater, ProviderRefused, ProviderStop, ProviderTooBig
 from memline.shared.providers import PROVIDERS
-from memline.shared.tables import read_table
+from memline.shared.tables import as_dict, as_list, read_table
 from memline.shared.values import value
 
 #: An answer without structure is read this far.
@@ -326,8 +326,7 @@ def quota_details(answer: Any) -> QuotaDetails:
     is_short = is_daily = is_none = False
     allowed = {"requests": 0, "tokens": 0}
     status = answer[0] if isinstance(answer, list) and answer else answer
-    error = status.get("error") if isinstance(status, dict) else None
-    for detail in _maps(error.get("details") if isinstance(error, dict) else None):
+    for detail in _maps(as_dict(as_dict(status).get("error")).get("details")):
         delay = detail.get("retryDelay")
         if isinstance(delay, str):
             wait_s = parse_duration(delay)
@@ -351,8 +350,7 @@ def quota_details(answer: Any) -> QuotaDetails:
 
 
 def _maps(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, list):
-        yield from (item for item in value if isinstance(item, dict))
+    return (item for item in as_list(value) if isinstance(item, dict))
 
 
 #: Longest piece of a provider's own words in one of our messages.

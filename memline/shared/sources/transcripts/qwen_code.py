@@ -25,6 +25,7 @@ from memline.shared.sources.transcripts.stores import (
     is_held_in,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
+from memline.shared.tables import as_list
 
 NAME = "qwen"
 
@@ -84,10 +85,9 @@ def _read(record: dict[str, Any]) -> Turn:
     # With a subtype a timer or an agent in the background wrote as the user.
     if record.get("subtype") or kind not in ("user", "assistant") or not isinstance(message, dict):
         return Turn(stamps=stamps)
-    parts = message.get("parts")
     texts = (
         part.get("text")
-        for part in (parts if isinstance(parts, list) else ())
+        for part in as_list(message.get("parts"))
         if isinstance(part, dict) and not part.get("thought")
     )
     text = "\n".join(each for each in texts if isinstance(each, str))
