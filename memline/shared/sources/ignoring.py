@@ -171,7 +171,8 @@ def _read(path: str) -> str:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             return ""
-        return os.read(opened, _MAX_BYTES).decode("utf-8", "replace")
+        # With the mark that Windows puts in front the first rule would be another one.
+        return os.read(opened, _MAX_BYTES).decode("utf-8-sig", "replace")
     except OSError:
         return ""
     finally:

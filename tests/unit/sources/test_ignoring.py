@@ -61,6 +61,12 @@ def test_ignore_files_leave_out_as_git_does(folder: Path) -> None:
     assert len(found(folder, uses=False)) == 4
 
 
+def test_the_first_rule_of_a_file_from_windows_counts(folder: Path) -> None:
+    write(folder, ".gitignore", text="\ufeffdocs/\r\nb.md\r\n")
+
+    assert found(folder) == ["a.md"]
+
+
 def test_a_pattern_can_take_back_what_another_left_out(folder: Path) -> None:
     assert found(folder, exclude=("docs/build/*", "!keep.md")) == ["a.md", "docs/b.md", "docs/build/keep.md"]
     assert found(folder, exclude=("*.md", "!/a.md")) == ["a.md"]
