@@ -130,6 +130,16 @@ def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
     assert place.call("search", "wombat", "--null").status == 2
 
 
+@pytest.mark.parametrize("mark", ["\f", "\v", "\u2028", "\x85", "\x1c"])
+def test_a_place_counts_the_lines_that_editors_count(place: Place, mark: str) -> None:
+    file = place.write("memory/b.md", f"# Other\n\none{mark}two{mark}three\n\nsaid{mark}the numbat\n")
+
+    (found,) = place.call("search", "numbat", "--format", "vimgrep").stdout.removesuffix("\n").split("\n")
+
+    assert found.startswith(f"{file}:5:")
+    assert place.call("get", "memory/b.md:5").stdout == f"said{mark}the numbat\n"
+
+
 def test_nothing_found_is_nothing_for_other_programs(place: Place) -> None:
     ran = place.call("search", "plughxyz", "--format", "files")
 

@@ -102,7 +102,8 @@ def _place(hit: dict[str, Any], file: Path) -> tuple[int, int, str]:
     number = hit["startLine"]
     # A transcript's lines are records, a file may be gone: then the citation has to do.
     with suppress(OSError, ValueError):
-        in_file = file.read_text("utf-8", errors="replace").splitlines()[number - 1 : hit["endLine"]]
+        # As notes are read and editors count: a form feed ends no line, whatever `splitlines` takes it for.
+        in_file = file.read_text("utf-8", errors="replace").split("\n")[number - 1 : hit["endLine"]]
         number += next((at for at, line in enumerate(in_file) if line.strip() == best.strip()), 0)
     found = pattern.search(best) if pattern else None
     return number, len(best[: found.start()].encode()) + 1 if found else 1, best.strip()
@@ -110,14 +111,14 @@ def _place(hit: dict[str, Any], file: Path) -> tuple[int, int, str]:
 
 def _body(snippet: str, heading: str) -> list[str]:
     """Return the lines with text; without front matter and headings that are shown, unless that is all."""
-    lines = [line for line in _FRONT_MATTER.sub("", snippet).splitlines() if line.strip()]
+    lines = [line for line in _FRONT_MATTER.sub("", snippet).split("\n") if line.strip()]
     trail = set(heading.split(" > "))
     rest = [
         line
         for line in lines
         if not ((match := _HEADING.fullmatch(line)) and without_anchor(match[1]) in trail)
     ]
-    return rest or lines or snippet.splitlines()
+    return rest or lines or snippet.split("\n")
 
 
 def _best(rows: Sequence[str], pattern: re.Pattern[str] | None) -> Sequence[str]:
