@@ -272,6 +272,9 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(n
         message(2, "tools/call", name="memory_search", arguments={"query": "cents"}),
         message(3, "no/such/method"),
         message(4, "tools/call", name="memory_search", arguments="wrong"),
+        # Of texts that were cut in the middle of an emoji.
+        message(5, "tools/call", name="memory_search", arguments={"query": "cents \ud83d"}),
+        message(6, "tools/call", name="memory_search", arguments={"query": "\ude00 cents \\ud83d 😀"}),
     ]
     # As `printf … | memline mcp` has it: the input is over before anything is answered.
     ran = subprocess.run(
@@ -297,6 +300,8 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(n
     assert answers[2]["result"]["structuredContent"]["results"]
     assert answers[3]["error"]["code"] == -32601
     assert "error" in answers[4]
+    assert all(answers[number]["result"]["structuredContent"]["results"] for number in (5, 6))
+    assert "😀" in answers[6]["result"]["structuredContent"]["missing"]
 
 
 def test_a_missing_workspace_is_an_error_on_standard_error(place: Place) -> None:

@@ -135,6 +135,19 @@ def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place: Place, bod
     assert "pydantic" not in answer.text
 
 
+def test_a_text_that_was_cut_in_the_middle_of_an_emoji_is_taken(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    call = {"name": "memory_search", "arguments": {"query": "cents \ud83d"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+    with serving(place.settings) as url:
+        answer = httpx.post(f"{url}/mcp", content=body, headers=headers, timeout=120)
+
+    assert answer.status_code == 200
+    assert answer.json()["result"]["structuredContent"]["results"][0]["path"] == "MEMORY.md"
+
+
 def test_a_tool_that_only_some_agents_have_is_refused_to_the_others(place: Place) -> None:
     place.write("MEMORY.md", "x\n")
     (place.folder / "other").mkdir()

@@ -7,8 +7,9 @@ face reports the same errors; an error reaches the model with what to do about i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -67,6 +68,12 @@ CONTEXT_URI = "memory://context"
 #: Where a note can be read without a tool, and the most that is given of it, in characters.
 NOTE_TEMPLATE = "memory://note/{+path}"
 MAX_NOTE_CHARS = 100_000
+
+#: Escapes in JSON; the group is half of a character that stands alone. A client that cut a text in the middle
+#: of an emoji sends one, the SDK refuses the message, and the client would wait for its answer.
+_ESCAPES = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 #: Calls at a time of a client on standard input; it has rarely more than one running.
 STDIO_THREADS = 4
@@ -273,9 +280,10 @@ class MessageCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Behind the guard the whole body is one message.
-        messages = [await receive()]
+        body = _whole((message := await receive()).get("body", b""))
+        messages = [{**message, "body": body}]
         try:
-            jsonrpc_message_adapter.validate_json(messages[0].get("body", b""), by_name=False)
+            jsonrpc_message_adapter.validate_json(body, by_name=False)
         except ValueError as error:
             refusal = _unreadable(error).model_dump_json(by_alias=True, exclude_unset=True)
             await Response(refusal, 400, media_type="application/json")(scope, receive, send)
@@ -346,6 +354,8 @@ async def _serve_stdio(lowlevel: Server[Any]) -> None:
         async def read() -> None:
             async with to_server:
                 async for message in incoming:
+                    if isinstance(message, Exception) and (mended := _mended(message)) is not None:
+                        message = mended
                     if isinstance(message, Exception):
                         # The SDK drops it, and the client would wait for an answer.
                         Log("mcp").warning("line.unreadable", kind=type(message).__name__)
@@ -365,6 +375,20 @@ async def _serve_stdio(lowlevel: Server[Any]) -> None:
         tasks.start_soon(write)
         async with to_client:
             await lowlevel.run(from_client, to_client, lowlevel.create_initialization_options())
+
+
+def _whole(body: bytes) -> bytes:
+    """Put U+FFFD in the place of each half of a character, in as many bytes."""
+    return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
+
+
+def _mended(error: Exception) -> SessionMessage | None:
+    """Read the line of an error again, without halves of characters; None when it is no message either."""
+    line = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
+    with suppress(ValueError):
+        if isinstance(line, str):
+            return SessionMessage(jsonrpc_message_adapter.validate_json(_whole(line.encode()), by_name=False))
+    return None
 
 
 def _unreadable(error: Exception) -> JSONRPCError:
