@@ -127,6 +127,23 @@ def test_a_question_of_any_characters_is_answered(client: httpx.Client) -> None:
         validate(answer.json(), answers()["search"])
 
 
+@pytest.mark.parametrize("half", ["\ud800", "\udc00"])
+def test_half_a_character_is_no_error_of_the_server(notes: Place, half: str) -> None:
+    bodies: list[tuple[str, dict[str, Any], int]] = [
+        ("/search", {"query": f"cents {half}"}, 200),
+        ("/search", {"query": "cents", "tag": [half], "excludeTag": half}, 200),
+        ("/search", {"query": "cents", "linkedFrom": half}, 400),
+        ("/search", {"query": "cents", "sessionKey": half, "path": half}, 200),
+        ("/get", {"path": half}, 403),
+        ("/get", {"paths": [half, "MEMORY.md"]}, 200),
+    ]
+
+    with serving(notes.settings, log_questions=True) as url:
+        for path, body, status in bodies:
+            answer = httpx.post(f"{url}{path}", content=json.dumps(body), headers=JSON, timeout=120)
+            assert answer.status_code == status, answer.text
+
+
 JSON = {"content-type": "application/json"}
 
 

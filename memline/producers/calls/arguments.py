@@ -18,6 +18,7 @@ from typing import Any
 from memline.producers.calls.rows import Call, Parameter
 from memline.shared.config.check import describe, nearest
 from memline.shared.errors import BadRequest
+from memline.shared.patterns import late
 from memline.shared.words import counted
 
 Schema = dict[str, Any]
@@ -34,6 +35,9 @@ _LIMITS = {
     "maximum": " to {:g}",
     "maxLength": " of at most {} characters",
 }
+#: What JSON may escape: a text that was cut in the middle of an emoji ends in one.
+_HALVES = late("[\ud800-\udfff]")
+
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -139,6 +143,13 @@ def _mismatch(name: str, raw: object, schema: Schema) -> tuple[str, object, Sche
     members = raw if schema["type"] == "array" and isinstance(raw, list) else []
     wrong = (each for each in enumerate(members) if not _fits(schema["items"], each[1]))
     return next(((f"{name}[{at}]", member, schema["items"]) for at, member in wrong), (name, raw, schema))
+
+
+def whole(raw: Any) -> Any:
+    """Put U+FFFD in the place of half a character in texts: neither index nor log can hold one."""
+    if isinstance(raw, list):
+        return [whole(each) for each in raw]
+    return _HALVES.sub("\ufffd", raw) if isinstance(raw, str) else raw
 
 
 def parse_texts(parameters: Iterable[Parameter], texts: Mapping[str, str]) -> dict[str, Any]:

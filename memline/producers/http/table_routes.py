@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from memline.producers.actions.perform import Asker, perform
 from memline.producers.agents.pool import Pool
-from memline.producers.calls.arguments import by_key, parse_texts, read
+from memline.producers.calls.arguments import by_key, parse_texts, read, whole
 from memline.producers.calls.memory_calls import AGENT_ID
 from memline.producers.calls.rows import OWNER, Call, Parameter
 from memline.producers.calls.table import CALLS
@@ -107,4 +107,4 @@ async def read_arguments(
         raise BadRequest("the body is not valid JSON", hint=hint) from error
     if not isinstance(body, dict):
         raise BadRequest("the body is not a JSON object", hint=hint)
-    return body
+    return {name: whole(each) for name, each in body.items()}
