@@ -153,6 +153,21 @@ def test_the_messages_of_a_worker_that_was_killed_go_to_another_when_its_heartbe
     assert embed_queue(other).in_flight == 0
 
 
+def test_after_a_redis_that_was_away_no_worker_counts_as_dead_before_it_could_tell_that_it_lives(
+    process: Process, other: Process
+) -> None:
+    process.send(1)
+    assert process.broker.do_fetch("embed", 4)
+    heartbeats = "memline:__heartbeats__"
+    # As when it is continued after 20 s, or started again with its data.
+    for worker, at in process.broker.client.zrange(heartbeats, 0, -1, withscores=True):
+        process.broker.client.zadd(heartbeats, {worker: at - 20_000})
+
+    assert other.broker.do_fetch("embed", 4) == []
+    # One that is not heard of in the meantime is dead.
+    until(lambda: bool(other.broker.do_fetch("embed", 4)))
+
+
 def test_a_worker_whose_clock_is_ahead_takes_nothing_from_the_others(
     process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:

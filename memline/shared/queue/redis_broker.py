@@ -37,6 +37,7 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.middleware import ANSWERED, PAID, failure_options
 from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.redis_scripts import CHANGES, ENQUEUE, MOVE, PUT_BACK, RETRY_DUE
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
@@ -72,50 +73,6 @@ RECLAIM_EVERY_S = 5.0
 #: Seconds between two looks for messages whose retry is due.
 RETRY_EVERY_S = 0.5
 
-_SERVER_TIME = "local time = redis.call('time')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
-
-#: Puts a message on its queue, once: a try whose answer was lost may be repeated. The request that a message
-#: answers is done with it: one whose worker is killed before it acknowledges it would be paid for again.
-_ENQUEUE = """
-if KEYS[3] ~= '' and not redis.call('SET', KEYS[3], 1, 'NX', 'EX', ARGV[3]) then return end
-if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
-redis.call('HDEL', KEYS[4], ARGV[4])
-"""
-
-#: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher
-#: reckons with the order of what lies there (`shared.queue.in_flight`).
-_PUT_BACK = """
-local count = 0
-for i = #ARGV, 1, -1 do
-    if redis.call('SREM', KEYS[1], ARGV[i]) == 1 and redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
-        redis.call('LPUSH', KEYS[2], ARGV[i])
-        count = count + 1
-    end
-end
-return count
-"""
-
-#: Moves a message that this process has taken to a sorted set, as of so many milliseconds from now, with new
-#: content: to the delayed ones or to the dead letters. A message that was cancelled meanwhile is left alone.
-_MOVE = f"""{_SERVER_TIME}
-if redis.call('SREM', KEYS[1], ARGV[1]) == 0 or redis.call('HDEL', KEYS[2], ARGV[1]) == 0 then return end
-redis.call('ZADD', KEYS[3], now + ARGV[3], ARGV[1])
-redis.call('HSET', KEYS[4], ARGV[1], ARGV[2])
-"""
-
-#: Puts the delayed messages whose time has come back on their queue.
-_RETRY_DUE = f"""{_SERVER_TIME}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)) do
-    redis.call('ZREM', KEYS[1], id)
-    if redis.call('HEXISTS', KEYS[3], id) == 1 then redis.call('RPUSH', KEYS[2], id) end
-end
-"""
-
-#: dramatiq stamps heartbeats with the clock of the caller. A worker whose clock is ahead by more than the
-#: time-out took all others for dead and their messages for itself, again and again; the server has one clock.
-_CALLERS_CLOCK = b"local timestamp = ARGV[2]\n"
-_SERVERS_CLOCK = _SERVER_TIME.encode() + b"local timestamp = now\n"
-
 
 class FleetBroker(RedisBroker):
     """RedisBroker whose consumers wait inside Redis, and whose messages have names and are retried."""
@@ -123,7 +80,8 @@ class FleetBroker(RedisBroker):
     def __init__(self, url: str, *, retry: RetryPolicy | None = None, **options: Any) -> None:
         """Raise QueueError when the private parts of dramatiq that are used here have changed."""
         script = dramatiq_redis._scripts.get("dispatch", b"")
-        if _CALLERS_CLOCK not in script or not hasattr(_RedisConsumer, "outstanding_message_count"):
+        is_known = all(part in script for part in CHANGES)
+        if not is_known or not hasattr(_RedisConsumer, "outstanding_message_count"):
             raise QueueError(
                 f"dramatiq {version('dramatiq')} works otherwise than this release of Memline expects",
                 hint=install_command("dramatiq>=2.2,<2.3"),
@@ -148,11 +106,13 @@ class FleetBroker(RedisBroker):
         self.taken_ids: dict[str, set[str]] = defaultdict(set)
         #: Queue -> when its consumer looked for a message last (monotonic seconds), also in vain.
         self.looked_at: dict[str, float] = {}
-        self.scripts["dispatch"] = self.client.register_script(script.replace(_CALLERS_CLOCK, _SERVERS_CLOCK))
-        self._enqueue: Callable[..., Any] = self.client.register_script(_ENQUEUE)
-        self._put_back: Callable[..., Any] = self.client.register_script(_PUT_BACK)
-        self._move: Callable[..., Any] = self.client.register_script(_MOVE)
-        self.retry_due: Callable[..., Any] = self.client.register_script(_RETRY_DUE)
+        for part, change in CHANGES.items():
+            script = script.replace(part, change)
+        self.scripts["dispatch"] = self.client.register_script(script)
+        self._enqueue: Callable[..., Any] = self.client.register_script(ENQUEUE)
+        self._put_back: Callable[..., Any] = self.client.register_script(PUT_BACK)
+        self._move: Callable[..., Any] = self.client.register_script(MOVE)
+        self.retry_due: Callable[..., Any] = self.client.register_script(RETRY_DUE)
 
     @property
     def consumer_class(self) -> type[BlockingConsumer]:

@@ -6,8 +6,8 @@ from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import IndexFault, IndexUnwritable, QueueError
 from memline.shared.packages import install_command
-from memline.shared.queue import redis_broker
 from memline.shared.queue.redis_broker import FleetBroker
+from memline.shared.queue.redis_scripts import CHANGES
 from memline.shared.queue.routes import MESSAGE_RETRIES
 from tests.unit.queue.conftest import URL
 
@@ -15,7 +15,7 @@ from tests.unit.queue.conftest import URL
 def test_a_dramatiq_whose_private_parts_have_changed_is_refused_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert redis_broker._CALLERS_CLOCK in dramatiq_redis._scripts["dispatch"]
+    assert all(part in dramatiq_redis._scripts["dispatch"] for part in CHANGES)
     monkeypatch.setitem(dramatiq_redis._scripts, "dispatch", b"return 1")
 
     with pytest.raises(QueueError, match="dramatiq") as error:
