@@ -29,6 +29,9 @@ from memline.shared.values import replace, value
 #: Seconds between two looks, 0.7 ms each: what two of them agree on holds within five seconds.
 LOOK_EVERY_S = 1.5
 
+#: A key that every agent has.
+_OF_ALL = "memory.backend"
+
 #: How a workspace is found that was not named.
 _FOUND = (USUAL, ABOVE, SIGNED, ONLY)
 
@@ -148,8 +151,15 @@ class SettingsWatch:
         return Changed(settings=self.settings, live=live, restart=restart)
 
     def _named(self, before: Flat, after: Flat, kind: str) -> tuple[str, ...]:
-        names = (name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name))
-        return tuple(name for name in names if self._taken[name] == kind)
+        # Of agents that are in both, which all have this key: `agents.list` tells that another came or went.
+        agents = ("", *(before[_OF_ALL].keys() & after[_OF_ALL].keys()))
+
+        def differs(name: str) -> bool:
+            old, new = before.get(name, {}), after.get(name, {})
+            return any(old.get(agent) != new.get(agent) for agent in agents)
+
+        names = dict.fromkeys((*before, *after))
+        return tuple(name for name in names if self._taken[name] == kind and differs(name))
 
     def _flat(self, settings: Settings) -> Flat:
         """Return the value of every key for every agent, and note how it is taken."""
@@ -180,7 +190,7 @@ class SettingsWatch:
                 add(getattr(resolved, name), agent, f"{name}.")
             for name in ("citations", "max_injected_chars", "private_in_groups", "scope"):
                 put(f"memory.{json_name(name)}", getattr(resolved, name), agent, LIVE)
-            put("memory.backend", resolved.backend, agent, RESTART)
+            put(_OF_ALL, resolved.backend, agent, RESTART)
             put("models.providers", resolved.providers, agent, RESTART)
             for provider, key in resolved.environment_keys.items():
                 put(environment.PROVIDER_KEYS[provider][0], key, agent, LIVE)

@@ -141,6 +141,26 @@ def test_a_process_that_needs_another_start_is_not_restarted_into_another_queue(
     assert changed.settings.queue.url == ""
 
 
+@pytest.mark.parametrize(("first", "then"), [(["main", "b"], ["main"]), (["main"], ["main", "b"])])
+def test_an_agent_that_comes_or_goes_is_a_reason_to_start_again_and_changes_no_other_key(
+    place: Place, first: list[str], then: list[str]
+) -> None:
+    def write(agents: list[str]) -> None:
+        workspaces = {agent: str(place.notes / agent) for agent in agents}
+        content = [{"id": agent, "workspace": path} for agent, path in workspaces.items()]
+        place.config.write_text(json.dumps({"agents": {"list": content}}), "utf-8")
+
+    write(first)
+    watch = place.watch()
+    write(then)
+
+    changed = watch.look(at_once=True)
+
+    assert changed is not None and (changed.live, changed.restart) == ((), ("agents.list",))
+    assert list(changed.settings.agents) == then
+    assert watch.never == ()
+
+
 def test_an_index_stays_where_it_is_when_another_workspace_is_named(place: Place, tmp_path: Path) -> None:
     watch, before = place.watch(), load(place.options, place.env).settings.agents["main"]
     place.notes = tmp_path / "others"
