@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -15,13 +15,14 @@ import pytest
 
 from memline.shared.config.environment import fleet_name
 from memline.shared.errors import IndexMissing, QueueError
+from memline.shared.index import driver
 from memline.shared.queue import depth
 from tests.acceptance.conftest import ROWS, write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.process import running_memline
 from tests.support.redis_server import redis_command
-from tests.support.workspace import Place, remote, until
+from tests.support.workspace import Place, note, remote, until
 
 #: Seconds after which a lowered ceiling holds, and by how much a loaded machine may be slower: the seconds
 #: themselves are those of a clock of a test (unit/config).
@@ -82,6 +83,50 @@ def test_a_fleet_whose_model_changes_starts_again_in_place_and_embeds_all_with_i
     assert {role: each["pid"] for role, each in after.items()} == before
     assert all(fleet.is_running(label) for label in ("watch", "chunk", "embed", "store", "query"))
     assert "the settings changed (memorySearch.model)" in fleet.log("embed")
+
+
+def test_an_agent_that_was_out_of_the_settings_for_a_while_goes_on_and_nothing_is_paid_for_twice(
+    notes: Place, provider: EmbeddingServer, fleet: Fleet
+) -> None:
+    workspace = notes.folder / "other"
+    agents = [{"id": "main", "default": True}, {"id": "other", "workspace": str(workspace)}]
+    (workspace / "memory").mkdir(parents=True)
+    for number in range(30):
+        (workspace / f"memory/note-{number}.md").write_text(note(number))
+
+    def configure(count: int) -> None:
+        defaults = {"workspace": str(notes.workspace), "memorySearch": notes.memory}
+        change(notes, provider, content={"agents": {"defaults": defaults, "list": agents[:count]}})
+
+    def dead_answers() -> int:
+        return sum(each["actor"] == "store_vectors" for each in fleet.dead())
+
+    configure(2)
+    provider.control({"latency_ms": 1_000})
+    fleet.up_together("embed")
+    fleet.until(lambda: len(provider.requests) > 1, "requests")
+    fleet.signal("embed", signal.SIGSTOP)
+    configure(1)
+    fleet.until(lambda: fleet.log("work").count("worker.started") == 2, "processes without the agent")
+    # Its answers come when nobody knows the agent any more.
+    fleet.signal("embed", signal.SIGCONT)
+    fleet.until(lambda: dead_answers() > 0, "answers that nobody can store")
+    provider.control({"latency_ms": 20})
+    configure(2)
+
+    texts = 3 * 30
+    index = notes.home / "memory" / "other.sqlite"
+    query = "SELECT count(*) FROM vectors WHERE state = 'ready'"
+
+    def ready() -> int:
+        with closing(driver.open_reader(index)) as reader:
+            return int(reader.execute(query).fetchone()[0])
+
+    fleet.until(lambda: ready() == texts, "all vectors")
+    assert not provider.repeated()
+    assert dead_answers() == 0
+    # It started again, and did not end.
+    assert fleet.is_running("watch") and "Traceback" not in fleet.log("watch")
 
 
 def test_a_ceiling_that_is_lowered_holds_soon_and_one_that_is_raised_lets_a_fleet_go_on(

@@ -22,10 +22,11 @@ import dramatiq
 from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import message_list, redis_client
+from memline.shared.queue import message_changes, message_list, redis_client
 from memline.shared.queue.heartbeat import embed_threads, is_served
 from memline.shared.queue.hosts import known, queue_of
 from memline.shared.queue.lease_owner import is_owner_alive, owner_at
+from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.replies import cancel
 from memline.shared.queue.routes import QUEUES
@@ -215,12 +216,17 @@ class RedisRequests:
         """Give those of `leases` whose request, or the answer to it, became a dead letter, and why.
 
         Sent again at once they would fail again: an embed worker of an older release refuses every request.
+        An answer that came while its agent was not in the configuration is put back instead: it is paid for,
+        and who asks for its lease knows the agent now.
         """
         errors: dict[str, str] = {}
         with redis_client.translated(self._url):
             for queue in ("embed", self._store) if leases else ():
                 for letter in message_list.dead_letters_of(self._client, queue, leases):
-                    errors[letter.id.partition(".")[0]] = letter.error
+                    if queue == self._store and letter.error.startswith(AgentNotConfigured.__name__):
+                        message_changes.requeue(self._url, message_list.DEAD, [(queue, letter.id)])
+                    else:
+                        errors[letter.id.partition(".")[0]] = letter.error
         return errors
 
     def revoke(self, leases: Collection[str]) -> None:
