@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
 from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.values import to_json, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Protocol
+
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.vanished import KeptRoot
+else:
+    Protocol = object
 
 
 @value

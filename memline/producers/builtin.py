@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
@@ -14,7 +13,10 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.sync.staleness import Staleness
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
     from memline.shared.findings.answerer import Answerer
     from memline.shared.sources.excerpt import Excerpt

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from memline.producers.backends import Asked
 from memline.producers.builtin import choose
@@ -23,7 +22,10 @@ from memline.shared.search.request import SearchOptions, SearchRequest, search_r
 from memline.shared.search.results import Answer
 from memline.shared.values import field, fields, replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
     from memline.producers.actions.append_entry import Entry
     from memline.producers.agent_view import Chat
     from memline.producers.backends import IndexReport, LinkCheck, RunProgress
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
 
-P = ParamSpec("P")
-T = TypeVar("T")
+    P = ParamSpec("P")
+    T = TypeVar("T")
+else:
+    # For who reads the hints of `Status`.
+    Any = object
 
 
 @value
@@ -108,7 +113,7 @@ def _taking(
     options: Callable[P, Question],
 ) -> Callable[[Callable[[Memory, Question], T]], Callable[Concatenate[Memory, P], T]]:
     """Give a method the fields of a question as arguments, for type checkers as well."""
-    made = cast("Callable[..., Question]", options)
+    made: Callable[..., Question] = options
 
     def give(method: Callable[[Memory, Question], T]) -> Callable[Concatenate[Memory, P], T]:
         def search(self: Memory, query: str, **given: Any) -> T:
@@ -116,7 +121,7 @@ def _taking(
 
         search.__doc__, search.__qualname__ = method.__doc__, method.__qualname__
         search.__wrapped__ = _Signature()  # type: ignore[attr-defined]
-        return cast("Callable[Concatenate[Memory, P], T]", search)
+        return search  # type: ignore[return-value]
 
     return give
 

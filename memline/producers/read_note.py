@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.producers.read_turns import read_turns
@@ -37,6 +36,7 @@ from memline.shared.sync import vanished
 from memline.shared.sync.vanished import KeptRoot
 from memline.shared.values import replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

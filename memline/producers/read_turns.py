@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from memline.shared.sources.excerpt import DEFAULT_LINES, Excerpt, Part
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

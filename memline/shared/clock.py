@@ -8,10 +8,13 @@ Objects with a life, which wait or stamp more than once (workers, writers, limit
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import tzinfo
+    from typing import Protocol
+else:
+    Protocol = object
 
 
 #: Seconds that a time which was written as the present may lie ahead: processes read their clocks one after

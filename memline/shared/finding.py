@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from memline.shared.values import field, to_json, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: What was asked for will not come without a person; an answer may be incomplete now; worth knowing.
 PROBLEM, WARNING, NOTE = LEVELS = ("problem", "warning", "note")

@@ -13,13 +13,14 @@ from contextlib import closing, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.errors import IndexFault
 from memline.shared.packages import install_command
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
 #: Makes a new index, and what one of 0.2.0 lacks; its last statement says of which version it is.
 SCHEMA = Path(__file__).with_name("index") / "schema.sql"

@@ -6,7 +6,10 @@ And take what others wrote, in whatever form, for what it should be: one of anot
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:

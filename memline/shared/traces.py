@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
+    from typing import Any
 
 #: Seconds that an export may take, also the last one of a process, unless OTEL_EXPORTER_OTLP_TIMEOUT is set.
 EXPORT_S = 5

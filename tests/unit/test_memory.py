@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+import typing
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import date
@@ -17,11 +18,13 @@ from typing import Any
 import pytest
 
 import memline
-from memline import Answer, MemlineError, Memory
+from memline import Answer, Hit, MemlineError, Memory
 from memline.producers.agent_view import chat_of
+from memline.producers.memory import Status
 from memline.shared.errors import AccessDenied, BadRequest, ConfigError
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark
+from memline.shared.values import fields
 from tests.support.process import ROOT
 
 
@@ -97,6 +100,11 @@ def test_an_empty_text_is_not_the_current_folder(notes: Path, name: str) -> None
 def test_the_question_is_given_by_position_or_by_name(memory: Memory) -> None:
     assert memory.search(query="invoices").hits == memory.search("invoices").hits
     assert asyncio.run(memory.asearch(query="invoices")).hits
+
+
+@pytest.mark.parametrize("shape", [Answer, Hit, Status])
+def test_the_hints_of_what_is_returned_can_be_read(shape: type) -> None:
+    assert typing.get_type_hints(shape).keys() == {each.name for each in fields(shape)}
 
 
 def test_a_search_says_its_options_to_who_asks_for_its_signature() -> None:

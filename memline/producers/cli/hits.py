@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import json_line
@@ -17,6 +16,10 @@ from memline.shared.search.results import pattern_of
 from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
 MOST_ROWS = 4

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.config import environment, workspaces
 from memline.shared.config.load import Options, load
@@ -20,7 +19,10 @@ from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.index.ownership import former_of
 from memline.shared.visible_text import in_json, visible
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from memline.producers.memory import Memory
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
 
 from memline.producers.calls.memory_calls import MEMORY_CALLS
 from memline.producers.calls.rows import CLI, Parameter
@@ -18,6 +17,10 @@ from memline.producers.cli.invocation import Invocation, Misuse, echo
 from memline.shared.config import environment
 from memline.shared.errors import MemlineError
 from memline.shared.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: In place of an exit status: click has to read the line.
 LEFT = object()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_json, put
 from memline.producers.memory import Memory, sees_private
 from memline.shared import traces
 from memline.shared.search.request import search_request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def search(

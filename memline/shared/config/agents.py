@@ -14,7 +14,6 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from memline.shared.config import environment, openclaw, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
@@ -24,6 +23,10 @@ from memline.shared.config.transcript_programs import READ_IN_PLACE, place_of
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.values import field, replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAIN = "main"
 

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
 
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import (
@@ -26,6 +25,10 @@ from memline.shared.config.keys import (
 )
 from memline.shared.errors import ConfigError
 from memline.shared.values import Field, field, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
 HIGHEST = 2**31 - 1

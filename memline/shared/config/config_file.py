@@ -7,12 +7,15 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
 from memline.shared.patterns import late
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: A text that begins, after comments, with a key and a colon: the members of an object without its braces,
 #: as they are often printed in documentation.

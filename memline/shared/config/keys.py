@@ -6,9 +6,12 @@ A block is a value (`shared.values`) whose class is derived from `Block`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
 
 from memline.shared.values import MISSING, Field, field, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar, TypeVar
 
 #: What to do about keys that a block does not declare: refuse them, warn of them, warn of those that look
 #: like a declared one, or ignore them because OpenClaw has keys of its own there.
@@ -62,7 +65,8 @@ class Block:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-B = TypeVar("B", bound=Block)
+if TYPE_CHECKING:
+    B = TypeVar("B", bound=Block)
 
 
 def key(

@@ -7,7 +7,6 @@ Only `extraPaths` and `exclude` add up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from memline.shared.config import environment
 from memline.shared.config.check import Issues
@@ -16,6 +15,10 @@ from memline.shared.config.keys import Block, Setting, given, leaves
 from memline.shared.config.schema import Chunking, Hybrid
 from memline.shared.values import replace
 from memline.shared.words import counted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def merge(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:

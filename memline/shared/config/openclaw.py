@@ -8,8 +8,6 @@ above the defaults.
 
 from __future__ import annotations
 
-from typing import Any
-
 from memline.shared.config.check import Issues, RawConfig, check_block, describe
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Qmd
 from memline.shared.config.keys import Block, Setting, block_of
@@ -25,6 +23,10 @@ from memline.shared.config.schema import (
 from memline.shared.providers import PROVIDERS
 from memline.shared.tables import as_dict
 from memline.shared.values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: The keys of `memory.qmd` that become keys of `memory` or `memorySearch` as well.
 QMD_KEYS = {

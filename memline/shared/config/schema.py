@@ -3,30 +3,25 @@
 Attribute names are the snake_case of the JSON5 keys (`max_results` is `maxResults`); a field of a nested
 block type is an object in the file. `ConfigFile` is the whole file but for what repeats: `MemorySearch`
 (defaults and agents), `AgentEntry`, `ProviderEntry` and `PriceEntry`; `installation.py` has the keys that are
-not of an agent. Defaults follow the original
-(`agents.defaults.memorySearch`) except where `docs/config.md` says otherwise. `check.py` checks a file
-against these blocks, `load.py` makes the settings.
+not of an agent. Defaults follow the original (`agents.defaults.memorySearch`) except where `docs/config.md`
+says otherwise. `check.py` checks a file against these blocks, `load.py` makes the settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from memline.shared.config.installation import (
-    Ceilings,
-    ChatScope,
-    MemoryBlock,
-    Qmd,
-    QueueSettings,
-    Serve,
-)
+from memline.shared.config.installation import Ceilings, ChatScope, MemoryBlock, Qmd, QueueSettings, Serve
 from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
 from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
 from memline.shared.values import field, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FALLBACKS = (*PROVIDERS, "none")
 PROVIDER_CHOICES = ("auto", *FALLBACKS)

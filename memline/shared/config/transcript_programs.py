@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from memline.shared.config import config_file, environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
 from memline.shared.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @value

@@ -11,11 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Protocol
 
 from memline.shared import traces
 from memline.shared.digests import sha256
 from memline.shared.values import asdict, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 
 @value
@@ -72,15 +77,12 @@ class Embedder(Protocol):
 
         Raises a `shared.errors.ProviderError`; never returns fewer, other or unchecked vectors.
         """
-        ...
 
     def embed_query(self, text: str, *, timeout_s: float) -> bytes:
         """Return the vector of a question. Raises a `ProviderError`, also when `timeout_s` is over."""
-        ...
 
     def close(self) -> None:
         """Free connections or the model; the embedder is not used afterwards."""
-        ...
 
 
 #: Attempts of a call to a provider: most trouble of a moment is over with the second.

@@ -15,14 +15,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.figures.kept_questions import Asked, keep
 from memline.shared.index.accounts import AccountFile
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Protocol, TypeVar
+else:
+    Protocol = object
 
 #: Names of the counters; those of a histogram are its buckets and the sum of its values.
 SEARCHES, SECONDS, SECONDS_SUM = "searches", "search_seconds", "search_seconds_sum"
@@ -58,7 +61,8 @@ class Answered(Protocol):
     def missing(self) -> Sequence[str]: ...
 
 
-A = TypeVar("A", bound=Answered)
+if TYPE_CHECKING:
+    A = TypeVar("A", bound=Answered)
 
 
 class Tally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
 from memline.shared.errors import IndexFault
@@ -16,6 +15,7 @@ from memline.shared.finding import OK, Finding
 from memline.shared.index.accounts import AccountFile
 from memline.shared.values import replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

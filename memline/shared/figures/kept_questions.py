@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memline.shared.index.accounts import AccountFile
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -21,6 +20,7 @@ from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.staleness import DiskState
 from memline.shared.values import replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.figures import first_seen
 from memline.shared.finding import LEVELS, NOTE, Finding, Trouble
 from memline.shared.values import field, replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from memline.shared.findings.facts import Facts, FleetFacts
 
 #: What a row is about: one agent's memory, or what all agents of a home have in common.

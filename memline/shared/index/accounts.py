@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
@@ -21,6 +20,7 @@ from memline.shared.index import driver, meta, repair
 from memline.shared.sqlite import statements
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

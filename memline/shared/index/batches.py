@@ -8,11 +8,11 @@ through its row here, never by a time or a dead process.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
 from memline.shared.index import forgotten, full_text, ledger, meta
@@ -15,6 +14,7 @@ from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams
 from memline.shared.values import field, replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

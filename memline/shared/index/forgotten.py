@@ -7,12 +7,12 @@ and of lines that still stand in a note or transcript, so that they are not read
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
 from memline.shared.sources.paths import is_transcript
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import meta
 from memline.shared.values import asdict, replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

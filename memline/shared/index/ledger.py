@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import meta
 from memline.shared.sources import outcomes
@@ -17,8 +16,10 @@ from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
 from memline.shared.values import asdict, astuple, replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
     from memline.shared.index.rows import FileRow
 
@@ -316,7 +317,7 @@ def in_any_case(connection: Connection, source: str, path: str) -> str:
 SetAside = dict[str, tuple[str, float, float]]
 
 #: Path, when it is seen again (ns since the epoch), its row but for these, and the texts of its chunks.
-Content = tuple[str, int, dict[str, Any], str]
+Content = tuple[str, int, dict[str, "Any"], str]
 
 _OF_FILE = "(SELECT id FROM files WHERE path = ?)"
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 from posixpath import join, normpath
-from typing import TYPE_CHECKING
 
 from memline.shared.note_names import MARKDOWN, without_ending
 from memline.shared.sources.folding import name_key, path_key, stem_key
@@ -21,6 +20,7 @@ from memline.shared.sources.links import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
 #: Changes when the whole index was replaced (`copies.put_in_place`): row ids then mean other rows.
 EPOCH = "epoch"

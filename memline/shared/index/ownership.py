@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.config import workspaces
 from memline.shared.config.config_file import for_owner
@@ -19,8 +18,10 @@ from memline.shared.digests import sha256
 from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, IndexOfAnother
 from memline.shared.index import driver, meta, repair
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
 
 #: Notes of an index that are compared, the largest first: one that is a page is not another's by chance.

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexUnwritable
 from memline.shared.index.driver import faults, file_id, library
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -25,15 +25,16 @@ from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import mul
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.digests import shake_256
 from memline.shared.index import identities
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.packages import lack
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
     import numpy as np
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING
 
 from memline.shared.clock import MAX_AHEAD_S
 from memline.shared.index import token_rows
@@ -26,6 +25,7 @@ from memline.shared.index.driver import in_slices, scalar
 from memline.shared.index.identities import IdentityRow
 from memline.shared.values import replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from memline.shared.index.driver import json_ids
 from memline.shared.patterns import late
@@ -22,6 +21,7 @@ from memline.shared.search.query import MOST_LETTERS, Term, any_of, quoted
 from memline.shared.values import replace, value
 from memline.shared.words import word_lists
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

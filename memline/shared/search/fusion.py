@@ -24,13 +24,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from heapq import nlargest
 from itertools import count
-from typing import Any
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.ranking import KeywordHit, put_above
 from memline.shared.search.retrievers import MOST, NAME, PATH, STEM, TITLE
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.tokens import DENSE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Decimals of a score and of a cosine: beyond them are differences between one way of computing and another.
 DECIMALS = 6

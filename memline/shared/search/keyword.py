@@ -27,7 +27,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
-from typing import TYPE_CHECKING, Any
 from unicodedata import combining, normalize
 
 from memline.shared.index.driver import json_ids
@@ -39,8 +38,10 @@ from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, 
 from memline.shared.search.query import Question, Term, any_of, as_typed
 from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, KeywordHits, ranked
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
 #: Terms of a question that are searched, the rarest.
 MAX_TERMS = 24

@@ -11,12 +11,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver, full_text
 from memline.shared.search.few_rows import Beside, FewRows, as_word, scale_of, varints
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from memline.shared.search.forms import HALVES, Lookup, near
 from memline.shared.search.postings import strongest
 from memline.shared.search.query import Term
 from memline.shared.values import field, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memline.shared.index import driver, ownership, signs
 from memline.shared.index.identities import IdentityRow
@@ -17,6 +16,7 @@ from memline.shared.search.retrievers import Links
 from memline.shared.search.snippets import Marker
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.errors import BadRequest
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
@@ -12,8 +11,10 @@ from memline.shared.sources.paths import MEMORY, SESSIONS, Pattern, compile_patt
 from memline.shared.sources.tags import tag_key
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
 
 #: The options that leave files out, and those of them that an index alone can tell.

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import field, to_json, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    # For who reads the hints of these records.
+    Any = object
 
 #: `backend` of an answer and of `status` unless another program answers.
 BACKEND = "builtin"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import Query
@@ -32,8 +31,10 @@ from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import field, replace, value
 from memline.shared.words import counted
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
     from memline.shared.embedders.local.reranker import Reranker
     from memline.shared.search.late import Evidence

@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.note_names import without_ending
@@ -19,6 +18,7 @@ from memline.shared.search.vector_backends import VectorBackend
 from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.paths import MEMORY
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

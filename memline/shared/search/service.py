@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -23,8 +22,12 @@ from memline.shared.search.results import Answer
 from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.values import replace
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Protocol
+else:
+    Protocol = object
 
 #: Answers kept, about 5 KB each; the oldest is dropped first.
 MAX_ANSWERS = 256

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.index.full_text import TOKENIZER
@@ -24,6 +23,7 @@ from memline.shared.sources.folding import fold_with_places
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.values import value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

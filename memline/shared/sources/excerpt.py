@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
@@ -16,6 +15,10 @@ from memline.shared.sources.links import NoteName
 from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.values import replace, to_json, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
 DEFAULT_LINES = 120

@@ -12,9 +12,11 @@ import re
 import stat
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from pathspec import GitIgnoreSpec
 
 #: Names of ignore files; of two in a folder the second wins.

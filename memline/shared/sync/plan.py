@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
@@ -23,6 +22,7 @@ from memline.shared.sync.changes import Changes, compare
 from memline.shared.sync.vanished import Kept
 from memline.shared.values import field, replace, value
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 

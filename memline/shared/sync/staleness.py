@@ -15,10 +15,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from memline.shared.errors import MemlineError
 from memline.shared.values import field, replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 #: A look may take one part in so many of the time.
 SHARE = 50

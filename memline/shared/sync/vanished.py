@@ -20,7 +20,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import retention_days
@@ -33,8 +32,10 @@ from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPath
 from memline.shared.values import value
 from memline.shared.words import counted
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
+    from typing import Any
 
     from memline.shared.index.ledger import Content
     from memline.shared.index.rows import FileRow

@@ -44,6 +44,21 @@ def test_help_lists_every_command_and_imports_none() -> None:
         assert variable in done.stdout
 
 
+def test_a_search_is_spared_the_import_of_typing(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_text("The head bolts take 85 Nm.\n")
+    place = ("--home", str(tmp_path / "home"), "--workspace", str(tmp_path))
+    # What starts Python here may have loaded it already.
+    code = (
+        "import sys; sys.modules.pop('typing', None); from memline.producers.cli import run;"
+        "status = run(sys.argv[1:]); sys.exit(status or ('typing' in sys.modules and 'typing was imported'))"
+    )
+    assert run_process(*place, "index").returncode == 0
+
+    done = run_process(*place, "search", "bolts", code=code)
+
+    assert (done.returncode, "MEMORY.md" in done.stdout) == (0, True), done.stderr
+
+
 def test_the_package_runs_as_a_module() -> None:
     done = run_process("--version", code="import runpy; runpy.run_module('memline', run_name='__main__')")
 
