@@ -40,7 +40,7 @@ class RunProgress:
     vectors: int = 0
     #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
     waiting: str = ""
-    #: Texts of a request since one took too long or met a limit of texts; 0: as many as the caps allow.
+    #: Texts of a request since some took too long, failed or met a limit of texts; 0: what the caps allow.
     request_rows: int = 0
 
 
