@@ -10,6 +10,9 @@ from memline.shared.scheduling.budget import Budget, spent
 from memline.shared.values import replace
 from tests.support.batch_desk import TEXTS, Desk
 
+#: How a job ends that did not do all.
+each_early_end = pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+
 
 def tokens_today(desk: Desk) -> float:
     report = spent(desk.writer.accounts.file, Ceilings(), desk.clock.now())
@@ -41,7 +44,7 @@ def test_a_batch_that_its_provider_never_took_costs_nothing(desk: Desk, batch: B
     assert tokens_today(desk) == 0
 
 
-@pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+@each_early_end
 def test_of_a_job_that_ended_early_counts_what_its_provider_says_it_did(
     desk: Desk, batch: Batch, state: State
 ) -> None:
@@ -57,7 +60,7 @@ def test_of_a_job_that_ended_early_counts_what_its_provider_says_it_did(
     assert tokens_today(desk) == before // 4
 
 
-@pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+@each_early_end
 def test_of_a_job_whose_provider_counts_no_rows_counts_what_it_brought(
     desk: Desk, batch: Batch, state: State
 ) -> None:
