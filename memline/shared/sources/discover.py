@@ -328,6 +328,8 @@ class _Walk:
         """Add what is in an open folder `depth` levels below a root; return the folders in it to walk."""
         below = []
         inside = folder_prefix(folder)
+        in_ledger = self._paths.ledger_path(inside)
+        one_spelling = is_storable(in_ledger) and not self._spellings
         relative = inside[len(folder_prefix(root.path)) :]
         takes_all, matches = root.pattern.is_any_name, root.pattern.matches
         rules = self._paths.rules.of(root.path, folder)
@@ -346,8 +348,15 @@ class _Walk:
                     continue
                 if rules and (reason := why(rules, inside + name, is_folder=False)):
                     self.left_out[printable(self._paths.ledger_path(inside + name))] = reason
+                    continue
+                status, path = status_of(entry), in_ledger + name
+                is_plain = one_spelling and name.isascii() and path not in self.files
+                if is_plain and isinstance(status, os.stat_result) and stat.S_ISREG(status.st_mode):
+                    # Nearly all files, with no more calls: they took 9 ms of the 67 for 20,000.
+                    size, mtime_ns, ctime_ns = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                    self.files[path] = DiscoveredFile(path, inside + name, size, mtime_ns, ctime_ns)
                 else:
-                    self._add(inside + name, status_of(entry))
+                    self._add(inside + name, status)
             elif entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(inside + name):
                 self._add(inside + name, status_of(entry), LINK_PROBLEM)
         return below

@@ -78,23 +78,20 @@ class RecordedFiles(Mapping[str, RecordedFile]):
 
     def __init__(self, rows: Iterable[tuple[str, int, int, int, str, str]] = ()) -> None:
         """`rows`: path, then the fields of a record."""
-        self._rows = {row[0]: row for row in rows}
+        #: Path -> its row.
+        self.rows = {row[0]: row for row in rows}
 
     def __getitem__(self, path: str) -> RecordedFile:
-        _, size, mtime_ns, ctime_ns, outcome, chunking = self._rows[path]
+        _, size, mtime_ns, ctime_ns, outcome, chunking = self.rows[path]
         return RecordedFile(
             size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, outcome=outcome, chunking=chunking
         )
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def keys(self) -> KeysView[str]:
-        return self._rows.keys()
-
-    def is_indexed(self, path: str, size: int, mtime_ns: int, ctime_ns: int, chunking: str) -> bool:
-        """Tell whether a file was indexed just as it is, and cut like that."""
-        return self._rows.get(path) == (path, size, mtime_ns, ctime_ns, INDEXED, chunking)
+        return self.rows.keys()

@@ -74,11 +74,13 @@ def compare(
     """
     groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
     unchanged = groups["unchanged"]
+    row_of = ledger.rows.get
     links: list[str] = []
     for file in discovery.files:
         path = file.path
         cut, most = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
-        if file.problem is None and ledger.is_indexed(path, file.size, file.mtime_ns, file.ctime_ns, cut):
+        seen = path, file.size, file.mtime_ns, file.ctime_ns, INDEXED, cut
+        if file.problem is None and row_of(path) == seen:
             unchanged.append(path)
             continue
         groups[_change_of(file, ledger.get(path), cut, most)].append(path)
