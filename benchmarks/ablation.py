@@ -102,6 +102,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
         (query, "_halves", lambda word, stop: ()),
         (query, "_are_one", lambda first, second, stop: False),
     ),
+    "with the light words of a question": partial(_changed, (query, "light_words", lambda words: ())),
     "a stem counts as the word": _stems_count,
     "12 terms of a question instead of 24": partial(_changed, (keyword, "MAX_TERMS", 12)),
     "each chunk cited alone": partial(
@@ -118,6 +119,7 @@ PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
     "without token vectors": partial(_changed, (retrieve._Search, "_compare_tokens", lambda *_: None)),
     "without the lift of a name or title": PARTS["without the lift of a name or title"],
+    "with the light words of a question": PARTS["with the light words of a question"],
     "each chunk cited alone": PARTS["each chunk cited alone"],
 }
 

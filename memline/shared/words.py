@@ -1,13 +1,30 @@
-"""Read the word lists (stop words by language, irregular forms, synonyms); write counts and times."""
+"""Read the word lists (stop words by language, irregular forms, synonyms), tell questions, write counts."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
+
+from memline.shared.patterns import late
 
 #: Languages whose stop words apply when a question has more of them than English ones: `die` and `war` are
 #: content in English.
 FOREIGN = ("de", "fr", "es", "pt", "it")
+
+#: A question ends with its mark, or begins as one without it does: `what did we`, and not `What it does`.
+_ASKED = late(
+    r"[?？؟][\s\"'”’»」)!.]*\Z"
+    r"|\A(?:how (?:many|much|long|often|old)\b|(?:wh(?:o|at|en|ere)|how)['’]s\b"
+    r"|(?:(?:who|what|when|where|why|which|how) )?(?:is|are|was|were|am|do|does|did|has|have|had"
+    r"|can|could|will|would|should|shall) )",
+    re.I,
+)
+
+
+def is_question(text: str) -> bool:
+    """Tell a question, which asks for a fact, from a phrase that says what a note is about."""
+    return bool(_ASKED.search(text))
 
 
 def stop_words(words: list[str]) -> frozenset[str]:
@@ -25,6 +42,16 @@ def stop_words(words: list[str]) -> frozenset[str]:
 def stop_words_of(language: str) -> frozenset[str]:
     """Return the stop words of `en` or of one of FOREIGN."""
     return frozenset(word_lists()[f"stop.{language}"].split())
+
+
+def light_words(words: list[str]) -> tuple[str, ...]:
+    """Choose the words of an English question, as typed, that say nothing there; it has no stop words.
+
+    None where fewer than two others are left: `make` may be what is asked about. `Go` is a name.
+    """
+    known = word_lists()["light"].split()
+    light = tuple(word for word in words if word in known)
+    return light if len(words) - len(light) > 1 else ()
 
 
 #: Verbs behind one thing, by their form behind several.

@@ -22,7 +22,7 @@ from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.values import replace, value
-from memline.shared.words import stop_words, word_lists
+from memline.shared.words import is_question, light_words, stop_words, stop_words_of, word_lists
 
 #: Characters of a question that are looked at: more is a pasted document, not a question.
 MAX_CHARS = 4_000
@@ -135,6 +135,8 @@ class Question:
     days: tuple[Days, ...] = ()
     #: The tags that it names: notes with one come first.
     tags: tuple[str, ...] = ()
+    #: Its words that say nothing in a question, and are not looked for.
+    light: tuple[str, ...] = ()
 
 
 def analyse(raw: str, today: date | None = None) -> Question:
@@ -163,7 +165,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
     # The pieces of a day are those of others.
     of_days = {key: term for key, term in terms.items() if term.label in named}
     terms |= {key: replace(term, is_day=True, fallbacks=()) for key, term in of_days.items()}
-    _take_words(rest, terms, is_enough=bool(spoken or in_figures))
+    light = _take_words(rest, terms, is_enough=bool(spoken or in_figures), asks=is_question(original))
     # An answer need not have the words of a day. Without them conversations lost 0.002 of recall.
     hints: dict[str, Term] = {}
     _take_words(" ".join(spoken), hints)
@@ -198,6 +200,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,
         tags=tags,
+        light=light,
     )
 
 
@@ -361,8 +364,13 @@ def _is_code(word: str) -> bool:
     return len(word) >= 5 and not _QUANTITY.fullmatch(word)
 
 
-def _take_words(text: str, terms: dict[str, Term], *, is_enough: bool = False) -> None:
-    """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`."""
+def _take_words(
+    text: str, terms: dict[str, Term], *, is_enough: bool = False, asks: bool = False
+) -> tuple[str, ...]:
+    """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`.
+
+    `asks`: it is a question. Returns the light words that are left out of one.
+    """
     #: Of a compound that is a term the pieces are found, and not said to be nowhere.
     pieces = {piece for term in terms.values() for piece in _PIECE.findall(term.label)}
     #: Lower case -> as typed.
@@ -393,7 +401,8 @@ def _take_words(text: str, terms: dict[str, Term], *, is_enough: bool = False) -
     content = [word for word in words if word not in stop]
     if not content and not terms and not is_enough:
         content = list(words)
-    for word in content:
+    light = light_words([words[word] for word in content] if asks and stop is stop_words_of("en") else [])
+    for word in (each for each in content if each not in light):
         term = Term(
             label=word,
             match=quoted(word),
@@ -413,6 +422,7 @@ def _take_words(text: str, terms: dict[str, Term], *, is_enough: bool = False) -
             # Where notes have `login`, `logs` is not what `log in` asks for.
             phrase, whole = f"{first} {second}", quoted(f"{first}{second}")
             _add(terms, Term(label=phrase, match=whole, halves=(quoted(phrase),)))
+    return light
 
 
 def _are_one(first: str, second: str, stop: Collection[str]) -> bool:

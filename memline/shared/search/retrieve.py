@@ -29,7 +29,7 @@ from memline.shared.search.results import Answer, Hit, lacking
 from memline.shared.search.vector_backends import VectorBackend
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import field, replace, value
-from memline.shared.words import counted
+from memline.shared.words import counted, is_question
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class _Search:
             found.cosines.update((chunk_id, round(cosine, DECIMALS)) for chunk_id, cosine in cosines.items())
             if vector.tokens and hybrid.late:
                 self._compare_tokens(found, vector)
-            if not retrievers.is_question(question.text):
+            if not is_question(question.text):
                 found.beginnings = retrievers.beginnings(connection, found.ids)
         # Without words to be found there is nothing but the day or the tag that was asked for.
         quality = self.keyword.quality or float(backend is None)
@@ -266,7 +266,8 @@ class _Search:
         from memline.shared.search import late
 
         fitted = token_rows.projection(self.connection, vector.identity_id)
-        asked = late.question_tokens(self.question.text, vector.tokens, fitted, self.keyword.rarity)
+        rarity = {**dict.fromkeys(self.question.light, 0.0), **self.keyword.rarity}
+        asked = late.question_tokens(self.question.text, vector.tokens, fitted, rarity)
         if asked is None:
             return
         packed = {each: tokens_of[row_id] for each, row_id in vector_of.items() if row_id in tokens_of}

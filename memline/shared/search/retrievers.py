@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -54,14 +53,6 @@ _VECTORS_OF_CHUNKS = (
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 
-#: A question ends with its mark, or begins as one without it does: `what did we`, and not `What it does`.
-_ASKED = late(
-    r"[?？؟][\s\"'”’»」)!.]*\Z"
-    r"|\A(?:how (?:many|much|long|often|old)\b|(?:wh(?:o|at|en|ere)|how)['’]s\b"
-    r"|(?:(?:who|what|when|where|why|which|how) )?(?:is|are|was|were|am|do|does|did|has|have|had"
-    r"|can|could|will|would|should|shall) )",
-    re.I,
-)
 _DAY = late(r"\d{4}-\d{2}-\d{2}")
 
 #: Links that are kept, 100 bytes each.
@@ -147,11 +138,6 @@ def cosines(
     vector_of = links.vectors_of(connection, chunk_ids)
     cosine_of = backend.cosines(set(vector_of.values()))
     return {chunk_id: cosine_of[row_id] for chunk_id, row_id in vector_of.items() if row_id in cosine_of}
-
-
-def is_question(text: str) -> bool:
-    """Tell a question, which asks for a fact, from a phrase that says what a note is about."""
-    return bool(_ASKED.search(text))
 
 
 def beginnings(connection: Connection, chunk_ids: Collection[int]) -> set[int]:

@@ -131,6 +131,17 @@ def test_the_note_that_holds_the_words_together_comes_first(notes: Notes, index:
     assert 0 <= scattered.score <= together.score <= 1
 
 
+def test_a_light_word_of_a_question_is_no_evidence(notes: Notes, index: SearchIndex) -> None:
+    notes.add("a.md", TOGETHER)
+    notes.embed()
+    notes.give_tokens("a.md")
+    request = SearchRequest(query="kind boiler valve?", explain=True)
+
+    (hit,) = retrieve(index, request, Query(), embed_query=notes.vector_with_tokens).hits
+
+    assert late_of(hit) == pytest.approx(1, abs=0.02)
+
+
 def test_explain_says_which_word_met_which(notes: Notes, index: SearchIndex) -> None:
     notes.add("a.md", "Old pipes.\nThe boiler needs a new VALVE")
     notes.embed()

@@ -9,7 +9,7 @@ from memline.shared.search.forms import related
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
 from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
-from memline.shared.words import stop_words, stop_words_of
+from memline.shared.words import is_question, stop_words, stop_words_of
 from tests.unit.search.conftest import Notes
 
 
@@ -32,6 +32,22 @@ def test_stop_words_stay_when_there_is_nothing_else() -> None:
 def test_stop_words_of_another_language_go_only_when_the_question_is_in_it() -> None:
     assert labels("Warum haben wir die Datenbank gewechselt") == ["datenbank", "gewechselt"]
     assert labels("the war and the die roll") == ["war", "die", "roll"]
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("What kind of books does Ann use for the seminar?", ["books", "ann", "seminar"]),
+        ("how many moorings do we make", ["many", "moorings", "make"]),
+        ("how do I vendor Go modules", ["vendor", "go", "modules"]),
+        ("make target of the docs", ["make", "target", "docs"]),
+        ("Wo ist das Kind zur Schule gegangen?", ["kind", "schule", "gegangen"]),
+    ],
+)
+def test_light_words_are_dropped_from_an_english_question_that_has_others(
+    question: str, words: list[str]
+) -> None:
+    assert labels(question) == words
 
 
 @pytest.mark.parametrize(
@@ -225,3 +241,24 @@ def test_what_is_said_for_politeness_is_not_asked() -> None:
     asked = [analyse(each) for each in ("tell me about sluices please", "sluices", "sluices, thanks")]
 
     assert len({tuple(term.match for term in each.terms) for each in asked}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [
+        ("When did we sell the boat?", True),
+        ("the boat was sold when?)", True),
+        ("船はいつ売れた？", True),
+        ("what did we decide about the boat", True),
+        ("who's on call", True),
+        ("how many anchors", True),
+        ("is it paid", True),
+        ("What a plugin shows", False),
+        ("How to sync notes across devices", False),
+        ("boat? anchor", False),
+        ("isolation levels", False),
+        ("", False),
+    ],
+)
+def test_a_question_is_told_from_a_phrase(text: str, is_asked: bool) -> None:
+    assert is_question(text) == is_asked

@@ -1,8 +1,6 @@
 from collections.abc import Callable
 from sqlite3 import Connection
 
-import pytest
-
 from memline.shared.search import retrievers
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
@@ -131,24 +129,3 @@ def test_a_title_with_half_of_the_words_of_a_question_is_most_of_it(notes: Notes
     assert tier("manage tides buoys ropes ERR_CONN_42") == {retrievers.TITLE}
     # A heading that several pages have is no title of one.
     assert tier("open questions today") == {retrievers.STEM}
-
-
-@pytest.mark.parametrize(
-    ("text", "is_asked"),
-    [
-        ("When did we sell the boat?", True),
-        ("the boat was sold when?)", True),
-        ("船はいつ売れた？", True),
-        ("what did we decide about the boat", True),
-        ("who's on call", True),
-        ("how many anchors", True),
-        ("is it paid", True),
-        ("What a plugin shows", False),
-        ("How to sync notes across devices", False),
-        ("boat? anchor", False),
-        ("isolation levels", False),
-        ("", False),
-    ],
-)
-def test_a_question_is_told_from_a_phrase(text: str, is_asked: bool) -> None:
-    assert retrievers.is_question(text) == is_asked
