@@ -20,6 +20,7 @@ from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
 from memline.shared.search.request import SearchOptions, SearchRequest, search_request
 from memline.shared.search.results import Answer
+from memline.shared.sources.paths import is_storable
 from memline.shared.values import field, fields, replace, value
 
 TYPE_CHECKING = False
@@ -152,6 +153,8 @@ class Memory:
             # As a path it would be the current folder: a variable that is not set would have that indexed.
             if given == "":
                 raise ConfigError(f"{name} is an empty text", hint="name a path, or leave it out")
+            if given is not None and (not is_storable(str(given)) or "\0" in str(given)):
+                raise ConfigError(f"{name} is not a path: {str(given)!a}", hint="name a file or folder")
         folder, file, data = (
             None if path is None else Path(path).expanduser() for path in (workspace, config, home)
         )

@@ -11,7 +11,7 @@ from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
+from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
 from memline.shared.index import chunks, driver, forgotten, ledger, links
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
@@ -30,6 +30,7 @@ from memline.shared.sources.paths import (
     TRANSCRIPT_PREFIX,
     MemoryPaths,
     is_private,
+    is_storable,
     is_transcript,
 )
 from memline.shared.sync import vanished
@@ -89,6 +90,8 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
 
 def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, clock: Clock) -> Excerpt:
     name = path.strip().removeprefix("./")
+    if not is_storable(name):
+        raise not_utf_8(name)
     if name.lower().startswith(TRANSCRIPT_PREFIX) and not is_markdown(name):
         if not private:
             raise AccessDenied(

@@ -60,6 +60,12 @@ class ConfigError(MemlineError):
     exit_code = 2
 
 
+def not_utf_8(name: str) -> MemlineError:
+    """Make the error that refuses a name with bytes that are not UTF-8, or with half of a character."""
+    shown = ascii(name.strip()[:200]).replace("\\udc", "\\x").strip("'")
+    return MemlineError(f"not a name in UTF-8: {shown}", hint="rename it, or type it in UTF-8")
+
+
 class SettingsChanged(MemlineError):
     """The settings changed while a command waited that cannot go on with the new ones."""
 

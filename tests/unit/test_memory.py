@@ -27,6 +27,9 @@ from memline.shared.sync.freshness import FreshMark
 from memline.shared.values import fields
 from tests.support.process import ROOT
 
+#: As of a text that was cut within an emoji.
+HALF = "a\ud83d"
+
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
@@ -235,6 +238,33 @@ def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: obj
         call(memory)  # type: ignore[operator]
 
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.get(HALF),
+        lambda memory: memory.get(f"sessions/{HALF}.jsonl"),
+        lambda memory: memory.search("q", tag=HALF),
+        lambda memory: memory.search("q", tag=["a", HALF]),
+        lambda memory: memory.search("q", exclude_tag=HALF),
+        lambda memory: memory.search("q", linked_from=HALF),
+        lambda memory: memory.search("q", path=HALF),
+        lambda memory: memory.search("q", until=HALF),
+        lambda _: Memory(HALF),
+        lambda _: Memory(home=HALF),
+        lambda _: Memory("no\0tes"),
+    ],
+)
+def test_half_of_a_character_in_an_argument_is_an_error_of_the_one_tree(
+    memory: Memory, call: Callable[[Memory], Any]
+) -> None:
+    memory.index()
+
+    with pytest.raises(MemlineError, match=r"not a name in UTF-8|is not a path") as caught:
+        call(memory)
+
+    assert caught.value.message.isprintable()
 
 
 @pytest.mark.parametrize("is_own", [False, True], ids=["a save", "an entry"])

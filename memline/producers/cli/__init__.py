@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from memline.producers.cli import at_once, command_client
 from memline.producers.cli.command_list import COMMANDS, PLAIN, UNTIL_STOPPED
 from memline.producers.interrupts import disarm, exit_status, tell
-from memline.shared.errors import MemlineError
+from memline.shared.errors import MemlineError, not_utf_8
 
 #: Objects that may be made before the collector looks for circles among them, for a command that ends soon.
 _FEW_COLLECTIONS = 100_000
@@ -80,8 +80,8 @@ def failed(error: Exception) -> int:
     if isinstance(error, UnicodeEncodeError) and error.encoding.startswith("utf"):
         # The bytes of an argument, or of the name of a folder in a text.
         line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
-        name = ascii(line.strip()[:200]).replace("\\udc", "\\x").strip("'")
-        return plain.fail(f"not a name in UTF-8: {name}", "rename it, or type it in UTF-8", 1)
+        refused = not_utf_8(line)
+        return plain.fail(refused.message, refused.hint, refused.exit_code)
     raise error
 
 

@@ -265,12 +265,11 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
             text = limits["normal"](raw) if "normal" in limits and isinstance(raw, str) else raw
             if choices:
                 return text if text in choices else None, words
-            fits = isinstance(text, str) and "\0" not in text
-            fits = fits and re.fullmatch(limits.get("pattern", "(?s).*"), text)
+            fits = _is_text(text) and re.fullmatch(limits.get("pattern", "(?s).*"), text)
             return text.strip() if fits else None, limits.get("allowed", "text")
         case "tuple[str, ...]":
             items = raw if isinstance(raw, list) else [None]
-            fits = all(isinstance(text, str) and "\0" not in text for text in items)
+            fits = all(map(_is_text, items))
             items = list(map(limits["normal"], items)) if fits and "normal" in limits else items
             if choices:
                 return tuple(dict.fromkeys(items)) if fits and {*items} <= {
@@ -285,3 +284,8 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
             )
             return dict(raw) if fits else None, "an object of names and texts of one line"
     raise AssertionError(f"a key has the type {kind}, which is not checked")
+
+
+def _is_text(raw: object) -> bool:
+    """Tell whether this is a text without NUL and halves of characters: no file may be named with either."""
+    return isinstance(raw, str) and "\0" not in raw and raw.encode("utf-8", "ignore").decode() == raw

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 
-from memline.shared.errors import BadRequest
+from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
-from memline.shared.sources.paths import MEMORY, SESSIONS, Pattern, compile_pattern, is_private
+from memline.shared.sources.paths import MEMORY, SESSIONS, Pattern, compile_pattern, is_private, is_storable
 from memline.shared.sources.tags import tag_key
 from memline.shared.values import value
 
@@ -85,7 +85,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
     """Make a request of the options that a caller gave: None is left out, and so is the source `all`.
 
-    Raises BadRequest for a value that no option takes.
+    Raises BadRequest for a value that no option takes, and a MemlineError for one that is not valid Unicode.
     """
     given: dict[str, Any] = {
         # One of several values is a list in JSON.
@@ -99,7 +99,16 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
         fits, wanted = _WANTED.get(name, _TEXT)
         if name in SearchOptions.__annotations__ and not fits(each):
             raise BadRequest(f"{name}: {str(each)[:80]!r} is not {wanted}", hint="memline search --help")
+    for name in given.keys() & {*FILTERS}:
+        for text in _texts(given[name]):
+            if not is_storable(text):
+                raise not_utf_8(text)
     return SearchRequest(query=query, private=private, **given)
+
+
+def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts of an option that takes one or several."""
+    return (given,) if isinstance(given, str) else given
 
 
 def filters_of(request: SearchRequest) -> tuple[str, ...]:
@@ -155,7 +164,7 @@ def files_within(
     is_meant = path_filter(request)
     files = [row for row in files if is_meant(row[1])]
     for tags, is_wanted in ((request.tag, True), (request.exclude_tag, False)):
-        for tag in _each_tag(connection, (tags,) if isinstance(tags, str) else tags):
+        for tag in _each_tag(connection, _texts(tags)):
             tagged = files_of_tag(connection, tag_key(tag))
             files = [row for row in files if (row[0] in tagged) is is_wanted]
     if request.linked_from:

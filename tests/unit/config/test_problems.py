@@ -38,6 +38,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("agents.list", [{}], "id is missing"),
     ("agents.list", ["main"], "agents.list[0]: found a text"),
     ("agents.defaults.workspace", 1, "allowed: text"),
+    ("agents.defaults.workspace", "a\ud83d", "workspace: found"),
+    ("agents.defaults.memorySearch.extraPaths", ["a\ud83d"], "extraPaths[0].path: found"),
     ("agents.defaults.memorySearch", [], "allowed: an object"),
     ("memorySearch", None, "found null, allowed: an object"),
     ("memory", 1, "memory: found the number 1"),
