@@ -20,12 +20,14 @@ from memline.shared.errors import (
     UnknownAgent,
 )
 
-#: The status of each kind of error; the first that fits counts.
+#: The status of each kind of error; the first that fits counts. The others say that the state of the settings
+#: or of what is asked for does not allow it; 500 is for a fault of ours alone.
 _STATUS = (
     ((UnknownAgent, JobUnknown), 404),
     (BadRequest, 400),
     ((AccessDenied, PathNotAllowed), 403),
     ((IndexFault, Overloaded, QueueError), 503),
+    (MemlineError, 409),
 )
 
 
@@ -57,7 +59,7 @@ def wants_page(headers: Mapping[str, str]) -> bool:
 
 def status_of(error: MemlineError) -> int:
     """Return the status of a request that ended in this error."""
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
 
 
 def response_to(error: MemlineError) -> JsonResponse:

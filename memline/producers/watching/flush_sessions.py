@@ -168,7 +168,7 @@ def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionSt
     return done
 
 
-def flush_session(asker: Asker, session: str, *, here: bool = False) -> Done:
+def flush_session(asker: Asker, session: str = "", *, here: bool = False) -> Done:
     """Write a session down now: `here`, or where there is a fleet by one of its workers."""
     (settings,) = asker.agents
     name = session if session.endswith(".jsonl") else f"{session}.jsonl"

@@ -26,8 +26,8 @@ from memline.shared.errors import (
         (PathNotAllowed, 403),
         (IndexMissing, 503),
         (Overloaded, 503),
-        (ConfigError, 500),
-        (MemlineError, 500),
+        (ConfigError, 409),
+        (MemlineError, 409),
     ],
 )
 def test_each_kind_of_error_has_its_status(kind: type[MemlineError], status: int) -> None:
