@@ -1,8 +1,9 @@
 """Take over the conversations of an export of ChatGPT or Claude, the zip as it was downloaded.
 
 All of it is read once before anything is written: what is no export, is damaged, or would fill memory or
-disk, changes nothing. Conversations are kept redacted beside the index, so the zip may be deleted. To import
-again adds what is new; what was forgotten stays forgotten. Killed and run again it goes on.
+disk, changes nothing. A record that is not a conversation is left out, and named. Conversations are kept
+redacted beside the index, so the zip may be deleted. To import again adds what is new; what was forgotten
+stays forgotten. Killed and run again it goes on.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class TakenChats:
     empty: int = 0
     #: Messages of the new ones and of those that have grown.
     messages: int = 0
+    #: Records that are not conversations, with what is wrong with them.
+    left_out: tuple[str, ...] = ()
 
 
 def take_in(
@@ -85,8 +88,9 @@ def take_in(
     name = IMPORTED[command]
     folder = imports_folder(agent.index_path) / name
     counts = dict.fromkeys((NEW, GROWN, KNOWN, FORGOTTEN, "empty", "messages"), 0)
+    left_out: list[str] = []
     with _opened(path) as archive:
-        for _ in _conversations(archive, path, name):
+        for _ in _conversations(archive, path, name, left_out.append):
             pass
         for number, conversation in enumerate(_conversations(archive, path, name), 1):
             on_progress(number)
@@ -97,7 +101,9 @@ def take_in(
             counts[became] += 1
             counts["messages"] += len(conversation.said) if became in (NEW, GROWN) else 0
     title = TRANSCRIPT_PROGRAMS[name].title
-    return TakenChats(agent=agent.agent, program=title, path=path, folder=folder, **counts)
+    return TakenChats(
+        agent=agent.agent, program=title, path=path, folder=folder, left_out=tuple(left_out), **counts
+    )
 
 
 def keep(file: Path, data: bytes) -> str:
@@ -183,8 +189,13 @@ def _check(member: zipfile.ZipInfo, path: Path) -> None:
         raise refused(path, f"its member {name[:80]!r} inflates more than {MAX_RATIO} times", without)
 
 
-def _conversations(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[Conversation]:
-    """Yield the conversations, one at a time. Raises ArchiveRefused for what is no export of this program."""
+def _conversations(
+    archive: zipfile.ZipFile, path: Path, name: str, leave_out: Callable[[str], None] = lambda _: None
+) -> Iterator[Conversation]:
+    """Yield the conversations, one at a time; `leave_out` is told of each record that is none.
+
+    Raises ArchiveRefused for what is no export of this program: also, at the end, when no record is one.
+    """
     members = [
         each for each in archive.infolist() if _CONVERSATIONS.fullmatch(PurePosixPath(each.filename).name)
     ]
@@ -192,15 +203,24 @@ def _conversations(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[
         raise refused(path, "it has no conversations.json")
     read = format_named(name).conversation
     assert read is not None
+    # Of no conversation so far: what is wrong with the first record, and whose it may be.
+    wrong: tuple[str, str] | None = None
+    has_some = False
     for member in sorted(members, key=lambda each: each.filename):
         with archive.open(member) as file:
             for number, record in enumerate(_elements(file, path, member.filename), 1):
                 try:
-                    yield read(record if isinstance(record, dict) else {})
+                    conversation = read(record if isinstance(record, dict) else {})
                 except ValueError as error:
                     where = f"number {number} of {member.filename} is not a conversation of"
                     words = f"{where} {TRANSCRIPT_PROGRAMS[name].title} ({error})"
-                    raise refused(path, words, _whose(record, path)) from error
+                    wrong = wrong or (words, _whose(record, path))
+                    leave_out(words)
+                else:
+                    has_some = True
+                    yield conversation
+    if wrong and not has_some:
+        raise refused(path, *wrong)
 
 
 def _whose(record: object, path: Path) -> str:

@@ -189,6 +189,7 @@ def _chat_lines(taken: TakenChats) -> Iterator[str]:
         f"{f' ({named})' if named else ''}, {counted(taken.messages, 'message')}"
     )
     yield f"  kept in {taken.folder}, secrets masked; the zip is not needed any more"
+    yield from _named("left out", taken.left_out)
 
 
 def openclaw_lines(taken: Taken) -> Iterator[str]:

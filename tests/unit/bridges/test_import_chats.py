@@ -140,7 +140,7 @@ WRONG_JSON = {
     '[{"id": "c", "mapping": {}}, {"id": nonsense}]': "is not valid JSON",
     '[{"id": "c", "mapping": {}}] more': "has something behind its array",
     "[" + "".join(f'{{"k{n}":' for n in range(2_000)): "is not valid JSON",
-    '[{"id": "c", "mapping": {}}, 7]': "number 2 of conversations.json is not a conversation of ChatGPT",
+    "[7, {}]": "number 1 of conversations.json is not a conversation of ChatGPT",
     '[{"uuid": "c", "chat_messages": []}]': "number 1 of conversations.json is not a conversation of ChatGPT",
 }
 
@@ -157,17 +157,37 @@ def test_what_is_no_export_changes_nothing(place: Place, tmp_path: Path, text: s
     assert not folder(place).exists()
 
 
-def test_an_error_in_the_last_conversation_keeps_the_first_from_being_written(
-    place: Place, tmp_path: Path
-) -> None:
-    export = gpt_zip(
-        tmp_path / "e.zip", *[gpt(f"c-{n}", ("user", "hm")) for n in range(50)], {"id": "broken"}
+def test_an_error_in_the_last_file_keeps_the_first_from_being_written(place: Place, tmp_path: Path) -> None:
+    export = zipped(
+        tmp_path / "e.zip", {"conversations-000.json": [BOATS], "conversations-001.json": b"[{nonsense}]"}
     )
 
-    with pytest.raises(ArchiveRefused, match="number 51"):
+    with pytest.raises(ArchiveRefused, match=r"conversations-001\.json is not valid JSON"):
         take_in(place.agent, "chatgpt", export)
 
     assert not folder(place).exists()
+
+
+def test_a_record_that_is_not_a_conversation_is_left_out_and_said(place: Place, tmp_path: Path) -> None:
+    odd = [
+        7,
+        None,
+        [],
+        {"id": "broken"},
+        {"mapping": {}},
+        {"id": "c", "mapping": {"n": 1, "m": {"message": 2}}},
+    ]
+    export = zipped(
+        tmp_path / "e.zip", {"conversations.json": [odd[0], BOATS, *odd[1:], gpt("c-2", ("user", "hm"))]}
+    )
+
+    ran = place.run("import", "chatgpt", str(export))
+    taken = take_in(place.agent, "chatgpt", export)
+
+    assert ran.status == 0, ran.stderr
+    assert "left out: number 1 of conversations.json is not a conversation of ChatGPT" in ran.stdout
+    assert (taken.known, taken.empty, len(taken.left_out)) == (2, 1, 5)
+    assert sorted(kept(place)) == ["chatgpt/c-1.jsonl", "chatgpt/c-2.jsonl"]
 
 
 def test_an_export_of_the_other_program_names_the_command(place: Place, tmp_path: Path) -> None:
