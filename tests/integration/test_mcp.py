@@ -173,7 +173,9 @@ def test_the_first_answer_loads_nothing_for_logs_and_collections_go_on(
     notes: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    monkeypatch.setattr("memline.producers.agents.mcp.run_stdio", lambda *_: seen.append(gc.isenabled()))
+    monkeypatch.setattr(
+        "memline.producers.agents.mcp_stdio.run_stdio", lambda *_: seen.append(gc.isenabled())
+    )
     # As the process does it before anything is imported.
     gc.disable()
     try:

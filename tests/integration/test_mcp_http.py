@@ -158,15 +158,28 @@ def test_a_tool_that_only_some_agents_have_is_refused_to_the_others(place: Place
     ]
     place.config.write_text(json.dumps({"agents": {"list": listed}}))
 
+    async def names(client: Client) -> list[str]:
+        return [tool.name for tool in (await client.list_tools()).tools]
+
     async def may_not(client: Client) -> None:
+        assert "memory_append" not in await names(client)
         refused = await call(client, "memory_append", text="x")
         assert refused.is_error and "may not write notes" in words(refused)
 
     async def may(client: Client) -> None:
+        assert "memory_append" in await names(client)
         added = await call(client, "memory_append", text="Ada prefers tea.")
         assert not added.is_error
         assert (await call(client, "memory_search", query="tea")).structured_content["results"]
 
+    async def only_reads(client: Client) -> None:
+        assert await names(client) == ["memory_search", "memory_get", "memory_status"]
+        refused = await call(client, "memory_append", text="x")
+        assert refused.is_error and "this token only reads" in words(refused)
+
     with serving(place.settings) as url:
         talk(f"{url}/mcp", may_not)
         talk(f"{url}/mcp?agent=work", may)
+    reader = Token(name="of a reader", token=WORK, role="reader", agent="work")
+    with serving(place.settings, tokens=(reader,)) as url:
+        talk(f"{url}/mcp", only_reads, authorization=f"Bearer {WORK}")

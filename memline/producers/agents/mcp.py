@@ -1,7 +1,7 @@
-"""Serve an agent's memory as MCP tools, over standard input and output or HTTP.
+"""Serve an agent's memory as MCP tools: over HTTP, and in `mcp_stdio` over standard input and output.
 
-The only module that knows the MCP SDK. Arguments are checked by `MemoryTools`, not by the SDK, so that every
-face reports the same errors; an error reaches the model with what to do about it.
+No other module knows the MCP SDK. Arguments are checked by `MemoryTools`, not by the SDK, so that every face
+reports the same errors; an error reaches the model with what to do about it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-import anyio
-from mcp.server.lowlevel import Server
+from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver import server as sdk_server
 from mcp.server.mcpserver.exceptions import ResourceError
@@ -23,10 +22,8 @@ from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
-from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -34,9 +31,8 @@ from mcp_types import (
     CallToolResult,
     ErrorData,
     JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
+    ListToolsResult,
+    PaginatedRequestParams,
     TextContent,
     ToolAnnotations,
     jsonrpc_message_adapter,
@@ -54,7 +50,6 @@ from memline.producers.calls.rows import Call
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.figures.counters import CALLS, MCP, Tally
 from memline.shared.logs import Log
-from memline.shared.packages import install_command
 from memline.shared.values import replace
 from memline.shared.version import own_version
 from memline.shared.visible_text import in_json
@@ -74,15 +69,6 @@ MAX_NOTE_CHARS = 100_000
 _ESCAPES = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
-
-#: Calls at a time of a client on standard input; it has rarely more than one running.
-STDIO_THREADS = 4
-
-#: Seconds for such a call; clients themselves give up after about a minute.
-STDIO_TIMEOUT_S = 60.0
-
-#: Seconds that answers may take after a client on standard input has closed its side.
-DRAIN_TIMEOUT_S = 15.0
 
 #: The request for which a resource is read.
 _READ_FOR: ContextVar[Any] = ContextVar("read_for", default=None)
@@ -132,6 +118,18 @@ class MemoryTool(Tool):
 class MemoryServer(MCPServer[Any]):
     """Knows for which request a resource is read, and refuses what is not there as a slip of the client's."""
 
+    #: Whether the caller of a request may write notes.
+    may_write: Callable[[Any], bool]
+
+    async def _handle_list_tools(
+        self, ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        """List what the caller may call; the public `list_tools` does not know for whom it lists."""
+        tools = await self.list_tools()
+        if not self.may_write(ctx.request):
+            tools = [each for each in tools if each.annotations and each.annotations.read_only_hint]
+        return ListToolsResult(tools=tools)
+
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> Any:
@@ -164,7 +162,7 @@ class MemoryServer(MCPServer[Any]):
 def server(
     tools: MemoryTools, caller_of: CallerOf, *, pool: Pool, tell: Tell = lambda _request, _arguments: None
 ) -> MCPServer[Any]:
-    """Make an MCP server of these tools; memory_append is among them when some agent may write."""
+    """Make an MCP server of these tools; memory_append is listed to callers that may write."""
     writes = any(tools.memory(agent).settings.memory.append.enabled for agent in tools.agents)
     calls = [call for call in MEMORY_CALLS if call.tool and (writes or not call.audit)]
     schemas = answers()
@@ -178,6 +176,16 @@ def server(
         log_level="WARNING",
         subscriptions=False,
     )
+
+    def may_write(request: Any) -> bool:
+        try:
+            caller = caller_of(request)
+            return caller.can_act and tools.memory(caller.agent).settings.memory.append.enabled
+        except MemlineError:
+            # A call says why it is refused.
+            return False
+
+    made.may_write = may_write
 
     async def session_context(context: Context[Any, Any], **arguments: str) -> str:
         try:
@@ -280,12 +288,12 @@ class MessageCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Behind the guard the whole body is one message.
-        body = _whole((message := await receive()).get("body", b""))
+        body = whole_message((message := await receive()).get("body", b""))
         messages = [{**message, "body": body}]
         try:
             jsonrpc_message_adapter.validate_json(body, by_name=False)
         except ValueError as error:
-            refusal = _unreadable(error).model_dump_json(by_alias=True, exclude_unset=True)
+            refusal = unreadable(error).model_dump_json(by_alias=True, exclude_unset=True)
             await Response(refusal, 400, media_type="application/json")(scope, receive, send)
             return
 
@@ -295,103 +303,12 @@ class MessageCheck:
         await self._app(scope, replay, send)
 
 
-def run_stdio(tools: MemoryTools, caller: Caller) -> None:
-    """Serve one client over standard input and output until it closes its side and has its answers."""
-
-    async def serve() -> None:
-        pool = Pool(STDIO_THREADS, timeout_s=STDIO_TIMEOUT_S)
-        made = server(tools, lambda _: caller, pool=pool)
-        await _serve_stdio(_lowlevel(made))
-
-    anyio.run(serve)
-
-
-class InFlightRequests:
-    """The requests that a client waits for, by their ids."""
-
-    def __init__(self) -> None:
-        self._ids: set[int | str | None] = set()
-        self._changed = anyio.Event()
-
-    def received(self, message: SessionMessage) -> None:
-        """Track a message of the client: a request, or the cancellation of one."""
-        body = message.message
-        if isinstance(body, JSONRPCRequest):
-            self._ids.add(body.id)
-        elif isinstance(body, JSONRPCNotification) and body.method == "notifications/cancelled":
-            self._remove((body.params or {}).get("requestId"))
-
-    def sent(self, message: SessionMessage) -> None:
-        """Track a message to the client: an answer ends its request."""
-        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
-            self._remove(message.message.id)
-
-    async def wait(self) -> None:
-        """Wait until no request is in flight, DRAIN_TIMEOUT_S at most."""
-        with anyio.move_on_after(DRAIN_TIMEOUT_S):
-            while self._ids:
-                await self._changed.wait()
-
-    def _remove(self, request_id: int | str | None) -> None:
-        self._ids.discard(request_id)
-        self._changed.set()
-        self._changed = anyio.Event()
-
-
-async def _serve_stdio(lowlevel: Server[Any]) -> None:
-    """Serve standard input and output, and send all answers before the end.
-
-    The SDK takes the end of the input for the end of everything and drops the calls that are running: after
-    `printf … | memline mcp` their answers, and whether an entry was written, would never be known. So the end
-    of the input reaches the SDK only when no request is in flight.
-    """
-    requests = InFlightRequests()
-    to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-
-    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
-
-        async def read() -> None:
-            async with to_server:
-                async for message in incoming:
-                    if isinstance(message, Exception) and (mended := _mended(message)) is not None:
-                        message = mended
-                    if isinstance(message, Exception):
-                        # The SDK drops it, and the client would wait for an answer.
-                        Log("mcp").warning("line.unreadable", kind=type(message).__name__)
-                        await outgoing.send(SessionMessage(_unreadable(message)))
-                        continue
-                    requests.received(message)
-                    await to_server.send(message)
-                await requests.wait()
-
-        async def write() -> None:
-            async with outgoing, from_server:
-                async for message in from_server:
-                    await outgoing.send(message)
-                    requests.sent(message)
-
-        tasks.start_soon(read)
-        tasks.start_soon(write)
-        async with to_client:
-            await lowlevel.run(from_client, to_client, lowlevel.create_initialization_options())
-
-
-def _whole(body: bytes) -> bytes:
+def whole_message(body: bytes) -> bytes:
     """Put U+FFFD in the place of each half of a character, in as many bytes."""
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
 
 
-def _mended(error: Exception) -> SessionMessage | None:
-    """Read the line of an error again, without halves of characters; None when it is no message either."""
-    line = error.errors()[0]["input"] if isinstance(error, ValidationError) else None
-    with suppress(ValueError):
-        if isinstance(line, str):
-            return SessionMessage(jsonrpc_message_adapter.validate_json(_whole(line.encode()), by_name=False))
-    return None
-
-
-def _unreadable(error: Exception) -> JSONRPCError:
+def unreadable(error: Exception) -> JSONRPCError:
     """Make the error that answers a text which is no message; the SDK's words are those of its parser."""
     kinds = (
         {each["type"] for each in error.errors()} if isinstance(error, ValidationError) else {"json_invalid"}
@@ -404,16 +321,6 @@ def _unreadable(error: Exception) -> JSONRPCError:
             "the message is JSON, but not a request or notification of JSON-RPC 2.0",
         )
     return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words))
-
-
-def _lowlevel(made: MCPServer[Any]) -> Server[Any]:
-    """Return the SDK's inner server: it has no public way to serve streams of ours."""
-    try:
-        return made._lowlevel_server
-    except AttributeError as error:
-        raise MemlineError(
-            "the installed version of the package mcp is not supported", hint=install_command("mcp>=2.3,<2.4")
-        ) from error
 
 
 def _tool(

@@ -30,7 +30,7 @@ from memline.shared.values import replace
 
 @asks(CALLS["mcp"])
 def mcp(invocation: Invocation, session_key: str | None) -> None:
-    from memline.producers.agents.mcp import run_stdio
+    from memline.producers.agents.mcp_stdio import run_stdio
 
     # What was imported stays, and is never looked through again.
     gc.freeze()

@@ -3,8 +3,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from memline.producers.agents import mcp
-from memline.producers.agents.mcp import InFlightRequests
+from memline.producers.agents import mcp_stdio
+from memline.producers.agents.mcp_stdio import InFlightRequests
 from memline.shared.errors import MemlineError
 
 
@@ -50,13 +50,13 @@ def test_waiting_for_an_answer_that_never_comes_ends(monkeypatch: pytest.MonkeyP
         requests.received(message(ASKED))
         await requests.wait()
 
-    monkeypatch.setattr(mcp, "DRAIN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(mcp_stdio, "DRAIN_TIMEOUT_S", 0.01)
 
     anyio.run(run)
 
 
 def test_an_sdk_that_is_built_otherwise_is_refused_with_the_versions_that_work() -> None:
     with pytest.raises(MemlineError, match="mcp is not supported") as caught:
-        mcp._lowlevel(object())  # type: ignore[arg-type]
+        mcp_stdio._lowlevel(object())  # type: ignore[arg-type]
 
     assert "mcp>=" in caught.value.hint
