@@ -56,6 +56,26 @@ def test_what_takes_several_values_may_be_given_several_times(client: httpx.Clie
     assert [each["path"] for each in once["excerpts"]] == ["MEMORY.md"]
 
 
+@pytest.mark.parametrize("tag", ["", ",", " , ", "#", "2026"])
+@pytest.mark.parametrize("name", ["tag", "excludeTag"])
+def test_a_filter_by_what_is_not_a_tag_is_refused_in_the_same_words_on_every_face(
+    client: httpx.Client, notes: Place, name: str, tag: str
+) -> None:
+    asked = {"query": "invoices", name: tag}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    body["params"] = {"name": "memory_search", "arguments": asked}
+
+    by_url = refused(client.get("/search", params=asked), 400)
+    by_body = refused(client.post("/search", json={**asked, name: [tag]}), 400)
+    by_mcp = client.post("/mcp", json=body, headers={"accept": "application/json, text/event-stream"})
+    by_command = notes.call("search", "invoices", f"--{name.replace('T', '-t')}", tag)
+
+    assert by_url == by_body == f"{tag!r} is not a tag | a tag such as boat or boat/dinghy"
+    assert f"{tag!r} is not a tag" in by_mcp.json()["result"]["content"][0]["text"]
+    assert by_command.status == 2
+    assert by_command.stderr.startswith(f"Error: {tag!r} is not a tag")
+
+
 def test_a_saved_note_is_found_by_the_same_server(client: httpx.Client, notes: Place) -> None:
     client.get("/search", params={"query": "umbrella"})
 

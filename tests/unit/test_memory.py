@@ -133,6 +133,8 @@ def test_filters_limit_a_search(memory: Memory) -> None:
         ({"source": "notes"}, "source: 'notes' is not memory, sessions or all"),
         ({"since": date(2026, 1, 1)}, "since: '2026-01-01' is not a text"),
         ({"tag": ["a", 3]}, "tag: \"('a', 3)\" is not a text or several"),
+        ({"tag": ["a", ""]}, "'' is not a tag"),
+        ({"exclude_tag": " , "}, "' , ' is not a tag"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[str, Any], said: str) -> None:

@@ -37,7 +37,7 @@ class SearchOptions:
     path: str = ""
     #: A glob of the same kind; it wins over `path`.
     exclude: str = ""
-    #: One, or several that a note must have; `#boat` and `Boat` are the same.
+    #: One, or several that a note must have; `#boat` and `Boat` are the same. An empty text is not a tag.
     tag: str | tuple[str, ...] = ()
     #: One, or several of which a note may have none; it wins over `tag`.
     exclude_tag: str | tuple[str, ...] = ()
@@ -103,6 +103,8 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
         for text in _texts(given[name]):
             if not is_storable(text):
                 raise not_utf_8(text)
+            if "tag" in name and not any(map(tag_key, filter(str.strip, text.split(",")))):
+                raise BadRequest(f"{text[:80]!r} is not a tag", hint="a tag such as boat or boat/dinghy")
     return SearchRequest(query=query, private=private, **given)
 
 
