@@ -13,6 +13,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from memline.shared.patterns import late
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -30,6 +32,26 @@ _MAX_BYTES = 1 << 20
 
 #: Stars in one part of a pattern; with eight, a name of 60 characters takes seconds (`paths.Pattern`).
 _MAX_STARS = 4
+
+#: What is escaped, or a set with its classes: pathspec takes the end of a class for that of the set.
+_SET = late(r"\\.|\[[!^]?\]?(?:\[:[a-z]*:\]|[^\]])*+\]")
+_CLASS = late(r"\[:([a-z]*):\]")
+
+#: The members of each class as git has them: ASCII, no slash. None begins with what negates a set.
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": " \t",
+    "cntrl": "\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "0-~!-.",
+    "lower": "a-z",
+    "print": " -.0-~",
+    "punct": ":-@!-.[-`{-~",
+    "space": " \t-\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
 
 #: Folders of a vault in which notes are templates, where its settings name none.
 _TEMPLATES = ("Templates/", "templates/", "_templates/")
@@ -133,7 +155,8 @@ def why(levels: Iterable[_Level], absolute: str, *, is_folder: bool) -> str:
 
 
 def _spec(lines: Iterable[str]) -> GitIgnoreSpec | None:
-    usable = [line for line in lines if line.strip() and not line.startswith("#") and _is_safe(line)]
+    safe = (line for line in lines if line.strip() and not line.startswith("#") and _is_safe(line))
+    usable = [plain for line in safe if (plain := _without_classes(line))]
     if not usable:
         return None
     # Its import takes 8 ms, which a search without rules does not pay.
@@ -144,6 +167,20 @@ def _spec(lines: Iterable[str]) -> GitIgnoreSpec | None:
     except (ValueError, re.error):
         good = [line for line in usable if _compiles(line)]
         return GitIgnoreSpec.from_lines(good) if good else None
+
+
+def _without_classes(line: str) -> str:
+    """Write out the classes of a rule, such as `[[:digit:]]`; empty for one that git does not know either."""
+    if "[:" not in line:
+        return line
+
+    def written_out(found: re.Match[str]) -> str:
+        return found[0][0] + _CLASS.sub(lambda each: _CLASSES[each[1]], found[0][1:])
+
+    try:
+        return _SET.sub(written_out, line)
+    except KeyError:
+        return ""
 
 
 def _compiles(line: str) -> bool:

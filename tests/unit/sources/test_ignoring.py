@@ -1,5 +1,6 @@
 """What rules leave out: a walk and a single path agree, and rules above what is read do not count."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,35 @@ def test_a_workspace_without_memory_is_read_as_a_whole(folder: Path) -> None:
     write(folder, "memory/d.md")
     assert found(folder) == ["memory/d.md"]
     assert markdown_below(str(folder)) == 6
+
+
+CLASSES = (
+    "[[:digit:]].md",
+    "[![:alpha:]].md",
+    "[^[:lower:]_].md",
+    "[[:upper:]x-z].md",
+    "[[:punct:]].md",
+    "[[:space:][:xdigit:]].md",
+    "[[:graph:]].md",
+    "[][:blank:]].md",
+    "[[:alnum:]].md",
+    "[:alpha:].md",
+    "\\[[:digit:]].md",
+    "[[:nonsense:]].md",
+    "a[[:print:]]b/",
+)
+
+
+@pytest.mark.parametrize("rule", CLASSES)
+def test_classes_of_characters_are_those_of_git(folder: Path, rule: str) -> None:
+    names = [f"{char}.md" for char in map(chr, range(32, 127)) if char not in "/."]
+    write(folder, *names, "a b/c.md", "[5].md", ".gitignore", text=rule)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--others", "--exclude-standard", "*.md"]
+
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+
+    assert found(folder) == sorted(filter(None, listed))
 
 
 def test_ignore_files_leave_out_as_git_does(folder: Path) -> None:
