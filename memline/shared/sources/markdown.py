@@ -23,6 +23,7 @@ _PARAGRAPH = late(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 _ANCHOR = late(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
 _YAML_KEY = late(r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:")
 _TOML_KEY = late(r"#|\+{3}|[\w.\"'-]+[ \t]*=")
+_RULE = late(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
 _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
@@ -192,8 +193,11 @@ class _Items:
 
 
 def code_lines(lines: Sequence[str]) -> set[int]:
-    """Return the lines (from 0) that are code: in a fence, or indented behind a blank line and in no list."""
-    found = {at for first, last in outline(list(lines)).fences for at in range(first, last + 1)}
+    """Return the lines (from 0) that are code: in a fence, or indented where no paragraph or list goes on."""
+    parts = outline(list(lines))
+    found = {at for first, last in parts.fences for at in range(first, last + 1)}
+    # Behind these lines begins a new block, as behind a blank line.
+    ends = {last for _, last in parts.fences} | {max(each.line, each.last_line) for each in parts.headings}
     is_list, is_open = False, True
     for at, line in enumerate(lines):
         if not line.strip():
@@ -204,8 +208,10 @@ def code_lines(lines: Sequence[str]) -> set[int]:
             else:
                 is_open = False
         else:
-            is_list = _BULLET.match(line) is not None or (is_list and line[0].isspace())
-            is_open = False
+            is_rule = _RULE.fullmatch(line) is not None
+            is_list = not is_rule and (_BULLET.match(line) is not None or (is_list and line[0].isspace()))
+            is_open = is_rule
+        is_open = is_open or at in ends
     return found
 
 

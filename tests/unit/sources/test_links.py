@@ -40,6 +40,9 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("<code>[[a]]</code> <PRE class='x'><code>[b](b.md)</code> [[c]]</PRE > [[after]]", ["after"]),
         ("`<code>` [[a]] </code> <code [[b]] <code>[[c]] <coder>[[d]]</coder>", ["a", "b", "c", "d"]),
         ("- item\n    [[in a list]]", ["in a list"]),
+        ("```\nx\n```\n    [[a]]\n\t[[b]]\n[[after]]", ["after"]),
+        ("# Heading\n    [[a]]\n\nTitle\n-----\n    [[b]]\n\n* * *\n    [[c]]\n[[after]]", ["after"]),
+        ("- item\n  ```\n  x\n  ```\n    [[in a list]]\n\ntext\n    [[goes on]]", ["in a list", "goes on"]),
     ],
 )
 def test_links_are_read_and_none_from_code(text: str, targets: list[str | tuple[str]]) -> None:

@@ -72,6 +72,7 @@ def test_front_matter_may_list_none(front: str) -> None:
         ("`#code` and ``a `#b` c`` and https://x.org/#part [a](#b) <x href='#y'> <code>a #b</code>", []),
         ("```\n#fence\n```\n~~~sh\necho #no\n~~~", []),
         ("text\n\n    #indented\n\n    #still\n\t#tab", []),
+        ("~~~\nx\n~~~\n    #behind a fence\n## Heading\n    #behind\n#boat", ["boat"]),
         ("my_func_#define and [l](page_#sec), https://x.org/z_#part, a*#b", []),
         ("C# and a#b, #123, #, ##two, issue #12-3, &#39;", []),
         ("---\ntitle: \"#no\"\n---\n#yes", ["yes"]),
