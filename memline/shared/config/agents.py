@@ -267,7 +267,8 @@ class ResolveContext(Block):
 
     def path(self, text: str) -> Path:
         """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
-        return Path(os.path.normpath(self.base / environment.expand_user(text, self.env)))
+        # The current folder is looked up for a relative one alone: it may have been deleted.
+        return Path(os.path.normpath((self.base / environment.expand_user(text, self.env)).absolute()))
 
     def resolve(self, agent: str, *, needs_workspace: bool = True) -> schema.AgentSettings:
         """Collect everything one agent needs, with absolute paths."""

@@ -160,7 +160,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         env=env,
         home=shared["home"].value,
         state_dir=shared["stateDir"].value,
-        base=path.parent if path else Path.cwd(),
+        base=path.parent if path else Path(),
         named_workspace=_folder(options.workspace, "--workspace", environment.WORKSPACE, env),
         named_for=chosen or agents.default,
         is_openclaw=path is not None and path.parent == shared["stateDir"].value,

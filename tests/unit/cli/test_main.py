@@ -160,7 +160,7 @@ def test_every_end_has_its_exit_status_and_says_so_on_stderr(
 
 
 @pytest.mark.parametrize(
-    "args", [["status"], ["--workspace", "/n", "get", "a.md"], ["add", "d"], ["config", "path"]]
+    "args", [["status"], ["--workspace", "n", "get", "a.md"], ["add", "d"], ["config", "path"]]
 )
 def test_in_a_folder_that_was_deleted_a_command_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: list[str]
@@ -176,6 +176,21 @@ def test_in_a_folder_that_was_deleted_a_command_says_so(
         f"Error: the current folder was deleted: {folder}",
         "Try: cd to a folder that is there, and run it again",
     ]
+
+
+@pytest.mark.parametrize("args", [["status"], ["search", "lighthouse"], ["index"], ["config", "check"]])
+def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: list[str]
+) -> None:
+    (notes := tmp_path / "notes").mkdir()
+    (notes / "MEMORY.md").write_text("The lighthouse is white.\n")
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert cli.run(["--home", str(tmp_path / "home"), "--workspace", str(notes), *args]) == 0
+
+    assert "Error" not in capsys.readouterr().err
 
 
 def test_a_misspelt_command_is_answered_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
