@@ -152,7 +152,7 @@ class Invocation:
     def name_workspace(self, settings: AgentSettings) -> None:
         """Say on stderr whose notes answer, unless they are at hand, or this command line says so."""
         is_named = self.options.workspace is not None or self.options.config is not None
-        if not is_named and not Path.cwd().is_relative_to(os.path.realpath(settings.workspace)):
+        if not is_named and not _is_at_hand(os.path.realpath(settings.workspace)):
             echo(f"The notes of {settings.workspace} ({settings.workspace_origin}).", err=True)
 
     def everywhere(self, settings: AgentSettings) -> Options:
@@ -168,16 +168,33 @@ class Invocation:
         )
 
 
+def _is_at_hand(folder: str) -> bool:
+    try:
+        return Path.cwd().is_relative_to(folder)
+    except FileNotFoundError:
+        # The current folder was deleted.
+        return False
+
+
 def put(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a line as it is, at once; what the encoding of the stream lacks is escaped."""
+    """Print a line as it is, at once; what the encoding of the stream lacks is escaped.
+
+    A standard error that cannot be written (a full disk, a pipe that was closed) ends no command.
+    """
     stream = sys.stderr if err else sys.stdout
     try:
-        stream.write(text + end)
-    except UnicodeEncodeError:
-        # As click does it: ASCII says that no locale is set up, and then readers are on UTF-8.
-        encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
-        stream.buffer.write((text + end).encode(encoding, "backslashreplace"))
-    stream.flush()
+        try:
+            stream.write(text + end)
+        except UnicodeEncodeError:
+            # As click does it: ASCII says that no locale is set up, and then readers are on UTF-8.
+            encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
+            stream.buffer.write((text + end).encode(encoding, "backslashreplace"))
+        stream.flush()
+    except OSError:
+        if not err:
+            raise
+        # What is still buffered goes nowhere, or each later flush would fail with it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def echo(text: str, *, err: bool = False) -> None:

@@ -55,3 +55,13 @@ def test_a_command_ends_well_with_a_standard_stream_that_is_closed(
     assert ran.status == 0
     assert "Traceback" not in ran.stderr
     assert bool(ran.stdout) == (name != "stdout")
+
+
+@pytest.mark.parametrize("end", ["os.open('/dev/full', os.O_WRONLY)", "os.pipe()[1]"], ids=["full", "pipe"])
+def test_a_standard_error_that_takes_nothing_ends_no_command(place: Place, end: str) -> None:
+    broken = f"import os; os.dup2({end}, 2); os.closerange(3, 100)"
+
+    ran = place.run("index", "--force", "--verbose", before=broken)
+
+    assert (ran.status, ran.stderr) == (0, "")
+    assert "1 chunk" in ran.stdout

@@ -189,6 +189,8 @@ def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(
     folder.rmdir()
 
     assert cli.run(["--home", str(tmp_path / "home"), "--workspace", str(notes), *args]) == 0
+    monkeypatch.setenv("MEMLINE_WORKSPACE", str(notes))
+    assert cli.run(["--home", str(tmp_path / "home"), *args]) == 0
 
     assert "Error" not in capsys.readouterr().err
 
