@@ -167,13 +167,14 @@ def listed(agent: AgentSettings) -> list[Group]:
         return forgotten.groups(reader) if reader else []
 
 
-def undo(agent: AgentSettings, group: Group) -> None:
-    """Take one off the list; the next run reads again what it held back."""
+def undo(agent: AgentSettings, group: Group) -> bool:
+    """Take one off the list; returns whether it held back anything, which the next run reads again."""
     with closing(IndexWriter.of(agent)) as writer, writer.transaction() as (connection, _):
-        forgotten.take_off(connection, group)
+        has_held = forgotten.take_off(connection, group)
     if imported.is_imported(group.path):
         # Its empty file would keep it from being imported again.
         imported.remove_empty(imported.file_of(agent, group.path))
+    return has_held
 
 
 def _forget_one(

@@ -42,13 +42,16 @@ def _forgotten_list(agent: AgentSettings, undo: int | None, as_json: bool) -> in
         return None
     if undo > len(groups):
         raise ConfigError(f"there is no number {undo} on the list", hint="memline forget --list")
-    do_undo(agent, groups[undo - 1])
+    has_held = do_undo(agent, groups[undo - 1])
     chosen = numbered[undo - 1]
     lines = [f"Off the list: {chosen['path']} of {chosen['day']}."]
-    if is_markdown(groups[undo - 1].path):
-        lines.append("What was taken out of the note is back once you put it there again.")
+    if not has_held:
+        # Nothing that an index run could read.
+        is_note = is_markdown(groups[undo - 1].path)
+        again = "put it there again" if is_note else "import it again"
+        lines.append(f"What was taken out{' of the note' * is_note} is back once you {again}.")
     print_result({"undone": chosen}, as_json, lines)
-    if not as_json:
+    if has_held and not as_json:
         advise("memline index")
     return None
 

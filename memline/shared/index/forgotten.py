@@ -85,21 +85,46 @@ def in_copies(connection: Connection) -> tuple[frozenset[bytes], dict[str, froze
     return everywhere, {path: frozenset(found) for path, found in by_path.items()}
 
 
+#: Paths of the files that are there.
+_PRESENT = "(SELECT path FROM files WHERE outcome <> 'removed')"
+
+#: Paths that have lines of a group, by its path and time: its own, and those that its note had or has.
+_NAMES = (
+    "SELECT path FROM forgotten AS same WHERE same.at = {at} AND same.content <> '' AND same.hash IN"
+    " (SELECT hash FROM forgotten AS own WHERE own.path = {path} AND own.at = {at} AND own.content <> '')"
+)
+
+
 def groups(connection: Connection) -> list[Group]:
-    """List what was forgotten, the oldest first: a path and a time are one."""
-    rows = connection.execute("SELECT DISTINCT path, at FROM forgotten ORDER BY at, path")
+    """List what was forgotten, the oldest first: a path and a time are one, and so are a note's two names."""
+    names = _NAMES.format(path="one.path", at="one.at")
+    rows = connection.execute(
+        "SELECT path, at FROM (SELECT DISTINCT path, at FROM forgotten) AS one"
+        f" WHERE path IN {_PRESENT} OR NOT EXISTS ({names} AND same.path IN {_PRESENT}) ORDER BY at, path"
+    )
     return [Group(path=path, at=at) for path, at in rows]
 
 
-def take_off(connection: Connection, group: Group) -> None:
-    """Take a group off the list, inside the caller's transaction; the next run reads what it held back."""
-    connection.execute("DELETE FROM forgotten WHERE path = ? AND at = ?", (group.path, group.at))
+def take_off(connection: Connection, group: Group) -> bool:
+    """Take a group off the list, inside the caller's transaction; the next run reads what it held back.
+
+    Returns whether it held back anything: not what stands in no file any more.
+    """
+    held = "SELECT 1 FROM forgotten WHERE path = ? AND at = ? AND kind = 'line' AND everywhere >= 0"
+    has_held = connection.execute(held, (group.path, group.at)).fetchone() is not None
+    names = _NAMES.format(path="?1", at="?2")
+    connection.execute(
+        "DELETE FROM forgotten WHERE at = ?2 AND (path = ?1"
+        f" OR path IN ({names}) AND path NOT IN {_PRESENT})",
+        (group.path, group.at),
+    )
     # A long line may stand in any note. A file of which nothing was left is empty, however it is cut.
     connection.execute(
         "UPDATE files SET hash = '', chunking = '', mtime_ns = iif(outcome = 'empty', 0, mtime_ns)"
         " WHERE source = 'memory' OR path = ?",
         (group.path,),
     )
+    return has_held
 
 
 def texts_of(connection: Connection, path: str) -> frozenset[bytes]:

@@ -683,10 +683,38 @@ def test_the_list_has_path_and_day_and_one_is_taken_off_it(place: Place) -> None
     assert [(each["number"], each["path"]) for each in numbered] == [(1, "memory/doors.md")]
     assert wrong.status == 2
     assert undone.status == 0
-    assert "is back once you put it there again" in undone.stdout
+    assert "Try: " in undone.stderr and undone.stderr.endswith(" index\n")
     assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
     assert SECRET in place.call("get", "memory/doors.md").stdout
     assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
+
+
+def test_taking_off_what_was_taken_out_of_a_note_advises_no_run_that_brings_nothing(place: Place) -> None:
+    forget_line(place)
+
+    undone = place.call("forget", "--undo", "1")
+
+    assert (undone.status, undone.stderr) == (0, "")
+    assert "is back once you put it there again" in undone.stdout
+
+
+def test_a_line_of_a_note_that_was_renamed_stands_on_the_list_once_and_is_taken_off_whole(
+    place: Place,
+) -> None:
+    place.write("memory/short.md", f"# Short\n\nThe fence is green.\n{SHORT}\n")
+    place.index()
+    place.call("forget", "memory/short.md#L4", "--keep-note", "--yes")
+    for before, after in (("short", "shorter"), ("shorter", "shortest")):
+        (place.workspace / f"memory/{before}.md").rename(place.workspace / f"memory/{after}.md")
+        place.index()
+
+    listed = place.call("forget", "--list", "--json").json
+    place.call("forget", "--undo", "1")
+    place.index()
+
+    assert [each["path"] for each in listed] == ["memory/shortest.md"]
+    assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
+    assert SHORT in place.call("get", "memory/shortest.md").stdout
 
 
 def test_what_was_forgotten_is_not_in_the_context_of_a_session(place: Place) -> None:
