@@ -272,6 +272,7 @@ class IndexRun:
             rows = self._rows()
             target, backlog = rows.target, rows.backlog
             bad = ledger.problems(connection)
+            left_out = ledger.left_out(connection)
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
@@ -285,11 +286,12 @@ class IndexRun:
             return IndexReport(
                 agent=self._agent.agent,
                 files={
-                    "seen": len(self._plan.discovery.files),
-                    "added": len(changes.added),
-                    "changed": len(changes.changed) + len(changes.growing),
+                    # As `status` counts them: what has no text is left out, and neither added nor unchanged.
+                    "seen": self._plan.total_files,
+                    "added": len({*changes.added} - left_out),
+                    "changed": len({*changes.changed, *changes.growing} - left_out),
                     "removed": len(changes.removed),
-                    "unchanged": len(changes.unchanged),
+                    "unchanged": len({*changes.unchanged} - left_out),
                     "failed": len(bad),
                 },
                 chunks=chunks.count(connection),

@@ -112,6 +112,12 @@ def problems(connection: Connection) -> list[LedgerEntry]:
     return [_entry(row) for row in rows]
 
 
+def left_out(connection: Connection) -> frozenset[str]:
+    """Return the paths of the files that are there and have nothing in the index, whatever the reason."""
+    query = "SELECT path FROM files WHERE outcome NOT IN (?, ?)"
+    return frozenset(path for (path,) in connection.execute(query, (INDEXED, REMOVED)))
+
+
 def recorded_files(connection: Connection, paths: Sequence[str] | None = None) -> RecordedFiles:
     """Return the files that are not removed, by path; of `paths` alone, if given."""
     which = "" if paths is None else " AND path IN (SELECT value FROM json_each(?2))"

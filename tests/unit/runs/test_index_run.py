@@ -25,10 +25,21 @@ def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Plac
 
     report = place.index()
 
-    assert report.files == {"seen": 2, "added": 2, "changed": 0, "removed": 0, "unchanged": 0, "failed": 1}
+    assert report.files == {"seen": 2, "added": 1, "changed": 0, "removed": 0, "unchanged": 0, "failed": 1}
     assert (report.provider, report.chunks) == ("none", 1)
     assert report.failures[0]["path"] == "memory/binary.md"
     assert report.failed
+
+
+def test_a_run_and_the_status_count_the_same_files(place: Place) -> None:
+    place.write("memory/empty.md", "")
+    (place.workspace / "memory/link.md").symlink_to("empty.md")
+
+    first, again = place.index().files, place.index().files
+    status = place.call("status", "--json").json[0]
+
+    assert (first["added"], again["added"], again["unchanged"]) == (1, 0, 1)
+    assert (status["status"]["files"], status["scan"]["totalFiles"]) == (again["unchanged"], again["seen"])
 
 
 def test_a_run_that_finds_nothing_to_do_starts_no_workers(
