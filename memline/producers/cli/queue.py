@@ -71,6 +71,11 @@ def queue(invocation: Invocation, watch: bool, conditions: tuple[str, ...], as_j
         print_json(report)
     else:
         console = Console(markup=False)
+        while watch and not console.is_terminal:
+            # No table lives there: one below the other, so that a reader that ends is met.
+            console.print(*_tables(report), sep="\n")
+            time.sleep(WATCH_S)
+            report = read()
         if watch:
             with Live(Group(*_tables(report)), console=console, refresh_per_second=4) as live:
                 while True:
