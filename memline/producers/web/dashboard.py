@@ -347,8 +347,8 @@ class Dashboard:
 
     async def _events(self, request: Request) -> Response:
         access: Access | None = request.scope.get(ACCESS)
-        # 204 tells an EventSource not to try again.
-        if access is None:
+        # 204 tells an EventSource not to try again. Who wants no body must not take the place of a page.
+        if access is None or request.method == "HEAD":
             return Response(status_code=204, headers=HEADERS)
         if self.live.is_full:
             raise QueueError("too many browsers watch", hint="close some, or refresh the page by hand")

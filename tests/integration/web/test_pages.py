@@ -84,6 +84,10 @@ def test_a_note_shows_what_it_links_to_and_what_links_to_it(browser: Browser, no
     assert "Links to" not in shown("b") and "Linked from" not in shown("a")
 
 
+def test_a_stream_of_events_without_a_body_ends_at_once(browser: Browser) -> None:
+    assert browser.client.head("/ui/events").status_code == 204
+
+
 @pytest.mark.parametrize(
     ("name", "text"), [("maxResults", "0"), ("maxResults", "x"), ("source", "all?"), ("since", "soon")]
 )
