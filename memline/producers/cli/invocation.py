@@ -142,8 +142,14 @@ class Invocation:
             echo(f"{_MOVED.format(*found)}\nTry: {shlex.join(words)}", err=True)
 
     def enabled_agents(self) -> list[AgentSettings]:
-        """Return those of `agents` whose memory search is switched on."""
-        return [settings for settings in self.agents() if settings.memory.enabled]
+        """Return those of `agents` whose memory search is switched on, and name the others on stderr."""
+        return [settings for settings in self.agents() if self.is_enabled(settings)]
+
+    def is_enabled(self, settings: AgentSettings) -> bool:
+        """Tell whether the agent has a memory search; say so when it has none."""
+        if not settings.memory.enabled:
+            echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
+        return settings.memory.enabled
 
     def as_typed(self, text: str) -> str:
         """Put this command line's global options into the commands of a hint, so that they work as typed."""

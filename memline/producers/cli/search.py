@@ -33,12 +33,10 @@ def search(
     if null and form != "files":
         raise Misuse("--null goes with --format files")
     settings = invocation.agent()
-    if not settings.memory.enabled:
+    if not invocation.is_enabled(settings):
         if form == "json":
             where = {"workspace": str(settings.workspace)}
             print_json({"results": [], "disabled": True, "agentId": settings.agent, **where})
-        else:
-            echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
         return
     chat = None
     if session_key is not None:

@@ -29,6 +29,16 @@ def test_verbose_names_the_files_and_the_provider(place: Place, capsys: pytest.C
     assert "  added    MEMORY.md\n" in notes
 
 
+def test_an_agent_without_memory_search_is_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.configure(enabled=False)
+
+    assert run(place.arguments("index")) == 0
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "Memory search is disabled for agent main (memorySearch.enabled).\n"
+
+
 def test_a_fleet_of_another_home_is_named_before_a_run_waits_for_it(
     place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
