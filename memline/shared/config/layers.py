@@ -13,12 +13,16 @@ from memline.shared.config.check import Issues
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, given, leaves
 from memline.shared.config.schema import Chunking, Hybrid
+from memline.shared.patterns import late
 from memline.shared.values import replace
 from memline.shared.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+#: How the address of a provider begins.
+_ADDRESS = late(r"(?i)https?://[^\s/?#:]")
 
 
 def merge(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
@@ -65,6 +69,11 @@ def expand_references(
         else:
             value = environment.expand(value, env, missing)
         expanded[path] = Setting(value=value, origin=origin)
+        # That of a Redis is checked by `load`.
+        is_address = bool(field.metadata.get("url") and value and not missing) and path != "queue.url"
+        if is_address and not _ADDRESS.match(value.strip()):
+            # It may hold a password, so it is not repeated.
+            issues.warn(f"{origin}: not the address of a server, such as http://127.0.0.1:11434/v1")
         if missing and drop:
             del expanded[path]
             issues.warn(f"{origin}: without effect, the variable {', '.join(missing)} is not set")

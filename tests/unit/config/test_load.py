@@ -183,6 +183,31 @@ def test_references_in_keys_headers_and_addresses_are_replaced(read: Loader) -> 
     assert agent.memory.remote.base_url == "http://host:1/v1"
 
 
+@pytest.mark.parametrize("wrong", ["nonsense", "ftp://h/v1", "http://", "http://:80/v1", "127.0.0.1:80/v1"])
+def test_an_address_that_leads_nowhere_is_a_warning(read: Loader, wrong: str) -> None:
+    places = {
+        "agents": {
+            "defaults": {
+                "memorySearch": {"remote": {"baseUrl": wrong}},
+                "compaction": {"memoryFlush": {"baseUrl": wrong}},
+            }
+        },
+        "models": {"providers": {"openai": {"baseUrl": wrong}}},
+    }
+
+    warnings = read(places).warnings
+
+    assert [each.partition(": ")[2] for each in sorted(warnings)] == [
+        f"{place}: not the address of a server, such as http://127.0.0.1:11434/v1"
+        for place in (
+            "agents.defaults.compaction.memoryFlush.baseUrl",
+            "agents.defaults.memorySearch.remote.baseUrl",
+            "models.providers.openai.baseUrl",
+        )
+    ]
+    assert read(memory(remote={"baseUrl": "HTTPS://u:p@h:1/v1?key=${K}"}), {"K": "k"}).warnings == ()
+
+
 def test_the_name_of_a_key_variable_means_its_value(read: Loader) -> None:
     agent = read(memory(remote={"apiKey": "GEMINI_API_KEY"}), {"GEMINI_API_KEY": "g"}).agent()
 
