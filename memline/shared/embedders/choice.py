@@ -118,7 +118,7 @@ def choose_for_identity(settings: AgentSettings, identity: Identity, base_url: s
     raise ProviderStop(
         f"the settings do not lead to {identity.provider} {identity.model}{place}"
         + (f": {choice.reason}" if choice.identity is None else ""),
-        hint=choice.action or "set memorySearch.provider and remote.baseUrl back, or run: memline index",
+        hint=choice.action or "set provider, remote.baseUrl and remote.headers back, or run: memline index",
     )
 
 

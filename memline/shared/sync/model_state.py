@@ -72,7 +72,7 @@ def model_state(connection: Connection, settings: AgentSettings, choice: Choice)
             wanted.provider,
             wanted.model,
         ):
-            what += f" at {before.base_url}"
+            what += f" at {before.base_url}{_difference(before, choice, wanted)}"
     price = price_of(wanted.provider, wanted.model, public=not wanted.endpoint, own=settings.prices)
     tokens = -(-size // CHARS_PER_TOKEN)
     money = "no price known" if price is None else price.words(price.cost(tokens, by_batch=False))
@@ -95,6 +95,15 @@ def _is_meant(connection: Connection, target: IdentityRow, wanted: Identity) -> 
 
 def _name(row: IdentityRow) -> str:
     return f"{row.identity.provider} {row.identity.model}".strip()
+
+
+def _difference(before: IdentityRow, choice: Choice, wanted: Identity) -> str:
+    """Say what else differs where provider and model are the same."""
+    if before.identity.dims != wanted.dims:
+        had, asked = (dims or "the model's own" for dims in (before.identity.dims, wanted.dims))
+        return f" with other dimensions ({had}, the settings ask for {asked})"
+    is_same = before.base_url == choice.base_url and before.identity.endpoint != wanted.endpoint
+    return " with other headers (remote.headers)" if is_same else ""
 
 
 def _place(choice: Choice) -> str:

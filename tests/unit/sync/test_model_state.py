@@ -58,6 +58,27 @@ def test_another_model_is_told_before_it_is_indexed(place: Place, change: dict[s
         assert place.search("note").warning == ""
 
 
+@pytest.mark.parametrize(
+    ("dims", "headers", "words"),
+    [
+        (8, {}, "with other dimensions (the model's own, the settings ask for 8)"),
+        (0, {"headers": {"X-Team": "notes"}}, "with other headers (remote.headers)"),
+    ],
+)
+def test_what_differs_of_the_same_model_at_the_same_address_is_told(
+    place: Place, dims: int, headers: dict[str, dict[str, str]], words: str
+) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+        place.index()
+        place.memory["remote"] |= headers
+        place.configure(outputDimensionality=dims)
+
+        warning = place.search("note").warning
+
+        assert f"the index has vectors of openai stub at {server.url} {words}: 2 texts" in warning
+
+
 def test_another_way_to_read_texts_is_told(place: Place) -> None:
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
