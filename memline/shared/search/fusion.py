@@ -317,8 +317,8 @@ class Found:
                 put_above(scores, first, scores.keys() - first - others)
 
 
-def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:
-    """Set the share of its score that each candidate keeps for its age.
+def apply_decay(candidates: Collection[Candidate], now: float, half_life_days: float) -> None:
+    """Set the share of its sum that each candidate keeps for its age.
 
     Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
     `MEMORY.md` and notes without a date are about what holds.
@@ -331,6 +331,10 @@ def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: flo
         if day is not None:
             age_days = max(0, (today - day).days)
             candidate.decay = round(0.5 ** (age_days / half_life_days), DECIMALS)
+    # What age puts behind a hit that lacks a word has a score below that hit's, so not one of `HOLDS_ALL`.
+    lacking = max((each.relevance for each in candidates if not each.is_full), default=-1.0)
+    for each in candidates:
+        each.is_full = each.is_full and each.relevance > lacking
 
 
 def diversify(

@@ -164,6 +164,18 @@ def test_a_note_without_a_day_never_decays() -> None:
     assert decayed("memory/deploy.md") == 1.0
 
 
+def test_scores_fall_down_a_list_in_which_age_counts() -> None:
+    dated = Candidate(chunk_id=1, path="memory/2025-03-12.md", fused=1.0, is_full=True)
+    lasting = Candidate(chunk_id=2, path="MEMORY.md", fused=0.4)
+    recent = Candidate(chunk_id=3, path="memory/2026-03-12.md", fused=0.9, is_full=True)
+
+    apply_decay([dated, lasting, recent], NOW, 30)
+    order = sorted([dated, lasting, recent], key=lambda candidate: candidate.order)
+
+    assert order == [recent, lasting, dated]
+    assert recent.score > HOLDS_ALL > lasting.score > dated.score
+
+
 def test_transcripts_decay_by_the_time_of_their_file() -> None:
     assert decayed("sessions/a.jsonl", source="sessions", mtime=NOW - 30 * 86_400) == 0.5
 
