@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from memline.shared.config import config_file, environment
+from memline.shared.config.check import HIGHEST
 from memline.shared.config.installation import PriceEntry
 from memline.shared.config.keys import Block, default_of, leaves
 from memline.shared.config.load import Options, load
@@ -22,6 +23,15 @@ BLOCKS = [
 
 #: Keys whose default the page tells in words.
 HAVE_NO_DEFAULT = ("agents.defaults.workspace", "memory.scope", "memory.qmd.scope", "perMillion")
+
+
+#: The type of a key -> what the page says of it.
+KINDS = {"bool": "true or false", "int": "whole number, {}", "float": "number, {}"}
+
+
+def limits_of(field: Any) -> str:
+    low, high = field.metadata.get("low", 0), field.metadata.get("high", HIGHEST)
+    return f"from {low}" if high == HIGHEST else f"{low} to {high}"
 
 
 def rows() -> dict[str, list[str]]:
@@ -51,6 +61,7 @@ def test_every_key_is_documented_with_its_default(block: type[Block], prefix: st
                 list(expected) if isinstance(expected, tuple) else expected
             )
         assert kind and effect
+        assert field.type not in KINDS or kind == KINDS[field.type].format(limits_of(field)), path
         for word in field.metadata.get("choices", ()):
             assert f"`{word}`" in kind, path
 
