@@ -8,6 +8,7 @@ from memline.producers.cli.invocation import Invocation, echo, echo_file, print_
 from memline.shared.clock import SystemClock
 from memline.shared.errors import AccessDenied
 from memline.shared.sync.vanished import KeptRoot
+from memline.shared.words import counted
 
 
 def context(invocation: Invocation, private: bool, session_key: str | None, as_json: bool) -> None:
@@ -25,5 +26,8 @@ def context(invocation: Invocation, private: bool, session_key: str | None, as_j
         print_json(report)
     elif report["text"]:
         echo_file(report["text"])
+    elif report["truncated"]:
+        echo(f"No note fits into {counted(report['maxChars'], 'character')}.", err=True)
+        echo("Try: set memorySearch.context.maxChars higher", err=True)
     else:
         echo(f"There is no log of {report['date']} or the day before.", err=True)
