@@ -6,6 +6,7 @@ The only module that knows uvicorn.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import socket
 import threading
@@ -81,11 +82,17 @@ def listen(serve: Serve) -> socket.socket:
             opened.close()
             raise
     except OSError as error:
-        raise MemlineError(
-            f"cannot listen on {serve.host}:{serve.port}: {error.strerror or error}",
-            hint=f"memline serve --port {serve.port + 1}",
-        ) from error
+        text = f"cannot listen on {serve.host}:{serve.port}: {error.strerror or error}"
+        raise MemlineError(text, hint=_hint(serve.port, error)) from error
     return opened
+
+
+def _hint(port: int, error: OSError) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return "set serve.host to an address of this machine, such as 127.0.0.1"
+    if error.errno == errno.EADDRINUSE and port < 65_535:
+        return f"memline serve --port {port + 1}"
+    return "memline serve --port 0   (takes one that is free)"
 
 
 def url_of(opened: socket.socket) -> str:

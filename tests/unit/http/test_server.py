@@ -34,6 +34,14 @@ def test_an_address_in_use_is_an_error_that_offers_another_port() -> None:
     assert caught.value.hint == f"memline serve --port {port + 1}"
 
 
+@pytest.mark.parametrize("host", ["not a host", "192.0.2.1"])
+def test_a_host_that_is_not_of_this_machine_is_an_error_that_names_its_key(host: str) -> None:
+    with pytest.raises(MemlineError, match="cannot listen") as caught:
+        listen(Serve(host=host, port=0))
+
+    assert caught.value.hint == "set serve.host to an address of this machine, such as 127.0.0.1"
+
+
 def test_a_uvicorn_that_is_built_otherwise_is_refused_with_the_versions_that_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
