@@ -258,6 +258,30 @@ def test_the_list_shows_what_is_configured_and_how_large_sessions_are(
     assert listed[0]["sessions"][0]["tokens"] == 1_234 and listed[0]["enabled"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"memorySearch": {"enabled": False}}, "memory search is disabled (memorySearch.enabled)"),
+        ({}, "it is disabled (agents.defaults.compaction.memoryFlush.enabled)"),
+    ],
+)
+def test_a_flush_that_is_switched_off_names_the_key(
+    tmp_path: Path, chat: ChatServer, keys: dict[str, object], words: str
+) -> None:
+    agent = Agent(tmp_path, **at(chat), **({} if keys else {"enabled": False}))
+    file = Path(agent.env["MEMLINE_CONFIG"])
+    config = json.loads(file.read_text("utf-8"))
+    config["agents"]["defaults"] |= keys
+    file.write_text(json.dumps(config), encoding="utf-8")
+
+    listed, refused = memline("flush", env=agent.env), agent.flush()
+
+    assert listed.stdout.startswith(f"main: off, {words}\n")
+    assert refused.status == 2
+    assert f"no session of main is flushed: {words}\nTry: set that key to true" in refused.stderr
+    assert chat.requests == []
+
+
 def test_an_unknown_session_is_named_and_a_path_is_refused(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
     for folder in (agent.sessions / "inner", tmp_path / "other"):

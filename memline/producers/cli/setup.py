@@ -17,7 +17,7 @@ from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
 from memline.producers.cli.options import confirm
 from memline.producers.cli.table_commands import act_on, asks
-from memline.producers.reports.session_list import SET_UP, flushes
+from memline.producers.reports.session_list import flushes, why_off
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
@@ -144,12 +144,13 @@ def flush(invocation: Invocation, session: str | None, as_json: bool) -> int | N
         return act_on(
             invocation, CALLS["flush"], as_json, agents=[invocation.agent()], session=session, here=True
         )
-    report = [flushes(settings) for settings in invocation.agents()]
+    agents = invocation.agents()
+    report = [flushes(settings) for settings in agents]
     if as_json:
         print_json(report)
         return 0
-    for agent in report:
-        echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {SET_UP}'}")
+    for settings, agent in zip(agents, report, strict=True):
+        echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {why_off(settings)}'}")
         for row in agent["sessions"]:
             tokens = counted(row["threshold"] or row["tokens"], "token")
             tokens = f"{row['tokens']:,} of {tokens}" if row["threshold"] else tokens

@@ -18,6 +18,15 @@ SET_UP = (
 )
 
 
+def why_off(settings: AgentSettings) -> str:
+    """Say why no session of the agent is flushed."""
+    if not settings.memory.enabled:
+        return "memory search is disabled (memorySearch.enabled)"
+    if not settings.sessions.compaction.memory_flush.enabled:
+        return "it is disabled (agents.defaults.compaction.memoryFlush.enabled)"
+    return SET_UP
+
+
 def flushes(settings: AgentSettings) -> dict[str, Any]:
     """Report the flushes of an agent in the JSON contract of `memline flush`. Raises OSError."""
     folder = flush_plan.folder_of(settings)

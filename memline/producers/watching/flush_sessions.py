@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from memline.producers.actions.perform import Asker, Done
-from memline.producers.reports.session_list import SET_UP, outcome
+from memline.producers.reports.session_list import SET_UP, outcome, why_off
 from memline.producers.watching.loop_errors import FLUSH, LoopErrors
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -136,8 +136,10 @@ def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionSt
     session that is not there or that another process has just flushed.
     """
     if not flush_plan.is_on(settings):
+        why, example = why_off(settings), '{ model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }'
         raise ConfigError(
-            SET_UP, hint='such as memoryFlush: { model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }'
+            f"no session of {settings.agent} is flushed: {why}",
+            hint=f"such as memoryFlush: {example}" if why == SET_UP else "set that key to true",
         )
     folder = flush_plan.folder_of(settings)
     if not flush_state.can_be_named(name):

@@ -11,7 +11,6 @@ from memline.producers.actions.perform import Done, audited
 from memline.producers.calls.table import CALLS
 from memline.producers.reports import session_list as reports
 from memline.producers.reports.estimate import estimate
-from memline.producers.reports.session_list import SET_UP
 from memline.producers.web.listing import Listing, asked
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT, file_url, path_of
@@ -212,7 +211,7 @@ def _sessions(view: View) -> Data:
         "before": address(first=max(0, first - SESSIONS)) if first else "",
         "after": address(first=first + SESSIONS) if len(transcripts) > SESSIONS else "",
         "is_on": report["enabled"],
-        "set_up": SET_UP,
+        "why_off": reports.why_off(settings),
         "error": error,
         "flushes": flushes[first_flush : first_flush + SESSIONS],
         "flush_before": address(flush=max(0, first_flush - SESSIONS)) if first_flush else "",
