@@ -212,10 +212,14 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     serve = content.get("serve")
     if isinstance(serve, dict) and isinstance(tokens := serve.get("tokens"), dict):
         # The short form: the token of each agent, by its id.
-        entries = [
-            {"name": f"tokens.{agent}", "token": token, "role": installation.AGENT, "agent": agent}
-            for agent, token in tokens.items()
-        ]
+        entries = []
+        for agent, token in tokens.items():
+            if isinstance(token, str):
+                name, role = f"tokens.{agent}", installation.AGENT
+                entries.append({"name": name, "token": token, "role": role, "agent": agent})
+            else:
+                # Checked here, where the key that was written is known.
+                issues.mismatch(raw.at(f"serve.tokens.{agent}"), token, "text", '"…"')
         content["serve"] = {**serve, "tokens": entries}
     settings |= check_block(schema.ConfigFile, content, at=raw.name, issues=issues)
     if "scope" in raw.get("memory") and settings.get("memory.scope") is qmd.get("memory.scope"):

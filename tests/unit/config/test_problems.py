@@ -72,7 +72,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("serve.token", "${GONE}", "GONE is not set"),
     ("serve.tokens", {"main": "hush-for-both", "work": "hush-for-both"}, "same token"),
     ("serve.tokens", {"../x": "a-good-token"}, "there is no agent '../x'"),
-    ("serve.tokens", {"main": ["hush"]}, "tokens[0].token: found an array"),
+    ("serve.tokens", {"main": ["hush"]}, "serve.tokens.main: found an array, allowed: text"),
     ("serve.tokens", "hush", "allowed: an array"),
     ("serve.tokens", [{"name": "a", "token": "hush-hush", "role": "root"}], "owner, agent, reader"),
     ("serve.tokens", [{"name": "a", "token": "hush-hush"}], "role is missing"),
