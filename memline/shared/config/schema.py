@@ -186,7 +186,7 @@ class Hybrid(Block):
     enabled: bool = key(True, doc="off: vector search only (keyword search when there are no vectors)")
     vector_weight: float = key(0.5, low=0, high=1, clamp=True, doc="share of the vector score")
     text_weight: float = key(0.5, low=0, high=1, clamp=True, doc="share of the keyword score")
-    candidate_multiplier: int = key(4, low=1, high=20, clamp=True, doc="of each retriever per hit")
+    candidate_multiplier: int = key(4, low=1, high=20, clamp=True, doc="times 25 of each retriever")
     late: bool = key(True, doc="compare token by token as well, where a local model gave token vectors")
     fusion: str = key("weighted", choices=("weighted", "rrf"), doc="sum of scores, or reciprocal ranks")
     mmr: Mmr = key(factory=Mmr)
