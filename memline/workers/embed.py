@@ -30,6 +30,7 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
+from memline.shared.scheduling import call_times
 from memline.shared.scheduling.breaker import (
     ASKED_TO_WAIT,
     AT_LIMIT,
@@ -139,12 +140,15 @@ def embed_texts(message: EmbedTexts) -> None:
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         if rest:
             failed.insert(0, ([message.texts[i] for i in rest], outcome.error))
-    no_results, calls = not vectors and not outcome.is_provider_well, tuple(outcome.calls)
+    no_results = not vectors and not outcome.is_provider_well
+    calls = call_times.ended(outcome.attempts)
+    paid_calls = sum(each.is_paid for each in outcome.attempts)
+    report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls)
     for texts, failure in failed:
         # What counts once is said in one message of a request.
         is_split = failure.kind == "split"
         is_fault = no_results and not is_split
-        _report(message, texts, failure, learned, no_results=is_fault, paid_tokens=paid_tokens, calls=calls)
+        report(texts, failure, learned, no_results=is_fault, calls=calls)
         learned, no_results, calls = LearnedCaps(), no_results and is_split, ()
     if vectors:
         send(
@@ -155,6 +159,7 @@ def embed_texts(message: EmbedTexts) -> None:
                 vectors=vectors,
                 learned=learned,
                 paid_tokens=paid_tokens,
+                paid_calls=paid_calls,
                 calls=calls,
             ),
             host=message.host,
@@ -273,6 +278,7 @@ def _report(
     *,
     no_results: bool = False,
     paid_tokens: int | None = None,
+    paid_calls: int = 1,
     calls: tuple[tuple[str, int], ...] = (),
 ) -> None:
     if not texts:
@@ -291,6 +297,7 @@ def _report(
             no_results=no_results,
             learned=learned or LearnedCaps(),
             paid_tokens=paid_tokens,
+            paid_calls=paid_calls,
             calls=calls,
         ),
         host=message.host,

@@ -1,6 +1,8 @@
 """Ceilings for what embedding costs, in whole runs against a stub of a provider."""
 
 import json
+import re
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,27 @@ def test_what_a_provider_refused_is_not_counted(place: Place, server: EmbeddingS
 
     assert (refused["tokens"], refused["requests"]) == (0, 0)
     assert indexed["tokens"] == sum(tokens for (tokens,) in place.rows("SELECT tokens FROM vectors"))
+
+
+def test_the_counts_are_those_of_the_provider(place: Place, server: EmbeddingServer) -> None:
+    server.control({"script": ["500", "ok", "close", "ok", "504", "429:0.1"]})
+    place.index()
+    server.control({"script": ["503"]})
+    place.search("word3x1x7")
+
+    today = place.status()["spending"]["today"]
+    calls = re.findall(
+        r'^memline_provider_calls_total{kind="(\w+)",provider="openai"} (\d+)',
+        page(FleetCollector(place.settings, [place.agent])),
+        re.MULTILINE,
+    )
+
+    received = Counter(request.fault for request in server.requests)
+    ends = {"later": 3, "timeout": 1, "rate_limit": 1, "ok": received[""] + received["ok"]}
+    assert {kind: int(count) for kind, count in calls} == ends
+    assert sum(ends.values()) == len(server.requests)
+    # Of an answer that was cut off, and of a gateway that gave up, it is not known.
+    assert today["requests"] == ends["ok"] + received["close"] + received["504"]
 
 
 def test_metrics_show_what_was_spent_and_who_waits(place: Place) -> None:

@@ -12,13 +12,13 @@ from memline.producers.web.page import Data, Page, View
 from memline.producers.web.rendering import age, number, size
 from memline.producers.web.snapshot import Snapshot
 from memline.shared import sampling
-from memline.shared.embedders.request import RATE_LIMIT
+from memline.shared.embedders.protocol import OK, RATE_LIMIT
 from memline.shared.errors import BadRequest
 from memline.shared.figures import counters, kept_questions
 from memline.shared.figures.counters import percentile
 from memline.shared.figures.points import LABEL, SPANS, Point, Span, read
 from memline.shared.index.accounts import AccountFile
-from memline.shared.scheduling import budget, call_times
+from memline.shared.scheduling import budget
 from memline.shared.values import value
 from memline.shared.words import money
 
@@ -124,7 +124,7 @@ def errors(points: Points, _agent: str) -> Mapping[str, Values]:
     for place, point in enumerate(points):
         for key, count in point.sums.items() if point else ():
             name, *labels = key.split(LABEL)
-            if name == sampling.CALLS and labels[1] != call_times.OK:
+            if name == sampling.CALLS and labels[1] != OK:
                 words = _ERRORS.get(labels[1], labels[1].replace("_", " "))
                 values = found.setdefault(words, [0.0 if each and each.seconds else None for each in points])
                 values[place] = (values[place] or 0.0) + count

@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from functools import lru_cache
 
 from memline.shared import traces
+from memline.shared.clock import Clock
 from memline.shared.digests import sha256
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTimeout
 from memline.shared.values import asdict, value
 
 TYPE_CHECKING = False
@@ -91,19 +93,54 @@ CALL_ATTEMPTS = 3
 _max_attempts: ContextVar[int] = ContextVar("max_attempts", default=CALL_ATTEMPTS)
 
 
-_lost_attempts: ContextVar[int] = ContextVar("lost_attempts", default=0)
+#: How an attempt ended that was answered with vectors, and one that was answered 429.
+OK, RATE_LIMIT = "ok", "rate_limit"
+
+#: Statuses of gateways whose server did not answer in time; 524 is Cloudflare's.
+TIMEOUT_STATUSES = (504, 524)
 
 
-def note_lost_attempt() -> None:
-    """Note that a call of this thread is tried again whose first attempt may have been paid for."""
-    _lost_attempts.set(_lost_attempts.get() + 1)
+@value
+class Attempt:
+    """One attempt of a call: a request as the provider counts them."""
+
+    #: `OK`, or a kind of error.
+    end: str
+    took_s: float
+    #: It was perhaps paid for: answered, or without an answer.
+    is_paid: bool
 
 
-def take_lost_attempts() -> int:
-    """Return how many such attempts this thread has noted since it was asked last."""
-    count = _lost_attempts.get()
-    _lost_attempts.set(0)
-    return count
+_attempts: ContextVar[list[Attempt] | None] = ContextVar("attempts", default=None)
+
+
+def note_attempt(error: ProviderError | None, took_s: float) -> None:
+    """Note how an attempt of a call of this thread ended; of the last one `noted_attempts` does."""
+    if (found := _attempts.get()) is not None:
+        is_paid = error is None or error.maybe_paid or isinstance(error, ProviderBrokenAnswer)
+        found.append(Attempt(end=_end_of(error), took_s=max(0.0, took_s), is_paid=is_paid))
+
+
+@contextmanager
+def noted_attempts(clock: Clock) -> Iterator[list[Attempt]]:
+    """Give a list that has the attempts of the call inside the block when that ends."""
+    found: list[Attempt] = []
+    token, began, error = _attempts.set(found), clock.now(), None
+    try:
+        yield found
+    except ProviderError as failure:
+        error = failure
+        raise
+    finally:
+        note_attempt(error, clock.now() - began - sum(each.took_s for each in found))
+        _attempts.reset(token)
+
+
+def _end_of(error: ProviderError | None) -> str:
+    if error is None:
+        return OK
+    is_timeout = isinstance(error, ProviderTimeout) or error.status in TIMEOUT_STATUSES
+    return "timeout" if is_timeout else RATE_LIMIT if error.status == 429 else error.kind
 
 
 def max_attempts() -> int:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.protocol import max_attempts, note_lost_attempt
+from memline.shared.embedders.protocol import max_attempts, note_attempt
 from memline.shared.embedders.provider_errors import classify, redact_line, url_hint
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderTimeout
 from memline.shared.values import replace, value
@@ -167,6 +167,7 @@ class ProviderClient(ABC):
         """Call `send` until it works, its error is not one of a moment, or the attempts are over."""
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
         for attempt in range(1, max_attempts()):
+            began = self._clock.now()
             try:
                 return send()
             except ProviderLater as error:
@@ -179,9 +180,9 @@ class ProviderClient(ABC):
                     or self.is_closed
                 ):
                     raise
-                if error.maybe_paid:
-                    note_lost_attempt()
+                failure = error
             self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
+            note_attempt(failure, self._clock.now() - began)
         return send()
 
     def _checked(self, reply: Reply) -> Reply:

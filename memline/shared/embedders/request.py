@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.embedders.protocol import Embedder, take_lost_attempts
+from memline.shared.embedders.protocol import TIMEOUT_STATUSES, Attempt, Embedder, noted_attempts
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
@@ -29,7 +29,7 @@ from memline.shared.errors import (
     ProviderTimeout,
     ProviderTooBig,
 )
-from memline.shared.values import field, value
+from memline.shared.values import field, replace, value
 from memline.shared.words import counted
 
 #: Bad texts that one request may hold and still be cut down to each of them.
@@ -45,9 +45,6 @@ REFERENCE_TRIES = 2
 
 #: An answer within this part of the time limit is quick: one for twice as many texts comes in time.
 QUICK_SHARE = 0.25
-
-#: Statuses of gateways whose server did not answer in time; 524 is Cloudflare's.
-_TIMEOUT_STATUSES = (504, 524)
 
 _BROKEN_HINT = "check the model behind this address, then run: memline queue resume"
 
@@ -87,12 +84,8 @@ class Outcome:
     failed_rows: int = 0
     #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
-    #: How each call ended, `OK` or a kind of error, and after how many ms; quick second tries are part of it.
-    calls: list[tuple[str, int]] = field(default_factory=list, compare=False)
-
-
-#: How a call ended that was answered with vectors, and one that was answered 429.
-OK, RATE_LIMIT = "ok", "rate_limit"
+    #: All attempts of all calls.
+    attempts: list[Attempt] = field(default_factory=list, compare=False)
 
 
 def max_calls(texts: int) -> int:
@@ -124,7 +117,7 @@ def embed(
     last: ProviderError | None = None
     calls, is_well, began = 0, False, clock.now()
     timed = _Timed(embedder=embedder, clock=clock)
-    reference = _Reference(timed=timed, before_call=before_call)
+    reference = _Reference(timed=replace(timed, times_paid=0), before_call=before_call)
     while state.parts and error is None:
         max_calls_now = max_calls(len(texts))
         if last is not None and not state.largest_good:
@@ -138,7 +131,7 @@ def embed(
         first, end = state.next_part()
         calls += 1
         sent_at = None
-        take_lost_attempts()
+        timed.times_paid = 0
         try:
             before_call(texts[first:end])
             sent_at = clock.now()
@@ -148,10 +141,8 @@ def embed(
                     f"{counted(len(answer), 'vector')} for {counted(end - first, 'text')}"
                 )
         except (ProviderLater, ProviderStop) as stop:
-            times_paid = _times_paid(stop)
             error = stop if sent_at is None else state.end(first, end, stop)
         except ProviderError as failure:
-            times_paid = _times_paid(failure)
             last = failure
             if failure.kind == "broken" and not state.largest_good and not is_well:
                 has_time = partial(_has_time, clock, began, timeout_s)
@@ -162,9 +153,7 @@ def embed(
         else:
             vectors[first:end] = answer
             state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
-            times_paid = _times_paid()
-        if times_paid:
-            paid[first:end] = [before + times_paid for before in paid[first:end]]
+        paid[first:end] = [before + timed.times_paid for before in paid[first:end]]
     learned_rows, learned_tokens = state.learned_caps()
     return Outcome(
         vectors=vectors,
@@ -179,29 +168,29 @@ def embed(
         limited_rows=state.limited_rows,
         failed_rows=state.failed_rows,
         is_provider_well=is_well,
-        calls=timed.calls,
+        attempts=timed.attempts,
     )
 
 
 @value(frozen=False)
 class _Timed:
-    """An embedder whose calls are timed."""
+    """An embedder whose attempts are noted."""
 
     embedder: Embedder
     clock: Clock
-    calls: list[tuple[str, int]] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    #: How often the texts of the last call were perhaps paid for.
+    times_paid: int = 0
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Embed documents; see `Embedder`."""
-        began, end = self.clock.now(), OK
+        noted: list[Attempt] = []
         try:
-            return self.embedder.embed_documents(texts)
-        except ProviderError as error:
-            is_timeout = isinstance(error, ProviderTimeout) or error.status in _TIMEOUT_STATUSES
-            end = "timeout" if is_timeout else RATE_LIMIT if error.status == 429 else error.kind
-            raise
+            with noted_attempts(self.clock) as noted:
+                return self.embedder.embed_documents(texts)
         finally:
-            self.calls.append((end, max(0, round(1000 * (self.clock.now() - began)))))
+            self.attempts += noted
+            self.times_paid = sum(each.is_paid for each in noted)
 
 
 @value(frozen=False)
@@ -238,7 +227,7 @@ class _State:
     def end(self, first: int, end: int, stop: ProviderError) -> ProviderError | None:
         """End the calls with one that works later or never; returns the error of what was not embedded."""
         rows = end - first
-        if isinstance(stop, ProviderTimeout) or stop.status in _TIMEOUT_STATUSES:
+        if isinstance(stop, ProviderTimeout) or stop.status in TIMEOUT_STATUSES:
             rest = ProviderSplit(f"{stop.message}, for {counted(rows, 'text')}", retry_after_s=0)
             if rows > 1:
                 self.slow_rows = rows // 2
@@ -285,12 +274,6 @@ class _State:
         return self.named_rows or of_good, self.named_tokens
 
 
-def _times_paid(failure: ProviderError | None = None) -> int:
-    """Count the attempts of a call that were perhaps paid for; `failure`: how it ended, None: an answer."""
-    is_paid = failure is None or failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
-    return is_paid + take_lost_attempts()
-
-
 @value(frozen=False)
 class _Reference:
     """Finds out by `REFERENCE` what is at fault when an answer is broken."""
@@ -323,16 +306,17 @@ class _Reference:
 
     def _is_answered(self, rows: int) -> bool:
         """Tell whether so many texts get their vectors. Raises ProviderLater and ProviderStop."""
+        self.timed.times_paid = 0
         try:
             self.before_call([REFERENCE] * rows)
             self.timed.embed([REFERENCE] * rows)
         except ProviderError as error:
-            self.paid += rows * _times_paid(error)
+            self.paid += rows * self.timed.times_paid
             if isinstance(error, (ProviderLater, ProviderStop)):
                 raise
             # Refused: what judges texts works.
             return not isinstance(error, ProviderBrokenAnswer)
-        self.paid += rows * _times_paid()
+        self.paid += rows * self.timed.times_paid
         return True
 
 

@@ -38,8 +38,9 @@ CREATE TABLE IF NOT EXISTS places (
 CREATE INDEX IF NOT EXISTS places_order ON places (account, at);
 CREATE TABLE IF NOT EXISTS cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
 
--- What was spent, a row a day (UTC), account, model and mode (requests, batch, questions): estimated tokens, what
--- they cost by the price that was known, and tokens without a price. What is in flight counts.
+-- What was spent, a row a day (UTC), account, model and mode (requests, batch, questions): calls or batches that were
+-- perhaps paid for, estimated tokens, what they cost by the price that was known, and tokens without a price. What is
+-- in flight counts.
 CREATE TABLE IF NOT EXISTS spending (
     day TEXT NOT NULL,
     account TEXT NOT NULL,

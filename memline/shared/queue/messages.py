@@ -72,9 +72,10 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     lease: str
     vectors: tuple[VectorRow, ...]
     learned: LearnedCaps = LearnedCaps()
-    #: Tokens of the whole request that were perhaps paid for; None: not known.
+    #: Tokens of the whole request that were perhaps paid for, and calls; None: not known.
     paid_tokens: int | None = None
-    #: How each call of the request ended, and its ms; said in one message of it.
+    paid_calls: int = 1
+    #: How each attempt of its calls ended, and its ms; said in one message of the request.
     calls: tuple[tuple[str, int], ...] = ()
 
 
@@ -99,6 +100,7 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     learned: LearnedCaps = LearnedCaps()
     #: As in `StoreVectors`.
     paid_tokens: int | None = None
+    paid_calls: int = 1
     calls: tuple[tuple[str, int], ...] = ()
 
 

@@ -136,18 +136,19 @@ class Budget:
             per_million = scalar(reader, query, token) if reader is not None else None
         return None if per_million is None else tokens * per_million / 1e6
 
-    def settle(self, token: str, tokens: int | None) -> None:
+    def settle(self, token: str, tokens: int | None, calls: int = 1) -> None:
         """Set right what a request or batch was counted with, once it is answered; again changes nothing.
 
-        `tokens`: what was perhaps paid for by the worker that answered; None when that is not known, so that
-        all counts. So does what those have sent that were killed before it.
+        `tokens`, `calls`: what was perhaps paid for by the worker that answered, and in how many calls; None
+        when that is not known, so that all counts. So does what those have sent that were killed before it.
         """
         row = self._reservation(token)
         if row is None:
             return
         with self._file.writing() as connection:
             if tokens is not None:
-                _correct(connection, token, tokens + row[0] * max(row[1] - 1, 0))
+                killed = max(row[1] - 1, 0)
+                _correct(connection, token, tokens + row[0] * killed, calls=calls + killed)
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
             connection.execute("INSERT OR IGNORE INTO settled (token) VALUES (?)", (token,))
             connection.execute(
@@ -290,7 +291,7 @@ def _amounts(tokens: int, per_million: float | None) -> tuple[float, int]:
     return (0.0, tokens) if per_million is None else (tokens * per_million / 1e6, 0)
 
 
-def _correct(connection: Connection, token: str, tokens: int) -> None:
+def _correct(connection: Connection, token: str, tokens: int, *, calls: int = 1) -> None:
     """Let a reservation count with so many tokens, in its day and, if it still lasts, in its run."""
     row = connection.execute(
         "SELECT day, account, model, mode, tokens, per_million, run, at FROM reservations WHERE token = ?",
@@ -303,7 +304,7 @@ def _correct(connection: Connection, token: str, tokens: int) -> None:
     connection.execute(
         "UPDATE spending SET requests = requests + ?, tokens = tokens + ?, cost = max(0, cost + ?),"
         " unpriced = unpriced + ? WHERE day = ? AND account = ? AND model = ? AND mode = ?",
-        (bool(tokens) - bool(reserved), tokens - reserved, cost, unpriced, *keys),
+        ((calls if tokens else 0) - bool(reserved), tokens - reserved, cost, unpriced, *keys),
     )
     connection.execute(
         "UPDATE runs SET cost = max(0, cost + ?), unpriced = max(0, unpriced + ?)"

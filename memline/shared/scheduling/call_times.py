@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memline.shared.embedders.protocol import OK, Attempt
 from memline.shared.figures import counters
 from memline.shared.index.accounts import AccountFile
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-#: How a call ended that was answered with vectors (`shared.embedders.request`).
-OK = "ok"
 
 #: Hours that are kept, and reported together.
 KEPT_HOURS = 24
@@ -31,8 +29,13 @@ _BASE = 1.2
 _MAX_MS = 3_600_000
 
 
+def ended(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
+    """Return what `record` takes of attempts."""
+    return tuple((each.end, round(1000 * each.took_s)) for each in attempts)
+
+
 def record(file: AccountFile, account: str, calls: Iterable[tuple[str, int]], now: float) -> None:
-    """Count calls of an account: how each ended, and its ms. One transaction, none without calls."""
+    """Count attempts of calls of an account: how each ended, and its ms. One transaction, none without."""
     hour = int(now // 3_600)
     counts = Counter((kind, _bucket(took_ms)) for kind, took_ms in calls)
     if not counts:

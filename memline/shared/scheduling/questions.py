@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose_for_identity
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, embedding_span, limit_attempts
+from memline.shared.embedders.protocol import (
+    CALL_ATTEMPTS,
+    Attempt,
+    Embedder,
+    embedding_span,
+    limit_attempts,
+    noted_attempts,
+)
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
 from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
-from memline.shared.scheduling import health
+from memline.shared.scheduling import call_times, health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.ceilings import Refusal
@@ -94,15 +102,27 @@ class QueryEmbedder:
         choice, embedder = self._embedder_of(active)
         is_counted = self._take_place(choice, text)
         self._count(choice, active, text)
-        began = self._clock.monotonic()
+        began, attempts = self._clock.monotonic(), list[Attempt]()
         try:
-            with limit_attempts(1 if is_counted else CALL_ATTEMPTS), embedding_span(active.identity):
+            with (
+                limit_attempts(1 if is_counted else CALL_ATTEMPTS),
+                embedding_span(active.identity),
+                noted_attempts(self._clock) as attempts,
+            ):
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.monotonic()
             self._retry_at = now + (error.retry_after_s or COOLDOWN_SHARE * (now - began))
             self._cooldown_reason = error.message
             raise
+        finally:
+            self._record(choice, attempts)
+
+    def _record(self, choice: Choice, attempts: Sequence[Attempt]) -> None:
+        account = account_id(choice.provider, choice.mark)
+        # Where it cannot be written the answer is worth more than its count.
+        with suppress(IndexFault):
+            call_times.record(self._file, account, call_times.ended(attempts), self._clock.now())
 
     def _take_place(self, choice: Choice, text: str) -> bool:
         """Take a place within the account's limits of a minute; tells whether calls are counted there.

@@ -435,11 +435,25 @@ def test_a_call_that_fails_at_the_server_is_told_with_its_texts(
     assert embed(connect(server.url), texts(3)).failed_rows == rows
 
 
-def test_each_call_is_timed_with_how_it_ended(server: EmbeddingServer, connect: Connect) -> None:
-    good = embed(connect(server.url), texts(2))
-    server.control({"fault": "429:60"})
-    limited = embed(connect(server.url), texts(2))
+@pytest.mark.parametrize(
+    ("script", "ends", "paid"),
+    [
+        (["ok"], ["ok"], 1),
+        (["429:60"], ["rate_limit"], 0),
+        (["500", "close", "ok"], ["later", "later", "ok"], 2),
+        (["504", "ok"], ["timeout", "ok"], 2),
+        (["nan", "ok"], ["broken", "ok"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_each_attempt_is_noted_with_how_it_ended(
+    server: EmbeddingServer, connect: Connect, script: list[str], ends: list[str], paid: int
+) -> None:
+    server.control({"script": script})
 
-    assert [kind for kind, _ in good.calls] == ["ok"]
-    assert {kind for kind, _ in limited.calls} == {"rate_limit"}
-    assert all(took_ms >= 0 for _, took_ms in good.calls + limited.calls)
+    found = embed(connect(server.url), texts(1)).attempts
+
+    assert len(found) == len(server.requests)
+    assert [each.end for each in found] == ends
+    assert sum(each.is_paid for each in found) == paid
+    assert all(each.took_s >= 0 for each in found)
