@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -198,18 +199,45 @@ def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(
         assert "Traceback" not in "".join(fleet.logs())
 
 
-def test_what_was_paid_for_while_redis_was_away_is_delivered_when_it_is_back(
-    notes: Place, provider: EmbeddingServer, lasting_redis: RedisServer
+@contextmanager
+def away(server: RedisServer) -> Iterator[None]:
+    server.kill()
+    yield
+    server.start()
+
+
+@contextmanager
+def other_password(server: RedisServer) -> Iterator[None]:
+    with closing(server.client()) as admin:
+        admin.config_set("requirepass", "other")
+        # Connections that are there need no password again.
+        admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        yield
+        admin.config_set("requirepass", "")
+
+
+@contextmanager
+def replica(server: RedisServer) -> Iterator[None]:
+    server.ask("REPLICAOF", "127.0.0.1", "1")
+    yield
+    server.ask("REPLICAOF", "NO", "ONE")
+
+
+@pytest.mark.parametrize("trouble", [away, other_password, replica])
+def test_what_was_paid_for_while_redis_took_nothing_is_delivered_when_it_does(
+    notes: Place,
+    provider: EmbeddingServer,
+    lasting_redis: RedisServer,
+    trouble: Callable[[RedisServer], AbstractContextManager[None]],
 ) -> None:
     write_notes(notes, 0, 30)
     provider.control({"latency_ms": 1000})
     with Fleet(notes, lasting_redis.url) as fleet:
         fleet.up_together("embed")
         fleet.until(lambda: len(provider.requests) >= 4, "requests in the air")
-        lasting_redis.kill()
-        paid = sum(request.rows for request in provider.requests)
-        _sleep_until(lambda: provider.control({"latency_ms": 1000}), 2.0)
-        lasting_redis.start()
+        with trouble(lasting_redis):
+            paid = sum(request.rows for request in provider.requests)
+            _sleep_until(lambda: provider.control({"latency_ms": 1000}), 2.0)
 
         fleet.until(lambda: fleet.vectors().get("ready", 0) >= paid, "what was paid for")
         assert_paid_once(provider)

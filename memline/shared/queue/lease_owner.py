@@ -43,7 +43,7 @@ def is_owner_alive(owner: str, url: str = "") -> bool:
         with redis_client.connected(url if is_ours else address) as client:
             return _text(client.get(redis_client.key(client, "run"))) == run
     except QueueError as error:
-        return error.__cause__ is not None and not redis_client.passes(error.__cause__)
+        return error.__cause__ is not None and not redis_client.is_away(error.__cause__)
 
 
 def _public(url: str) -> str:

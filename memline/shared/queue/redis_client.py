@@ -41,6 +41,16 @@ R = TypeVar("R")
 
 _DATABASE = "end queue.url with /0"
 
+_PASSWORD = (
+    "set its password in MEMLINE_QUEUE_URL or queue.url (redis://:PASSWORD@host:6379/0), and start the"
+    " processes that use it again"
+)
+
+#: What a server refuses for as long as it is set up so: redis-py's names of some errors, and what the others,
+#: and those of a script, begin their text with.
+_REFUSALS = ("AuthenticationError", "NoPermissionError", "ReadOnlyError", "MasterDownError")
+_REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS")
+
 #: What a server of these kinds is, and what to do. A script of ours names several keys, which a cluster keeps
 #: on several servers.
 _UNSUPPORTED = {
@@ -64,8 +74,9 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
     import redis
 
     url, _, name = url.rpartition("#") if "#" in url else (url, "", "")
-    path = urlsplit(url).path.strip("/")
-    if path and not path.isdigit() and not url.startswith("unix:"):
+    path = "" if url.startswith("unix:") else urlsplit(url).path.strip("/")
+    is_cut = "@" in path  # By a slash in the password.
+    if path and not path.isdigit() and not is_cut:
         # redis-py takes database 0 for whatever it cannot read.
         raise QueueError(
             f"queue.url {mask_url(url)}: {path!r} is not a valid database number", hint=_DATABASE
@@ -73,6 +84,8 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
     timeout_s = LOOK_TIMEOUT_S if looks else SOCKET_TIMEOUT_S
     again = (redis.ConnectionError,) if looks else (redis.ConnectionError, redis.TimeoutError, TimeoutError)
     try:
+        if is_cut:
+            raise ValueError
         return redis.Redis.from_url(
             url,
             socket_timeout=timeout_s if block_s is None else block_s + BLOCK_MARGIN_S,
@@ -88,9 +101,11 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
             protocol=protocol,
             client_name=f"{NAMESPACE}:{name}" if name else NAMESPACE,
         )
-    except ValueError as error:
+    except ValueError:
+        # Its words quote the URL, which may be cut within the password.
         raise QueueError(
-            f"queue.url {mask_url(url)} is not a valid Redis URL: {error}", hint="redis://127.0.0.1:6379/0"
+            f"queue.url {mask_url(url)} is not a valid Redis URL",
+            hint="redis://127.0.0.1:6379/0; in a password write # / ? @ : as %23 %2F %3F %40 %3A",
         ) from None
 
 
@@ -181,7 +196,10 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
     where, text = f"Redis at {mask_url(url).partition('#')[0]}", str(error)
     hint = "memline doctor"
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
-        problem, hint = "refuses the password", "put it into the URL: redis://:PASSWORD@host:6379/0"
+        problem, hint = "refuses the password", _PASSWORD
+    elif isinstance(error, redis.exceptions.NoPermissionError) or "NOPERM" in text:
+        problem = f"does not let this user do all that is needed: {text}"
+        hint = f"allow it: {command_line(url)} acl setuser {_user(url)} '~{NAMESPACE}:*' +@all"
     elif is_full(error):
         problem = "is out of memory; the backlog is safe in the index"
         hint = f"raise maxmemory: {command_line(url)} config set maxmemory 256mb"
@@ -197,6 +215,10 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
     elif isinstance(error, redis.ConnectionError | redis.TimeoutError):
         problem = f"cannot be reached: {text}"
         hint = "start it (redis-server), or work without it: unset queue.url"
+        if url.startswith("rediss:") and ("imeout" in text or "SSL" in text):
+            hint += "; if it speaks no TLS, begin queue.url with redis://"
+        elif url.startswith("redis:") and "closed by server" in text:
+            hint += "; if it speaks TLS, begin queue.url with rediss://"
     else:
         return QueueError(f"{where}: {text}", hint=hint)
     return QueueError(f"{where} {problem}", hint=hint)
@@ -234,13 +256,29 @@ class RetryPolicy:
 
 
 def passes(error: BaseException) -> bool:
-    """Tell whether a trouble passes: Redis restarts, is busy, is full for a moment."""
+    """Tell whether a trouble passes, by itself or when an operator sets the server right.
+
+    Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. Whoever
+    waits for it loses nothing; whoever gives up may lose what was paid for.
+    """
+    return is_away(error) or is_full(error) or is_refused(error)
+
+
+def is_away(error: BaseException) -> bool:
+    """Tell whether the server did not answer."""
     import redis
 
-    passing = (redis.ConnectionError, redis.TimeoutError)
-    # redis-py takes a wrong password, and a certificate that is not trusted, for troubles of the connection.
-    is_final = isinstance(error, redis.AuthenticationError) or is_untrusted(error)
-    return is_full(error) or (isinstance(error, passing) and not is_final)
+    # redis-py takes a refusal for a trouble of the connection.
+    return isinstance(error, redis.ConnectionError | redis.TimeoutError) and not is_refused(error)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Tell whether the server refuses what it would take if it were set up otherwise."""
+    import redis
+
+    kinds = tuple(getattr(redis.exceptions, name) for name in _REFUSALS)
+    is_ours = isinstance(error, kinds) or any(code in str(error) for code in _REFUSED)
+    return is_untrusted(error) or (isinstance(error, redis.RedisError) and is_ours)
 
 
 def is_full(error: BaseException) -> bool:
@@ -252,6 +290,10 @@ def is_full(error: BaseException) -> bool:
 
     is_scripts = isinstance(error, redis.ResponseError) and "OOM command not allowed" in str(error)
     return isinstance(error, redis.exceptions.OutOfMemoryError) or is_scripts
+
+
+def _user(url: str) -> str:
+    return shlex.quote(unquote(urlsplit(url.partition("#")[0]).username or "default"))
 
 
 def command_line(url: str) -> str:
