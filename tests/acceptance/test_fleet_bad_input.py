@@ -78,6 +78,20 @@ def test_a_wrong_password_is_told_and_never_shown(notes: Place, tmp_path: Path) 
             assert SECRET not in "".join(fleet.logs()) + shown.stdout + fleet.run("queue").stdout
 
 
+def test_a_user_of_redis_needs_our_keys_alone_and_is_told_what_it_lacks(
+    notes: Place, redis_server: RedisServer
+) -> None:
+    texts = write_notes(notes, 0, 2)
+    redis_server.ask("ACL", "SETUSER", "ann", "on", f">{SECRET}", "~memline:*", "+@all", "-set")
+    with Fleet(notes, redis_server.url.replace("redis://", f"redis://ann:{SECRET}@")) as fleet:
+        assert_refused(fleet, "does not let this user", "acl setuser ann '~memline:*' +@all")
+        redis_server.ask("ACL", "SETUSER", "ann", "~memline:*", "+@all")
+
+        fleet.up_together()
+        fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
+        assert not [line for line in fleet.logs() if SECRET in line]
+
+
 @pytest.mark.parametrize("database", ["99", "99999999999", "zero"])
 def test_a_database_that_is_not_there_is_named(
     notes: Place, redis_server: RedisServer, database: str

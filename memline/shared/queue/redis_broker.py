@@ -129,8 +129,9 @@ class FleetBroker(RedisBroker):
         message = message.copy(options={**carried, **own})
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
-        sent = f"{base}.sent:{message.message_id}" if message.queue_name in PAID else ""
-        keys = [base, f"{base}.msgs", sent, f"{self.key('embed')}.msgs"]
+        keys = [base, f"{base}.msgs", f"{self.key('embed')}.msgs"]
+        if message.queue_name in PAID:
+            keys.append(f"{base}.sent:{message.message_id}")
         args = [message.message_id, message.encode(), REMEMBER_S, answered]
         self.retry(self._enqueue, keys=keys, args=args)
         self.emit_after("enqueue", message, delay)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from memline.shared.config.keys import mask_url
 from memline.shared.errors import QueueError, is_untrusted
+from memline.shared.logs import Log
 
 if TYPE_CHECKING:
     import redis
@@ -35,6 +36,9 @@ BLOCK_MARGIN_S = 5.0
 
 #: Seconds between two attempts at most.
 MAX_BACKOFF_S = 1.0
+
+#: Seconds between two lines of the log about what is waited for.
+TOLD_EVERY_S = 30.0
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -199,7 +203,10 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
         problem, hint = "refuses the password", _PASSWORD
     elif isinstance(error, redis.exceptions.NoPermissionError) or "NOPERM" in text:
         problem = f"does not let this user do all that is needed: {text}"
-        hint = f"allow it: {command_line(url)} acl setuser {_user(url)} '~{NAMESPACE}:*' +@all"
+        parts = urlsplit(url.partition("#")[0])
+        user = unquote(parts.username or "default")
+        admin = command_line(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+        hint = f"allow it: {admin} acl setuser {shlex.quote(user)} '~{NAMESPACE}:*' +@all"
     elif is_full(error):
         problem = "is out of memory; the backlog is safe in the index"
         hint = f"raise maxmemory: {command_line(url)} config set maxmemory 256mb"
@@ -234,10 +241,12 @@ class RetryPolicy:
         self._url = url
         self._max_wait_s = max_wait_s
         self._deadline = float("inf")
+        self._told_at = 0.0
         self._retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(passes),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
             stop=self._is_over,
+            before_sleep=self._tell,
             reraise=True,
         )
 
@@ -249,6 +258,14 @@ class RetryPolicy:
     def stop_after(self, seconds: float) -> None:
         """Let no call try for longer than `seconds` from now: the process is told to stop."""
         self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    def _tell(self, state: Any) -> None:
+        """Log what is waited for, now and then: at its start a process has nobody else to tell it."""
+        now = time.monotonic()
+        if (state.seconds_since_start or 0.0) >= MAX_BACKOFF_S and now >= self._told_at + TOLD_EVERY_S:
+            self._told_at = now
+            error = translate(state.outcome.exception(), self._url)
+            Log("queue").warning("redis.waited_for", error=error.message, action=error.hint)
 
     def _is_over(self, state: Any) -> bool:
         waited_s = state.seconds_since_start or 0.0
@@ -290,10 +307,6 @@ def is_full(error: BaseException) -> bool:
 
     is_scripts = isinstance(error, redis.ResponseError) and "OOM command not allowed" in str(error)
     return isinstance(error, redis.exceptions.OutOfMemoryError) or is_scripts
-
-
-def _user(url: str) -> str:
-    return shlex.quote(unquote(urlsplit(url.partition("#")[0]).username or "default"))
 
 
 def command_line(url: str) -> str:

@@ -13,9 +13,9 @@ _SERVER_TIME = "local time = redis.call('time')\nlocal now = time[1] * 1000 + ma
 #: Puts a message on its queue, once: a try whose answer was lost may be repeated. The request that a message
 #: answers is done with it: one whose worker is killed before it acknowledges it would be paid for again.
 ENQUEUE = """
-if KEYS[3] ~= '' and not redis.call('SET', KEYS[3], 1, 'NX', 'EX', ARGV[3]) then return end
+if KEYS[4] and not redis.call('SET', KEYS[4], 1, 'NX', 'EX', ARGV[3]) then return end
 if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
-redis.call('HDEL', KEYS[4], ARGV[4])
+redis.call('HDEL', KEYS[3], ARGV[4])
 """
 
 #: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher

@@ -49,6 +49,18 @@ def test_trouble_that_passes_is_waited_for(error: Exception) -> None:
     assert call.calls == 3
 
 
+def test_what_is_waited_for_is_logged_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(redis_client, "MAX_BACKOFF_S", 0.0)
+    policy = RetryPolicy(URL, max_wait_s=30)
+
+    for _ in range(3):
+        policy(Flaky(2, redis.ConnectionError("refused")))
+
+    assert [record.message for record in caplog.records] == ["redis.waited_for"]
+
+
 def test_trouble_that_does_not_pass_is_told_at_once() -> None:
     call = Flaky(5, redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"))
 
