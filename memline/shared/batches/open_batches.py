@@ -139,7 +139,8 @@ def take_due(
     """Take the batches that are due and unclaimed; also when the next one is (seconds since the epoch).
 
     The caller sends the message about each. A batch is taken once in `RESEND_S`, by one process. `is_paused`:
-    only batches that their provider has.
+    only batches that their provider has. One that nobody looked at when it was due is waited for as much
+    longer, as it is when only a clock says so that jumped.
     """
     waiting = "state <> 'closed' AND owner = ''" + (" AND submitted_at > 0" if is_paused else "")
     next_due = f"SELECT min(due) FROM batches WHERE {waiting}"
@@ -151,8 +152,11 @@ def take_due(
             taken = [
                 token
                 for (token,) in connection.execute(
-                    f"UPDATE batches SET due = ? WHERE {waiting} AND due <= ? RETURNING token",
-                    (now + RESEND_S, now),
+                    "UPDATE batches SET due = ?1,"
+                    " deadline = deadline + iif(deadline, max(?2 - due - ?3, 0), 0),"
+                    " cancelled_at = cancelled_at + iif(cancelled_at, max(?2 - due - ?3, 0), 0)"
+                    f" WHERE {waiting} AND due <= ?2 RETURNING token",
+                    (now + RESEND_S, now, MAX_AHEAD_S),
                 )
             ]
             (due,) = connection.execute(next_due).fetchone()

@@ -84,6 +84,25 @@ def test_a_batch_is_looked_at_when_a_clock_that_was_ahead_is_set_right(desk: Des
     assert max(after.submitted_at, after.polled_at, after.created_at) <= desk.clock.now()
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_batch_is_not_given_up_by_a_clock_that_jumps(desk: Desk, batch: Batch, is_cancelled: bool) -> None:
+    desk.api.ends_slowly = True
+    desk.step(batch.token)
+    if is_cancelled:
+        desk.request_cancel(batch.token)
+        desk.step(batch.token)
+    before = desk.batch(batch.token)
+
+    desk.clock.set_back(-7_200)
+    taken = due(desk)
+    after = desk.step(batch.token)
+
+    assert taken == [batch.token]
+    assert desk.api.calls["cancel"] == is_cancelled
+    assert (after.state, after.cancel_reason) == (before.state, before.cancel_reason)
+    assert after.deadline - before.deadline == pytest.approx(7_200, abs=120)
+
+
 def test_a_step_that_failed_while_the_clock_was_ahead_is_tried_again(desk: Desk, batch: Batch) -> None:
     desk.step(batch.token)
     desk.clock.set_back(-1_200)
