@@ -124,7 +124,9 @@ class FailMessages(Middleware):
             agent=agent_of(message.args),
             error=_error_text(exception),
         )
-        if actor_of(message.actor_name).is_kept or isinstance(exception, MessageRefused):
+        # Of another release or workspace: an operator has to know. An agent may have been taken out.
+        is_wrong = isinstance(exception, MessageRefused) and not isinstance(exception, AgentNotConfigured)
+        if actor_of(message.actor_name).is_kept or is_wrong:
             message.fail()
 
 
