@@ -204,6 +204,7 @@ def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back
     assert status["fallback"]["from"] == first
     assert f"{first} embeddings failed" in status["fallback"]["reason"]
     assert (status["requestedProvider"], status["identity"]["active"]["provider"]) == (first, second)
+    assert (status["provider"], status["model"]) == (answer.provider, answer.model)
     assert answer.fallback == status["fallback"]
     assert (answer.provider, answer.mode) == (second, "hybrid")
     assert paths(answer)[0] == "memory/note-3.md"

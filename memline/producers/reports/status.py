@@ -167,7 +167,9 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
     sources = dict.fromkeys(memory.sources, (0, 0)) if reader else {}
     sources |= {name: (files, count) for name, files, count in read(ledger.source_counts, [])}
     errors = read(lambda reader: meta.get(reader, meta.LOOP_ERRORS, {}), {})
+    stand_in = read(lambda reader: meta.get(reader, meta.FALLBACK), None)
     fallback = {"from": choice.fallback_from, "reason": choice.reason} if choice.fallback_from else None
+    embeds = target.identity if stand_in and target else choice
     return status | {
         "backend": "builtin",
         "files": sum(files for files, _ in sources.values()),
@@ -176,8 +178,8 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "workspaceDir": str(settings.workspace),
         "workspaceOrigin": settings.workspace_origin,
         "dbPath": str(settings.index_path),
-        "provider": choice.provider,
-        "model": choice.model,
+        "provider": embeds.provider,
+        "model": embeds.model,
         "requestedProvider": choice.requested,
         # What runs a local model, where one is configured.
         "engine": engine_report(settings, choice.provider),
@@ -230,7 +232,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "ceiling": read(lambda reader: ceiling(reader, settings), None),
         "moving": read(lambda reader: ownership.move_of(reader, settings.agent), None),
         "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
-        "fallback": read(lambda reader: meta.get(reader, meta.FALLBACK), None) or fallback,
+        "fallback": stand_in or fallback,
         "identity": _identities_json(active, target),
     }
 
