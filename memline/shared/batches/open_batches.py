@@ -139,7 +139,7 @@ def take_due(
     """Take the batches that are due and unclaimed; also when the next one is (seconds since the epoch).
 
     The caller sends the message about each. A batch is taken once in `RESEND_S`, by one process. `is_paused`:
-    only batches that their provider has. One that nobody looked at when it was due is waited for as much
+    only batches that their provider has. One that no worker looked at when it was due is waited for as much
     longer, as it is when only a clock says so that jumped.
     """
     waiting = "state <> 'closed' AND owner = ''" + (" AND submitted_at > 0" if is_paused else "")

@@ -260,7 +260,7 @@ class RetryPolicy:
         self._deadline = min(self._deadline, time.monotonic() + seconds)
 
     def _tell(self, state: Any) -> None:
-        """Log what is waited for, now and then: at its start a process has nobody else to tell it."""
+        """Log what is waited for, now and then: at the start of a process nothing else tells it."""
         now = time.monotonic()
         if (state.seconds_since_start or 0.0) >= MAX_BACKOFF_S and now >= self._told_at + TOLD_EVERY_S:
             self._told_at = now
@@ -275,8 +275,8 @@ class RetryPolicy:
 def passes(error: BaseException) -> bool:
     """Tell whether a trouble passes, by itself or when an operator sets the server right.
 
-    Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. Whoever
-    waits for it loses nothing; whoever gives up may lose what was paid for.
+    Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. To
+    wait for it loses nothing, to give up may lose what was paid for.
     """
     return is_away(error) or is_full(error) or is_refused(error)
 
