@@ -124,9 +124,7 @@ class FailMessages(Middleware):
             agent=agent_of(message.args),
             error=_error_text(exception),
         )
-        # Of another release or workspace: an operator has to know. An agent may have been taken out.
-        is_wrong = isinstance(exception, MessageRefused) and not isinstance(exception, AgentNotConfigured)
-        if actor_of(message.actor_name).is_kept or is_wrong:
+        if actor_of(message.actor_name).is_kept or isinstance(exception, MessageRefused):
             message.fail()
 
 

@@ -9,8 +9,8 @@ from dramatiq.middleware import SkipMessage
 
 from memline.shared.errors import IndexElsewhere
 from memline.shared.queue import messages
-from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Wire
-from memline.shared.queue.middleware import FailMessages, ForwardMoved
+from memline.shared.queue.messages import MessageRefused, Wire
+from memline.shared.queue.middleware import ForwardMoved
 from memline.shared.queue.routes import ROUTES
 
 SENT = {
@@ -21,34 +21,6 @@ SENT = {
     "store": messages.StoreFiles(agent="a", files=()),
     "sweep": messages.Sweep(agent="a"),
 }
-
-
-def proxy_of(message: Wire, *, host: str = "") -> MessageProxy:
-    role, row = ROUTES[type(message)]
-    queue = f"{role}-{host}" if host else role
-    args = (messages.encode(message),)
-    return MessageProxy(
-        dramatiq.Message(queue_name=queue, actor_name=row.name, args=args, kwargs={}, options={})
-    )
-
-
-@pytest.mark.parametrize(
-    ("message", "error", "is_failed"),
-    [
-        ("sweep", AgentNotConfigured("a was taken out"), False),
-        ("batch", AgentNotConfigured("a was taken out"), False),
-        ("store", AgentNotConfigured("a was taken out"), True),
-        ("sweep", MessageRefused("another release"), True),
-    ],
-)
-def test_what_is_sent_again_anyway_is_no_dead_letter_when_its_agent_is_gone(
-    message: str, error: Exception, is_failed: bool
-) -> None:
-    proxy = proxy_of(SENT[message])
-
-    FailMessages().after_process_message(None, proxy, exception=error)
-
-    assert proxy.failed == is_failed
 
 
 class Looking:
@@ -67,7 +39,13 @@ class Looking:
 
     def at(self, message: Wire, *, host: str = "one") -> str:
         """What becomes of a message: taken, or left."""
-        proxy = proxy_of(message, host=host)
+        role, row = ROUTES[type(message)]
+        queue = f"{role}-{host}" if host else role
+        proxy = MessageProxy(
+            dramatiq.Message(
+                queue_name=queue, actor_name=row.name, args=(messages.encode(message),), kwargs={}, options={}
+            )
+        )
         broker = SimpleNamespace(
             client=self._server, enqueue=self.forwarded.append, retry=lambda function, *args: function(*args)
         )
