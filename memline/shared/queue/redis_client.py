@@ -278,7 +278,7 @@ def passes(error: BaseException) -> bool:
     Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. To
     wait for it loses nothing, to give up may lose what was paid for.
     """
-    return is_away(error) or is_full(error) or is_refused(error)
+    return is_away(error) or is_full(error) or (is_refused(error) and not is_untrusted(error))
 
 
 def is_away(error: BaseException) -> bool:
