@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import driver
-from memline.shared.search.few_rows import K1, SETUP, B, as_word, row_count, stem_of
+from memline.shared.search.few_rows import K1, LEAST_ROWS, SETUP, B, as_word, row_count, stem_of
 from memline.shared.search.postings import CHUNKS, SPARE, Fits, Packed, Postings, Table
 
 if TYPE_CHECKING:
@@ -103,6 +103,12 @@ class ArrayPostings(Postings):
             rows, files = (np.fromstring(text or "", np.int64, sep=",") for text in read)
             self._files[rows] = files
         return dict(zip(chunk_ids, self._files[ids].tolist(), strict=True))
+
+    def _often(self, connection: Connection, table: Table, match: str, size: int) -> int:
+        # All rows of a word are read here in less time than FTS5 takes for some: 5.5 ms instead of 5.8 for
+        # each of 800 questions of three words about 50,000 chunks.
+        is_cheap = table is CHUNKS and size < LEAST_ROWS and as_word(match) and self._has_arrays(connection)
+        return 1 if is_cheap else super()._often(connection, table, match, size)
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
         count, found = self.count(connection, table.name, match), None

@@ -196,7 +196,7 @@ class Postings:
             is_kept = files is None and (best > 0 or size <= MAX_ROWS)
             if is_kept and among is not None:
                 self._asked_now.add(key)
-                is_kept = self._asked[key] + 1 >= max(OFTEN, size // MANY)
+                is_kept = self._asked[key] + 1 >= self._often(connection, table, match, size)
             if not is_kept:
                 few = None
                 if among is not None and table is CHUNKS:
@@ -211,6 +211,10 @@ class Postings:
         while self._kept > MAX_SCORES:
             self._kept -= len(self._fits.pop(next(iter(self._fits))))
         return known if among is None else known.among(among)
+
+    def _often(self, connection: Connection, table: Table, match: str, size: int) -> int:
+        """Return from which question with a phrase on all its rows are scored, and kept."""
+        return max(OFTEN, size // MANY)
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
         pairs = sorted(self.read(connection, table, match, typed, best=best))

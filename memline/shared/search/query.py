@@ -135,7 +135,7 @@ class Question:
     days: tuple[Days, ...] = ()
     #: The tags that it names: notes with one come first.
     tags: tuple[str, ...] = ()
-    #: Its words that say nothing in a question, and are not looked for.
+    #: Its words that say nothing of what is asked: those of a question that are not looked for, and of days.
     light: tuple[str, ...] = ()
 
 
@@ -200,7 +200,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         line=f"{{text}} : {quoted(whole)}" if is_line else "",
         days=days,
         tags=tags,
-        light=light,
+        light=(*light, *_WORD.findall(" ".join(named).lower())),
     )
 
 

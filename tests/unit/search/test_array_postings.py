@@ -10,7 +10,7 @@ from memline.shared.index import chunks
 from memline.shared.search import array_postings, keyword
 from memline.shared.search.array_postings import ArrayPostings
 from memline.shared.search.keyword import by_keyword
-from memline.shared.search.postings import Postings
+from memline.shared.search.postings import CHUNKS, Postings
 from memline.shared.search.query import analyse
 from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
@@ -56,6 +56,19 @@ def test_words_are_scored_without_bm25(index: SearchIndex) -> None:
 
     assert seen
     assert not [each for each in seen if "bm25(chunks_fts" in each]
+
+
+def test_all_rows_of_a_word_are_read_for_the_first_question_about_some(index: SearchIndex) -> None:
+    with index.snapshot() as connection:
+        kept = index.postings
+        rows = sorted(row for row, _ in kept.fits(connection, CHUNKS, '"redis"', among=[1, 2, 3]))
+        seen: list[str] = []
+        connection.set_trace_callback(seen.append)
+        again = sorted(row for row, _ in kept.fits(connection, CHUNKS, '"redis"', among=[1, 2, 3]))
+        connection.set_trace_callback(None)
+
+    assert rows == again != []
+    assert seen == []
 
 
 @pytest.mark.parametrize("keeps_ids", [True, False])

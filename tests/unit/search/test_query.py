@@ -50,6 +50,12 @@ def test_light_words_are_dropped_from_an_english_question_that_has_others(
     assert labels(question) == words
 
 
+def test_words_of_days_and_light_words_are_no_evidence_beside_token_vectors() -> None:
+    asked = analyse("What kind of boat did we sell on 8 May 2023?", today=date(2026, 3, 1))
+
+    assert asked.light == ("kind", "8", "may", "2023")
+
+
 @pytest.mark.parametrize(
     ("token", "phrase"),
     [
