@@ -110,13 +110,14 @@ def embed_texts(message: EmbedTexts) -> None:
         context.stop(error)
         raise
     except ProviderError as error:
-        _report(message, message.texts, error, paid_tokens=0)
+        _report(message, message.texts, error, paid_tokens=0, is_begun=False)
         return
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        paid = None if begin.cache_info().currsize else 0
-        _report(message, message.texts, broken, no_results=True, paid_tokens=paid)
+        is_begun = bool(begin.cache_info().currsize)
+        paid = None if is_begun else 0
+        _report(message, message.texts, broken, no_results=True, paid_tokens=paid, is_begun=is_begun)
         raise
     context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
@@ -143,7 +144,8 @@ def embed_texts(message: EmbedTexts) -> None:
     no_results = not vectors and not outcome.is_provider_well
     calls = call_times.ended(outcome.attempts)
     paid_calls = sum(each.is_paid for each in outcome.attempts)
-    report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls)
+    is_begun = bool(begin.cache_info().currsize)
+    report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls, is_begun=is_begun)
     for texts, failure in failed:
         # What counts once is said in one message of a request.
         is_split = failure.kind == "split"
@@ -279,6 +281,7 @@ def _report(
     no_results: bool = False,
     paid_tokens: int | None = None,
     paid_calls: int = 1,
+    is_begun: bool = True,
     calls: tuple[tuple[str, int], ...] = (),
 ) -> None:
     if not texts:
@@ -298,6 +301,7 @@ def _report(
             learned=learned or LearnedCaps(),
             paid_tokens=paid_tokens,
             paid_calls=paid_calls,
+            is_begun=is_begun,
             calls=calls,
         ),
         host=message.host,

@@ -113,6 +113,7 @@ def run(
                 if context.serves(agent):
                     send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
+        retry.waits_for_refusals = True
         while not stop.wait(min(liveness.every_s or LOOK_EVERY_S, LOOK_EVERY_S)):
             context.look()
             if reason := hangs(workers.values(), broker.looked_at, heartbeat):

@@ -38,6 +38,9 @@ CLAIM_S = 300.0
 #: Seconds after which the message about a due batch is sent again if no worker has taken the batch.
 RESEND_S = 30.0
 
+#: Seconds after its submission at which a batch is given up, whoever looked at it and when.
+LONGEST_S = 7 * 86_400.0
+
 
 class ClaimLost(IndexFault):
     """Another process works on the batch now; this one must not touch it any more."""
@@ -113,7 +116,9 @@ def free_dead(connection: Connection, now: float) -> int:
         if batch.owner and (batch.owner_until <= now or not _is_owner_alive(batch)):
             with transaction(connection):
                 freed += connection.execute(
-                    "UPDATE batches SET owner = '', owner_until = 0, due = ? WHERE token = ? AND owner = ?",
+                    # It keeps that it is late: `take_due`.
+                    "UPDATE batches SET owner = '', owner_until = 0, due = min(due, ?)"
+                    " WHERE token = ? AND owner = ?",
                     (now, batch.token, batch.owner),
                 ).rowcount
     return freed
@@ -153,10 +158,11 @@ def take_due(
                 token
                 for (token,) in connection.execute(
                     "UPDATE batches SET due = ?1,"
-                    " deadline = deadline + iif(deadline, max(?2 - due - ?3, 0), 0),"
+                    " deadline = max(deadline, min(deadline + iif(deadline, max(?2 - due - ?3, 0), 0),"
+                    " submitted_at + ?4)),"
                     " cancelled_at = cancelled_at + iif(cancelled_at, max(?2 - due - ?3, 0), 0)"
                     f" WHERE {waiting} AND due <= ?2 RETURNING token",
-                    (now + RESEND_S, now, MAX_AHEAD_S),
+                    (now + RESEND_S, now, MAX_AHEAD_S, LONGEST_S),
                 )
             ]
             (due,) = connection.execute(next_due).fetchone()

@@ -125,14 +125,19 @@ def note_attempt(error: ProviderError | None, took_s: float) -> None:
 def noted_attempts(clock: Clock) -> Iterator[list[Attempt]]:
     """Give a list that has the attempts of the call inside the block when that ends."""
     found: list[Attempt] = []
-    token, began, error = _attempts.set(found), clock.now(), None
+    token, began = _attempts.set(found), clock.now()
+
+    def note_last(error: ProviderError | None) -> None:
+        note_attempt(error, clock.now() - began - sum(each.took_s for each in found))
+
     try:
         yield found
-    except ProviderError as failure:
-        error = failure
+    except ProviderError as error:
+        note_last(error)
         raise
+    else:
+        note_last(None)
     finally:
-        note_attempt(error, clock.now() - began - sum(each.took_s for each in found))
         _attempts.reset(token)
 
 

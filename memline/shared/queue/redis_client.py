@@ -240,10 +240,12 @@ class RetryPolicy:
 
         self._url = url
         self._max_wait_s = max_wait_s
+        #: Whether a refusal is waited for, as by a worker that has begun; else it is told at once.
+        self.waits_for_refusals = False
         self._deadline = float("inf")
         self._told_at = 0.0
         self._retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(passes),
+            retry=tenacity.retry_if_exception(self._passes),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
             stop=self._is_over,
             before_sleep=self._tell,
@@ -254,6 +256,15 @@ class RetryPolicy:
         """Call the function. Raises QueueError when the time is over, or trying again is no use."""
         with translated(self._url):
             return self._retrying.copy()(function, *args, **kwargs)
+
+    def _passes(self, error: BaseException) -> bool:
+        """Tell whether a trouble passes, by itself or when an operator sets the server right.
+
+        Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. To
+        wait for it loses nothing, to give up may lose what was paid for.
+        """
+        is_waited_for = self.waits_for_refusals and is_refused(error) and not is_untrusted(error)
+        return is_away(error) or is_full(error) or is_waited_for
 
     def stop_after(self, seconds: float) -> None:
         """Let no call try for longer than `seconds` from now: the process is told to stop."""
@@ -270,15 +281,6 @@ class RetryPolicy:
     def _is_over(self, state: Any) -> bool:
         waited_s = state.seconds_since_start or 0.0
         return waited_s >= self._max_wait_s or time.monotonic() >= self._deadline
-
-
-def passes(error: BaseException) -> bool:
-    """Tell whether a trouble passes, by itself or when an operator sets the server right.
-
-    Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. To
-    wait for it loses nothing, to give up may lose what was paid for.
-    """
-    return is_away(error) or is_full(error) or (is_refused(error) and not is_untrusted(error))
 
 
 def is_away(error: BaseException) -> bool:

@@ -136,18 +136,19 @@ class Budget:
             per_million = scalar(reader, query, token) if reader is not None else None
         return None if per_million is None else tokens * per_million / 1e6
 
-    def settle(self, token: str, tokens: int | None, calls: int = 1) -> None:
+    def settle(self, token: str, tokens: int | None, calls: int = 1, *, is_begun: bool = True) -> None:
         """Set right what a request or batch was counted with, once it is answered; again changes nothing.
 
         `tokens`, `calls`: what was perhaps paid for by the worker that answered, and in how many calls; None
-        when that is not known, so that all counts. So does what those have sent that were killed before it.
+        when that is not known, so that all counts. So does what those have sent that were killed before it;
+        `is_begun`: it has begun to send itself.
         """
         row = self._reservation(token)
         if row is None:
             return
         with self._file.writing() as connection:
             if tokens is not None:
-                killed = max(row[1] - 1, 0)
+                killed = max(row[1] - is_begun, 0)
                 _correct(connection, token, tokens + row[0] * killed, calls=calls + killed)
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
             connection.execute("INSERT OR IGNORE INTO settled (token) VALUES (?)", (token,))

@@ -59,7 +59,7 @@ def question_tokens(
     starts = {match.start(): fold(match[0]).lower() for match in _WORD.finditer(text)}
     firsts = np.array(sorted(starts))
     words = tuple(starts[int(firsts[at])] for at in np.searchsorted(firsts, places, side="right") - 1)
-    rarest = max(rarity.values(), default=1.0)
+    rarest = max(rarity.values(), default=0.0) or 1.0
     # The tokens of a word share its weight.
     weights = np.array([rarity.get(word, rarest) / words.count(word) for word in words], np.float32)
     if not weights.sum():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from memline.shared.batches import open_batches
 from memline.shared.batches.open_batches import ClaimLost, claimed, free_dead, take_due
 from memline.shared.errors import ProviderLater
 from memline.shared.index import meta
@@ -122,3 +123,29 @@ def test_a_wait_of_a_clock_that_is_right_holds(desk: Desk, batch: Batch) -> None
     desk.writer.sweep_batches(MODEL_A)
 
     assert due(desk) == []
+
+
+def test_the_time_in_which_nothing_ran_is_no_time_of_a_batch_whose_worker_was_killed(
+    desk: Desk, batch: Batch
+) -> None:
+    before = desk.step(batch.token)
+    with transaction(desk.writer.connection):
+        owner = f"{leases.current_owner()}9/x"
+        desk.writer.connection.execute("UPDATE batches SET owner = ?", (owner,))
+
+    desk.clock.advance(36_000)
+    free_dead(desk.writer.connection, desk.clock.now())
+
+    assert due(desk) == [batch.token]
+    assert desk.batch(batch.token).deadline - before.deadline == pytest.approx(36_000, abs=120)
+
+
+def test_a_batch_that_is_seldom_looked_at_is_given_up_in_the_end(desk: Desk, batch: Batch) -> None:
+    before = desk.step(batch.token)
+
+    for _ in range(10):
+        desk.clock.advance(86_400)
+        due(desk)
+
+    after = desk.batch(batch.token)
+    assert before.deadline < after.deadline == before.submitted_at + open_batches.LONGEST_S

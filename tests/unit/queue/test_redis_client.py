@@ -44,9 +44,21 @@ class Flaky:
 )
 def test_trouble_that_passes_is_waited_for(error: Exception) -> None:
     call = Flaky(2, error)
+    policy = RetryPolicy(URL, max_wait_s=30)
+    policy.waits_for_refusals = True
 
-    assert RetryPolicy(URL, max_wait_s=30)(call) == "done"
+    assert policy(call) == "done"
     assert call.calls == 3
+
+
+def test_a_refusal_is_told_at_once_before_a_worker_has_begun() -> None:
+    call = Flaky(
+        2, redis.exceptions.NoPermissionError("this user has no permissions to run the 'eval' command")
+    )
+
+    with pytest.raises(QueueError, match="does not let this user"):
+        RetryPolicy(URL, max_wait_s=30)(call)
+    assert call.calls == 1
 
 
 def test_what_is_waited_for_is_logged_once_in_a_while(
