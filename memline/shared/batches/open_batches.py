@@ -38,7 +38,7 @@ CLAIM_S = 300.0
 #: Seconds after which the message about a due batch is sent again if no worker has taken the batch.
 RESEND_S = 30.0
 
-#: Seconds after its submission at which a batch is given up, whoever looked at it and when.
+#: Seconds after its submission at which a batch is given up, however seldom it was looked at.
 LONGEST_S = 7 * 86_400.0
 
 
