@@ -48,3 +48,5 @@ def test_an_open_page_follows_the_queues_of_both_hosts(
                 texts = (NOTES + len(queues)) * TEXTS
                 for fleet in (one, two):
                     fleet.until(lambda fleet=fleet: fleet.vectors() == {"ready": texts}, "all vectors")
+                # Before its server: an open page would ask it again.
+                page.close()
