@@ -15,7 +15,8 @@ FOREIGN = ("de", "fr", "es", "pt", "it")
 #: A question ends with its mark, or begins as one without it does: `what did we`, and not `What it does`.
 _ASKED = late(
     r"[?？؟][\s\"'”’»」)!.]*\Z"
-    r"|\A(?:how (?:many|much|long|often|old)\b|(?:wh(?:o|at|en|ere)|how)['’]s\b"
+    r"|\A(?:how (?:many|much|long|often|old)\b|wh(?:at|ich) (?:kind|sort|type)s? of\b"
+    r"|(?:wh(?:o|at|en|ere)|how)['’]s\b"
     r"|(?:(?:who|what|when|where|why|which|how) )?(?:is|are|was|were|am|do|does|did|has|have|had"
     r"|can|could|will|would|should|shall) )",
     re.I,
