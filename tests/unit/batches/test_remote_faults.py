@@ -10,6 +10,7 @@ from memline.shared.batches.remote import BatchJob
 from memline.shared.clock import ManualClock, SystemClock
 from memline.shared.errors import ProviderError
 from tests.support.voyage_server import VoyageServer
+from tests.support.workspace import until
 from tests.unit.batches.providers import DIMS, PROVIDERS, SERVERS, TAG, TEXTS, Place, client, row
 from tests.unit.embedders.conftest import KEY
 
@@ -134,6 +135,8 @@ def test_a_fault_that_stays_is_told_with_its_kind_and_what_to_do(
     assert KEY not in f"{error.message} {error.hint}"
     if ":" in fault and fault[:3] in ("429", "503") and provider != "gemini":
         assert error.retry_after_s == int(fault[4:])
+    # One that hangs may be given up before the server has counted it.
+    until(lambda: life.place.calls.get(call, 0) > before, "the call at the server")
     tries = life.place.calls[call] - before
     assert tries == 1 if call in MAKING else tries <= 3 * 2, "three tries, of two files"
     assert error.maybe_done == (call in MAKING and fault not in CERTAIN)
