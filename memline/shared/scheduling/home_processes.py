@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -181,7 +180,7 @@ def _secret(home: Path) -> bytes:
     try:
         if not key.exists():
             with open(part, "wb", opener=for_owner) as made:
-                made.write(secrets.token_bytes(32))
+                made.write(os.urandom(32))
             # Of several processes the first makes it.
             with suppress(FileExistsError):
                 os.link(part, key)
