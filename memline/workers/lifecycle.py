@@ -24,7 +24,7 @@ from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
-from memline.shared.queue import hosts
+from memline.shared.queue import hosts, routes
 from memline.shared.queue.broker import on_redis, own_host, send
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
@@ -97,7 +97,7 @@ def run(
         if stop.is_set():
             return None
         if "store" in threads_of:
-            broker.take_over(hosts.queue_name("store", broker.host))
+            broker.take_over(routes.queue_name("store", broker.host))
             context.sweep_timer.start()
         workers = start(broker, threads_of, idle_check_ms=IDLE_CHECK_MS)
 
@@ -151,7 +151,7 @@ def start(
     workers = {
         role: dramatiq.Worker(
             broker,
-            queues={hosts.queue_name(role, host)},
+            queues={routes.queue_name(role, host)},
             worker_threads=threads,
             worker_timeout=idle_check_ms,
         )

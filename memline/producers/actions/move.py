@@ -27,8 +27,8 @@ from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, Queu
 from memline.shared.index import copies, meta
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import faults, open_writer, reading_if_any, transaction
-from memline.shared.queue import hosts, redis_client
-from memline.shared.queue.heartbeat import is_served
+from memline.shared.queue import hosts, redis_client, routes
+from memline.shared.queue.hosts import is_served
 from memline.shared.scheduling import leases
 from memline.shared.words import counted
 
@@ -87,7 +87,7 @@ def leave(
                     if not what:
                         meta.put(connection, meta.MOVING, {"host": to, "left": True})
                         break
-                if not is_served(client, hosts.queue_of(client, "store")):
+                if not is_served(client, routes.queue_of(client, "store")):
                     raise QueueError(
                         f"{what}, and no store worker is there to take the answers",
                         hint="memline worker store, and run this again",

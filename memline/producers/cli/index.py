@@ -33,7 +33,7 @@ from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import hosts
-from memline.shared.queue.heartbeat import serving_host
+from memline.shared.queue.hosts import serving_host
 from memline.shared.values import replace
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span

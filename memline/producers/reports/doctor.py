@@ -14,7 +14,7 @@ from memline.shared.findings.diagnosis import of_common, queue_of
 from memline.shared.findings.facts import fleet_at
 from memline.shared.index import driver
 from memline.shared.packages import lack
-from memline.shared.queue.heartbeat import serving_host
+from memline.shared.queue.hosts import serving_host
 from memline.shared.words import counted
 
 

@@ -26,8 +26,8 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
-from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.lease_owner import is_owner_alive
+from memline.shared.queue.routes import queue_of
 from memline.shared.values import value
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.

@@ -25,7 +25,6 @@ from memline.shared import traces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.queue import hosts, messages, redis_client
-from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.messages import M, Wire
 from memline.shared.queue.middleware import ANSWERED, TraceMessages
 from memline.shared.queue.routes import (
@@ -35,6 +34,7 @@ from memline.shared.queue.routes import (
     QUEUES,
     ROUTES,
     is_retried,
+    queue_name,
 )
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 import redis
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import hosts, redis_client
+from memline.shared.queue import hosts, redis_client, routes
 from memline.shared.queue.heartbeat import (
     BUCKET_S,
     KEPT_S,
@@ -65,7 +65,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     @property
     def is_shared(self) -> bool:
         """Whether all index hosts have it in common."""
-        return hosts.is_shared(self.role)
+        return routes.is_shared(self.role)
 
     def needs_worker(self, roles: Container[str]) -> bool:
         """Say whether some worker has to take its messages, where the configuration needs these roles."""
@@ -136,7 +136,7 @@ def rates(url: str) -> dict[str, list[int]]:
     with redis_client.connected(url) as client:
         last = int(redis_client.now(client)) // BUCKET_S
         buckets = range(last - KEPT_S // BUCKET_S + 1, last + 1)
-        names = hosts.queues(client, QUEUES)
+        names = routes.queues(client, QUEUES)
         pipe = client.pipeline(transaction=False)
         for queue in names:
             pipe.mget([done_key(client, queue, bucket) for bucket in buckets])
@@ -146,7 +146,7 @@ def rates(url: str) -> dict[str, list[int]]:
 
 def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
     """Read the queues of all index hosts; those from before they had names only while they hold something."""
-    hosts_known, names = hosts.known(client), hosts.queues(client, QUEUES)
+    hosts_known, names = hosts.known(client), routes.queues(client, QUEUES)
     now = redis_client.now(client)
     last = int(now) // BUCKET_S
     pipe = client.pipeline(transaction=False)
@@ -163,7 +163,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
     for queue, place in zip(names, range(0, len(found), 7), strict=True):
         waiting, stored, delayed, dead, first_dead, ids, done = found[place : place + 7]
         role, host = hosts.split(queue)
-        is_left = not host and not hosts.is_shared(role) and hosts_known != [""]
+        is_left = not host and not routes.is_shared(role) and hosts_known != [""]
         if is_left and not (stored or dead or waiting or delayed):
             continue
         yield QueueDepth(

@@ -13,16 +13,15 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
 from memline.shared.queue.heartbeat import (
     embed_threads,
-    is_served,
     last_failure,
     live_workers,
     unknown_agents,
 )
-from memline.shared.queue.hosts import queue_of, queues
+from memline.shared.queue.hosts import is_served
 from memline.shared.queue.message_list import errors_since
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.routes import QUEUES, queue_of, queues
 
 #: Seconds between two looks at which workers are alive.
 LOOK_EVERY_S = 2.0

@@ -33,9 +33,10 @@ from memline.shared.config.live import SettingsWatch, digest
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
-from memline.shared.queue.hosts import host_of, queue_name, queue_of
+from memline.shared.queue.hosts import serving_key
 from memline.shared.queue.messages import AgentNotConfigured, agent_of
 from memline.shared.queue.redis_client import key, own_host
+from memline.shared.queue.routes import queue_of
 from memline.shared.version import own_version
 from memline.shared.words import counted
 
@@ -213,24 +214,6 @@ def drain(url: str, name: str) -> WorkerInfo:
 def drain_key(client: Redis, worker_id: str) -> str:
     """Name the key that asks a worker process to end."""
     return key(client, f"drain:{worker_id}")
-
-
-def is_served(client: Redis, queue: str) -> bool:
-    """Tell whether a live worker process takes messages from `queue`; one command."""
-    return bool(client.exists(serving_key(client, queue)))
-
-
-def serving_host(url: str, agent: str) -> str:
-    """Name the other index host that serves an agent, and is alive; empty when there is none such."""
-    with redis_client.connected(url) as client:
-        host = host_of(client, agent).host
-        is_other = host not in ("", own_host(client))
-        return host if is_other and is_served(client, queue_name("store", host)) else ""
-
-
-def serving_key(client: Redis, queue: str) -> str:
-    """Name the key that is there while a worker process takes messages from `queue`."""
-    return key(client, f"serving:{queue}")
 
 
 def last_failure(client: Redis) -> str:

@@ -1,7 +1,7 @@
-"""Name the queues of the index hosts of a fleet: each has its own, but for those that all share.
+"""Tell the index hosts of a fleet apart, and say which of them serves an agent.
 
 An index host is a home with indexes that has a name in its fleet (`queue.host`). Without one the fleet has a
-single index host, and its queues have the names of their roles.
+single index host. Each has queues of its own, but for those that all share (`shared.queue.routes`).
 
     <fleet>:hosts    hash: index host -> home of its indexes
     <fleet>:agents   hash: agent -> index host that serves it; `OLD>NEW` while it is on its way and none does
@@ -12,33 +12,25 @@ its old host never takes the agent back by mistake.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ownership import refuse_left
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key, own_host
-from memline.shared.queue.routes import QUEUES
 from memline.shared.values import value
 
 if TYPE_CHECKING:
     from redis import Redis
 
 
-def queue_name(role: str, host: str) -> str:
+def on_host(role: str, host: str) -> str:
     """Name the queue of a role on an index host; roles have no hyphen, so `split` tells them apart again."""
-    return f"{role}-{host}" if host and not is_shared(role) else role
-
-
-def is_shared(role: str) -> bool:
-    """Tell whether all index hosts have the queue of a role in common."""
-    return role in QUEUES and QUEUES[role].is_shared
+    return f"{role}-{host}" if host else role
 
 
 def split(queue: str) -> tuple[str, str]:
@@ -47,31 +39,10 @@ def split(queue: str) -> tuple[str, str]:
     return role, host
 
 
-def is_queue(queue: str, roles: Container[str]) -> bool:
-    """Tell whether a name from outside is that of a queue of these roles."""
-    role, host = split(queue)
-    has_host = not is_shared(role) and re.fullmatch(HOST_NAME, host) is not None
-    return role in roles and (queue == role or has_host)
-
-
-def queue_of(client: Redis, role: str) -> str:
-    """Name the queue of a role on the client's own index host."""
-    return queue_name(role, own_host(client))
-
-
 def known(client: Redis) -> list[str]:
     """List the index hosts of the client's fleet; `[""]` for a fleet with a single one, without a name."""
     names: Any = client.hkeys(key(client, "hosts"))
     return sorted({name.decode() for name in names} | {own_host(client)} - {""}) or [""]
-
-
-def queues(client: Redis, roles: Iterable[str]) -> list[str]:
-    """List the queues of these roles on all index hosts.
-
-    What was sent before the hosts had names lies on queues without one; they come last.
-    """
-    hosts = list(dict.fromkeys([*known(client), ""]))
-    return list(dict.fromkeys(queue_name(role, host) for host in hosts for role in roles))
 
 
 def register(url: str, home: Path) -> None:
@@ -133,6 +104,16 @@ def other_home(url: str, home: Path) -> str:
     return found if found != str(home.resolve()) else ""
 
 
+def serving_key(client: Redis, queue: str) -> str:
+    """Name the key that is there while a worker process takes messages from `queue`."""
+    return key(client, f"serving:{queue}")
+
+
+def is_served(client: Redis, queue: str) -> bool:
+    """Tell whether a live worker process takes messages from `queue`; one command."""
+    return bool(client.exists(serving_key(client, queue)))
+
+
 @value
 class AgentHost:
     """Which index host serves an agent."""
@@ -147,6 +128,14 @@ def host_of(client: Redis, agent: str) -> AgentHost:
     """Read which index host serves an agent."""
     stored: Any = client.hget(key(client, "agents"), agent)
     return _agent_host(stored)
+
+
+def serving_host(url: str, agent: str) -> str:
+    """Name the other index host that serves an agent, and is alive; empty when there is none such."""
+    with redis_client.connected(url) as client:
+        host = host_of(client, agent).host
+        is_other = host not in ("", own_host(client))
+        return host if is_other and is_served(client, on_host("store", host)) else ""
 
 
 def hosts_of_agents(client: Redis) -> dict[str, AgentHost]:

@@ -23,13 +23,13 @@ from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import message_changes, message_list, redis_client
-from memline.shared.queue.heartbeat import embed_threads, is_served
-from memline.shared.queue.hosts import known, queue_of
+from memline.shared.queue.heartbeat import embed_threads
+from memline.shared.queue.hosts import is_served, known
 from memline.shared.queue.lease_owner import is_owner_alive, owner_at
 from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.replies import cancel
-from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.routes import QUEUES, queue_of
 from memline.shared.scheduling.leases import current_owner
 
 #: Requests in flight per embed thread.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memline.shared.errors import BadRequest
-from memline.shared.queue import hosts, redis_client
+from memline.shared.queue import hosts, redis_client, routes
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 from memline.shared.tables import as_dict, as_list, as_number
@@ -137,9 +137,9 @@ class Filter:
     def queues(self, client: Redis) -> list[str]:
         """List the queues that are meant, on all index hosts. Raises BadRequest for one that cannot exist."""
         if not self.queue:
-            return hosts.queues(client, QUEUES)
+            return routes.queues(client, QUEUES)
         check_queue(self.queue)
-        return hosts.queues(client, [self.queue]) if self.queue in QUEUES else [self.queue]
+        return routes.queues(client, [self.queue]) if self.queue in QUEUES else [self.queue]
 
     def means(self, message: StoredMessage) -> bool:
         words = (message.queue, message.host, message.actor, message.agent, message.error, message.id)
@@ -340,5 +340,5 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
 
 
 def check_queue(queue: str) -> None:
-    if not hosts.is_queue(queue, QUEUES):
+    if not routes.is_queue(queue, QUEUES):
         raise BadRequest(f"there is no queue {queue[:80]!r}", hint=f"the queues are: {', '.join(QUEUES)}")

@@ -19,7 +19,7 @@ from dramatiq.middleware import Middleware, SkipMessage
 from memline.shared import traces
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
-from memline.shared.queue import hosts
+from memline.shared.queue import hosts, routes
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, agent_of
 from memline.shared.queue.routes import QUEUES, actor_of
@@ -77,7 +77,7 @@ class ForwardMoved(Middleware):
             # The index of the same agent has another name where its notes are in another folder.
             about = message.args[0]
             about = {**about, "index": ""} if "index" in about else about
-            queue = hosts.queue_name(role, found.host)
+            queue = routes.queue_name(role, found.host)
             broker.enqueue(message._message.copy(queue_name=queue, args=(about,)))
             _LOG.info("message.forwarded", **fields, to=queue)
             raise SkipMessage("another index host serves the agent")

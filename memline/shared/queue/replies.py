@@ -14,10 +14,10 @@ from memline.shared import traces
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages, redis_client
-from memline.shared.queue.heartbeat import serving_key
-from memline.shared.queue.hosts import queue_name, queue_of
+from memline.shared.queue.hosts import serving_key
 from memline.shared.queue.messages import ChunkFiles, decode
 from memline.shared.queue.redis_client import key, own_host, translated
+from memline.shared.queue.routes import queue_name, queue_of
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 from memline.shared.values import asdict

@@ -6,16 +6,25 @@ its name in `workers`; the processes of a fleet, their files and the dashboard f
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container, Iterable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
+from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexUnwritable
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import messages
+from memline.shared.queue.hosts import known, on_host, split
 from memline.shared.queue.messages import MessageRefused, Wire
+from memline.shared.queue.redis_client import own_host
 from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug, which a hundred tries do not mend.
@@ -177,3 +186,34 @@ def uses_batches(agent: AgentSettings) -> bool:
     except IndexFault:
         # The run that opens it to work says what is wrong with it.
         return False
+
+
+def is_shared(role: str) -> bool:
+    """Tell whether all index hosts have the queue of a role in common."""
+    return role in QUEUES and QUEUES[role].is_shared
+
+
+def queue_name(role: str, host: str) -> str:
+    """Name the queue of a role on an index host."""
+    return role if is_shared(role) else on_host(role, host)
+
+
+def is_queue(queue: str, roles: Container[str]) -> bool:
+    """Tell whether a name from outside is that of a queue of these roles."""
+    role, host = split(queue)
+    has_host = not is_shared(role) and re.fullmatch(HOST_NAME, host) is not None
+    return role in roles and (queue == role or has_host)
+
+
+def queue_of(client: Redis, role: str) -> str:
+    """Name the queue of a role on the client's own index host."""
+    return queue_name(role, own_host(client))
+
+
+def queues(client: Redis, roles: Iterable[str]) -> list[str]:
+    """List the queues of these roles on all index hosts.
+
+    What was sent before the hosts had names lies on queues without one; they come last.
+    """
+    hosts = list(dict.fromkeys([*known(client), ""]))
+    return list(dict.fromkeys(queue_name(role, host) for host in hosts for role in roles))

@@ -12,10 +12,10 @@ from memline.shared.queue.heartbeat import (
     Heartbeat,
     drain,
     embed_threads,
-    is_served,
     live_workers,
     unknown_agents,
 )
+from memline.shared.queue.hosts import is_served
 from memline.shared.queue.messages import AgentNotConfigured
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL

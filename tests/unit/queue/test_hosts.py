@@ -8,7 +8,7 @@ from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import BadRequest, QueueError
-from memline.shared.queue import depth, hosts, message_changes, message_list, messages, redis_client
+from memline.shared.queue import depth, hosts, message_changes, message_list, messages, redis_client, routes
 from memline.shared.queue.broker import own_host, send
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.routes import QUEUES
@@ -20,17 +20,17 @@ IDENTITY = Identity(provider="openai", model="m", endpoint="", dims=2, scheme=""
 
 
 def test_all_queues_but_that_of_the_embed_workers_are_of_an_index_host() -> None:
-    assert {role: hosts.queue_name(role, "one") for role in QUEUES} == {
+    assert {role: routes.queue_name(role, "one") for role in QUEUES} == {
         **{role: f"{role}-one" for role in QUEUES},
         "embed": "embed",
     }
-    assert [hosts.queue_name(role, "") for role in QUEUES] == [*QUEUES]
+    assert [routes.queue_name(role, "") for role in QUEUES] == [*QUEUES]
 
 
 def test_a_name_of_a_queue_tells_its_role_and_host_whatever_the_host_is_named() -> None:
     for host in ("", "a", "a-b", "store-2", "embed"):
-        for role in (role for role in QUEUES if not hosts.is_shared(role)):
-            assert hosts.split(hosts.queue_name(role, host)) == (role, host)
+        for role in (role for role in QUEUES if not routes.is_shared(role)):
+            assert hosts.split(routes.queue_name(role, host)) == (role, host)
 
 
 @pytest.fixture
@@ -118,6 +118,6 @@ def test_readers_see_the_queues_of_all_hosts_from_anywhere(
     "queue", ["store-", "embed-one", "stor", "store-one.XQ", "store-*", "store-a:b", "-one"]
 )
 def test_what_is_not_the_name_of_a_queue_reaches_no_key(queue: str) -> None:
-    assert not hosts.is_queue(queue, QUEUES)
+    assert not routes.is_queue(queue, QUEUES)
     with pytest.raises(BadRequest, match="there is no queue"):
         message_changes.drop(URL, "dead", [(queue, "m")])
