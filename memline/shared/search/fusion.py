@@ -9,8 +9,8 @@ by file name or title is lifted, and what is exact (`KeywordHit.has_alone`) come
 shown rises strictly with what orders:
 
     x      = fused * decay * how much the best keyword hit has of the question (1 for vectors)
-    score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
-             0.9 + 0.1 tanh(x)              where everything is held
+    score  = 0.9 y / (y + 1), y = sqrt(2x)             where a word of the question is lacking
+             0.9 + 0.1 z / (z + 0.4), z = x^3 + x / 10  where everything is held
 
 Three options reorder the result: a reranker reads the best, older dated notes decay, and near-duplicates make
 room.
@@ -129,8 +129,10 @@ class Candidate:
         """Return the score that the hit is shown with."""
         x = self.fused * self.decay * self.scale
         if self.is_full:
-            # Steep where most sums are: with x / (x + 1/2) a half more of the lists had equal scores.
-            return round(HOLDS_ALL + (1 - HOLDS_ALL) * math.tanh(x), DECIMALS)
+            # Steep where most sums are, 0.3 to 1.3, so that six decimals tell more of them apart: of 838
+            # pages asked by title and description 1.2 % of lists have equal scores, 2.1 % with tanh(x).
+            steep = x**3 + x / 10
+            return round(HOLDS_ALL + (1 - HOLDS_ALL) * steep / (steep + 0.4), DECIMALS)
         # The root: common words alone give sums near zero, which six decimals would not tell apart.
         root = math.sqrt(2 * x)
         return round(HOLDS_ALL * root / (root + 1), DECIMALS)
