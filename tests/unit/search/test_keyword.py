@@ -314,19 +314,24 @@ def test_a_page_that_is_named_brings_only_what_holds_everything_before_other_pag
 
 
 @pytest.mark.parametrize(
-    ("question", "first"),
+    ("question", "diaries", "first"),
     [
         # One word of three names the page; of six, a page that is named may be what is meant.
-        ("sandbox fjord quokkas", "memory/a.md"),
-        ("sandbox fjord quokkas rollout ledger marmalade", "memory/sandbox.md"),
+        ("sandbox fjord quokkas", 1, "memory/a0.md"),
+        ("sandbox fjord quokkas rollout ledger marmalade", 1, "memory/sandbox.md"),
+        # So it may where more hold everything than a list has.
+        ("sandbox fjord quokkas", 6, "memory/a0.md"),
+        ("sandbox fjord quokkas", 7, "memory/sandbox.md"),
     ],
 )
-def test_a_page_that_is_named_by_little_of_a_short_question_is_behind_what_holds_all_of_it(
-    notes: Notes, index: SearchIndex, question: str, first: str
+def test_a_page_that_is_named_by_little_of_a_short_question_is_behind_the_few_that_hold_all_of_it(
+    notes: Notes, index: SearchIndex, question: str, diaries: int, first: str
 ) -> None:
     notes.add("memory/sandbox.md", "# Sandbox\n\nThe sandbox.\n")
-    # Not as a line: that would come first.
-    notes.add("memory/a.md", f"# Diary\n\n{'We met again. ' * 40}{' '.join(question.split()[::-1])}.\n")
+    for number in range(diaries):
+        # Not as a line: that would come first.
+        words = f"{'We met again. ' * (40 + number)}{' '.join(question.split()[::-1])}"
+        notes.add(f"memory/a{number}.md", f"# Diary\n\n{words}.\n")
     for number, word in enumerate(["sandbox", "fjord", "quokkas", "rollout", "ledger", "marmalade"] * 4):
         notes.add(f"memory/other-{number}.md", f"Of {word} nothing, today as yesterday.")
 
