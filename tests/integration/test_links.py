@@ -134,9 +134,13 @@ def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it
         assert [each.path for each in excerpt.backlinks] == ["MEMORY.md", "memory/steps.md"]
 
 
-def test_lint_names_dead_links_and_orphans_and_ends_with_1(place: Place) -> None:
+def test_lint_names_dead_links_and_orphans_and_ends_with_1(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without an index it makes one first, as a search does."""
-    ran = place.run("lint")
+    monkeypatch.chdir(place.workspace)
+
+    ran = place.call("lint")
     as_json = json.loads(place.call("lint", "--json").stdout)
 
     assert (ran.status, ran.stdout.splitlines()) == (1, [*DEAD, ORPHAN])
@@ -145,6 +149,12 @@ def test_lint_names_dead_links_and_orphans_and_ends_with_1(place: Place) -> None
         {"path": "memory/steps.md", "line": 5, "target": "No such note"},
     ]
     assert as_json["orphans"] == [{"path": "memory/lonely.md", "line": 1}]
+
+
+def test_an_editor_finds_what_lint_names_from_another_folder(place: Place) -> None:
+    ran = place.run("lint")
+
+    assert ran.stdout.splitlines() == [f"{place.workspace}/{line}" for line in (*DEAD, ORPHAN)]
 
 
 def test_lint_says_nothing_and_ends_with_0_when_all_is_mended(place: Place) -> None:
@@ -162,5 +172,6 @@ def test_forgotten_lines_take_their_links_along(place: Place) -> None:
 
     assert place.call("forget", "memory/steps.md#L5", "--keep-note", "--yes").status == 0
 
-    assert place.call("lint").stdout.splitlines() == [DEAD[0], ORPHAN]
+    named = [line.removeprefix(f"{place.workspace}/") for line in place.call("lint").stdout.splitlines()]
+    assert named == [DEAD[0], ORPHAN]
     assert place.rows("SELECT target FROM links WHERE target LIKE 'No such%'") == []

@@ -175,11 +175,16 @@ class Invocation:
 
 
 def _is_at_hand(folder: str) -> bool:
+    here = current_folder()
+    return here is not None and here.is_relative_to(folder)
+
+
+def current_folder() -> Path | None:
+    """Return the current folder; None when it was deleted."""
     try:
-        return Path.cwd().is_relative_to(folder)
+        return Path.cwd()
     except FileNotFoundError:
-        # The current folder was deleted.
-        return False
+        return None
 
 
 def put(text: str, *, err: bool = False, end: str = "\n") -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json, print_result
+from memline.producers.cli.invocation import (
+    Invocation,
+    current_folder,
+    echo,
+    echo_file,
+    print_json,
+    print_result,
+)
 from memline.producers.memory import Memory
 from memline.shared.index.ledger import GONE_HERE
 from memline.shared.sync.vanished import KeptRoot
@@ -43,8 +50,13 @@ def lint(invocation: Invocation, as_json: bool) -> int:
     found = Memory.of(invocation.settings, settings).lint()
     if not as_json:
         invocation.name_workspace(settings)
-    told = [f"{each.path}:{each.line}: dead link: {each.target}" for each in found.dead_links]
-    told += [f"{each.path}:{each.line}: orphan: no link joins it with another note" for each in found.orphans]
+    # As an editor opens it from the current folder.
+    above = "" if current_folder() == settings.workspace.resolve() else f"{settings.workspace}/"
+    told = [f"{above}{each.path}:{each.line}: dead link: {each.target}" for each in found.dead_links]
+    told += [
+        f"{above}{each.path}:{each.line}: orphan: no link joins it with another note"
+        for each in found.orphans
+    ]
     # One line each, whatever is in the name of a file.
     print_result(found.to_json(), as_json, map(in_name, told))
     return 1 if told else 0
