@@ -54,7 +54,7 @@ Search a folder or file no longer: takes it out of `extraPaths`. The folder itse
     ),
     Call(
         name="setup",
-        title="Connect Claude Code, Cursor, Codex or OpenClaw.",
+        title="Connect Claude Code, Codex, Cursor or another MCP client.",
         text="""\
 Connect an MCP client to this memory: print what goes into its file, or write it.
 
