@@ -15,7 +15,10 @@ COMMANDS = {
     "lint": ("memline.producers.cli.read:lint", "Name the links that lead nowhere, and notes without any."),
     "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
-    "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Codex, Cursor or another MCP client."),
+    "setup": (
+        "memline.producers.cli.setup:setup",
+        "Connect Claude Code, Codex, Cursor or another MCP client.",
+    ),
     "context": (
         "memline.producers.cli.session_start:context",
         "Print what an agent reads when a session starts.",
