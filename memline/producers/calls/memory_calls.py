@@ -142,10 +142,11 @@ GET = Call(
     text="""\
 Print a memory file, some of its lines, or what was said in a past conversation.
 
-PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`, or the title, an alias or the file
-name of a note, in any case, with .md or without; what a note calls itself comes before what its file is
-called, and that before its first heading. A name that several notes have so lists them. With --json there
-are the notes that the note links to, and those that link to it.""",
+PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`. Or it is the title, an alias or the
+file name of a note, in any case, with .md or without. What a note calls itself comes before what its file
+is called, and that before its first heading; where several notes have the name, they are listed.
+
+With --json there are the notes that the note links to, and those that link to it.""",
     tool="""\
 Read lines of a note that memory_search found: give its path, or its citation path#L5-L7, and around for
 more before and after; or several citations at once as paths. 120 lines unless you say otherwise; when

@@ -48,7 +48,7 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
         text="""\
 Ask for a reindex, print the id of its job and return; JOB names one for --status and --cancel.
 
-A job is a row of the index: the fleet goes on with it after any restart, also of an emptied Redis. Its
+A job is a row of the index: the fleet goes on with it after any restart, also with an emptied Redis. Its
 texts wait behind those of live edits and of older jobs. It needs queue.url; without a queue, `memline
 index` does the work and waits for it. `memline jobs` pauses, resumes and shows jobs; after --cancel,
 `memline reindex` or `memline index` goes on with what is missing.""",

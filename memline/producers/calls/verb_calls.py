@@ -286,10 +286,10 @@ instead: its texts are wanted again, and go out by themselves.""",
         name="queue drop",
         title="Remove dead messages for good.",
         text="""\
-Remove dead messages for good, or with --state others. What they were about is in the rows, but for answers
-that wait to be stored (store_vectors): their texts are sent, and paid for, again.
+Remove dead messages for good, or with --state others.
 
-Name which: with --match '*' all of them.""",
+What they were about is in the rows. The exception is an answer that waits to be stored (store_vectors): its
+texts are sent, and paid for, again. Say which messages; --match '*' is all of them.""",
         rights=OWNER,
         run=f"{_VERBS}:drop",
         http="POST /queue/drop",
