@@ -95,7 +95,9 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
         _changed, (keyword, "ranked", _with(ranking.ranked, is_all=False))
     ),
     "without the rule of a copied line": partial(_changed, (query, "LINE_WORDS", range(0))),
-    "without other forms, spellings and synonyms": partial(_changed, (forms, "related", lambda word: {})),
+    "without other forms, spellings and synonyms": partial(
+        _changed, (forms, "related", lambda word: {}), (forms, "spellings", lambda word: [])
+    ),
     "without compounds and numbers": partial(
         _changed,
         (query, "_figures", dict),

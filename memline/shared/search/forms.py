@@ -1,6 +1,6 @@
 """Find in what forms the index holds a term, and where terms stand together in a text.
 
-Plain inflections are known by rule, irregular forms and synonyms by list.
+Plain inflections and most spellings are known by rule, irregular forms and synonyms by list.
 
 Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and `bought`; and it joins
 `import` and `important`. Irregular forms and synonyms, at a third of the weight of the word itself, are worth
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 #: What counts less than the word itself; 1/4 and 1/2 found less.
 FORM_WEIGHT = 1 / 3
 
-#: What two words count beside the one that was asked, where that stands somewhere, too; from this weight on a
-#: chunk holds what was asked. `HTTPS URL` is not quite `httpUrl`. Abstracts lost .003 with 0.8.
+#: What two words, or another spelling, count beside the one that was asked, where that stands somewhere, too;
+#: from this weight on a chunk holds what was asked. `HTTPS URL` is not quite `httpUrl`. Abstracts lost .003
+#: with 0.8.
 HALVES = 0.85
 
 #: Characters within which terms stand together; 400 found less.
@@ -122,6 +123,9 @@ class Ways:
                     is_there = count > 0 or len(ways) > 1
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
                     ways[0] = replace(ways[0], weight=weight, typed=typed, typed_df=count or ways[0].df)
+            weight = HALVES if ways else 1.0
+            spelled = [way for other in spellings(term.label) if (way := self._way(quoted(other), weight))]
+            ways, is_there = ways + spelled, is_there or bool(spelled)
             for other, is_form in related(term.label).items():
                 # To the stemmer `try` and `tried` are two words.
                 weight = 1.0 if other in inflected else FORM_WEIGHT
@@ -201,6 +205,20 @@ def related(word: str) -> dict[str, bool]:
     return {}
 
 
+def spellings(word: str) -> list[str]:
+    """List how else British and American English spell a lower-case word."""
+    others = [re.sub(ending, other, word) for ending, other in _SPELLED]
+    spelled = _spelled_words()
+    others += (spelled[base] for base in _bases(word) if base in spelled)
+    return [other for other in dict.fromkeys(others) if other != word]
+
+
+@cache
+def _spelled_words() -> dict[str, str]:
+    pairs = (pair.split() for pair in word_lists()["spellings"].strip().replace("\n", "|").split("|"))
+    return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+
+
 @cache
 def _related_words() -> dict[str, dict[str, bool]]:
     table: dict[str, dict[str, bool]] = {}
@@ -215,6 +233,16 @@ def _related_words() -> dict[str, dict[str, bool]]:
                         others.setdefault(other, is_form)
     return table
 
+
+#: *Organise* and *organize*, *colour* and *color*, *travelled* and *traveled*. What is no word is nowhere.
+_SPELLED = (
+    ("(?<=[a-z]{3}[iy])s(?=(e[drs]?|ing|ations?)$)", "z"),
+    ("(?<=[a-z]{3}[iy])z(?=(e[drs]?|ing|ations?)$)", "s"),
+    ("(?<=[a-z]{2}o)u(?=r(s|ed|ing|ful|able|less|ites?|al|hood)?$)", ""),
+    ("(?<=[a-z]{2}o)(?=r(s|ed|ing|ful|able|less|ites?|al|hood)?$)", "u"),
+    ("(?<=[a-z]{2}[ae])ll(?=(ed|ing|ers?)$)", "l"),
+    ("(?<=[a-z]{2}[ae])l(?=(ed|ing|ers?)$)", "ll"),
+)
 
 #: One vowel between consonants: `car` and `hop` double the last, `hope` and `care` lose their e.
 _SHORT = late("[^aeiouy]*[aeiouy][^aeiouywx]")

@@ -11,9 +11,9 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
             the chunks, which made small memories rank by chance); idf' and fit are those of the name
             documents, the best of a file counts
     weight  1 for the word as typed and its plain inflections, an id as it is spelled, a quoted phrase; 0.85
-            for a word as two where it stands as one, too; 1/3 for what shares a stem alone, an irregular
-            form, a synonym, and a piece, a beginning or a word one letter away that stands in for what is
-            nowhere
+            for a word as two, or as British or American English spells it, where it stands as typed, too; 1/3
+            for what shares a stem alone, an irregular form, a synonym, and a piece, a beginning or a word one
+            letter away that stands in for what is nowhere
     near    the share of the idf of the question that stands within 200 characters, for the best chunks
     early   1 / (1 + characters before the first term / 200), for the same
 

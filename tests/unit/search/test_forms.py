@@ -49,6 +49,23 @@ def test_inflections_that_the_stemmer_keeps_apart_find_each_other(
         assert {*paths(index, form)} == {f"memory/{each}.md" for each in forms.split()}
 
 
+@pytest.mark.parametrize(("asked", "written"), [("behaviours", "behavior"), ("organizing", "organised")])
+def test_another_spelling_is_the_word_and_a_little_less_beside_it(
+    notes: Notes, index: SearchIndex, asked: str, written: str
+) -> None:
+    for number in range(8):
+        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
+    notes.add("memory/other.md", f"Yesterday afternoon their {written} was talked over at length.")
+
+    alone = retrieve(index, SearchRequest(query=asked), Query())
+    notes.add("memory/typed.md", f"Yesterday afternoon their {asked} was talked over at length.")
+    both = retrieve(index, SearchRequest(query=asked), Query())
+
+    assert (alone.missing, [hit.path for hit in alone.hits]) == ((), ["memory/other.md"])
+    assert [hit.path for hit in both.hits] == ["memory/typed.md", "memory/other.md"]
+    assert all(hit.score >= 0.9 for hit in (*alone.hits, *both.hits))
+
+
 def test_accents_and_case_do_not_matter(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Réunion au CAFÉ de la gare")
 

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memline.shared.search import keyword, retrievers, snippets
-from memline.shared.search.forms import related
+from memline.shared.search.forms import related, spellings
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
 from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
@@ -223,11 +223,35 @@ def filled(notes: Notes, index: SearchIndex) -> SearchIndex:
         ("children", "child"),
         ("conversion", "convert"),
         ("verified", "verification"),
-        ("colours", "color"),
     ],
 )
 def test_irregular_forms_and_synonyms_are_known_in_every_ending(word: str, other: str) -> None:
     assert other in related(word)
+
+
+@pytest.mark.parametrize(
+    ("british", "american"),
+    [
+        ("organise", "organize"),
+        ("summarising", "summarizing"),
+        ("organisations", "organizations"),
+        ("analysed", "analyzed"),
+        ("behaviour", "behavior"),
+        ("coloured", "colored"),
+        ("favourites", "favorites"),
+        ("travelled", "traveled"),
+        ("cancelling", "canceling"),
+        ("grey", "gray"),
+        ("defence", "defense"),
+    ],
+)
+def test_a_word_has_its_other_spelling_both_ways(british: str, american: str) -> None:
+    assert (spellings(british), spellings(american)) == ([american], [british])
+
+
+@pytest.mark.parametrize("word", ["four", "hour", "size", "called", "raise", "original", "journal"])
+def test_most_words_have_no_other_spelling(word: str) -> None:
+    assert spellings(word) == []
 
 
 def test_a_word_is_not_related_to_itself_and_most_words_to_nothing() -> None:
