@@ -331,13 +331,16 @@ class _KeywordSearch:
             rows_read += self._add(NAMES, lookup, sums, held, among)
             if lookup.term.in_grams and held[-1]:
                 self._spelled.add(lookup.term.label)
-        best = strongest(SCORED, sums)
+        best, terms = strongest(SCORED, sums), [(1 << number, holders) for number, holders in enumerate(held)]
         for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
             self._found.names[file_id] = max(NAME_WEIGHT * sums[row], self._found.names.get(file_id, 0.0))
-            mask = sum(1 << number for number, holders in enumerate(held) if row in holders)
+            mask = 0
+            for bit, holders in terms:
+                if row in holders:
+                    mask |= bit
+                    if holders[row] >= HALVES:
+                        self._found.named.add(file_id)
             self._found.in_names[file_id] = mask | self._found.in_names.get(file_id, 0)
-            if any(holders.get(row, 0.0) >= HALVES for holders in held):
-                self._found.named.add(file_id)
         names = self._found.names
         if names:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
