@@ -29,9 +29,9 @@ NEARLY_BEST = 0.8
 #: .004 with four terms, .014 with five.
 SHORT, MOST = 4, 0.6
 
-#: Chunks that hold everything above which that says little, and any such page may come first: as many as a
-#: list has. With 3 one in a hundred of a person's questions found less.
-FEW_FULL = 6
+#: Chunks that hold everything above which that says less, as many as a list has: such a name then has to hold
+#: that share. With 3 chunks one in a hundred of a person's questions found less.
+FEW_FULL, MOST_OF_MANY = 6, 0.4
 
 #: Part of its own sum by which a chunk is above those that it is lifted over, and that of what holds
 #: everything. The more, the fewer scores are equal, and the less is found: of 838 pages asked by title and
@@ -181,8 +181,9 @@ def ranked(
         best_name = NEARLY_BEST * max((found.names[each] for each in found.named), default=0.0) or 1.0
         pages = {file_id for file_id in found.named if found.names[file_id] >= best_name}
         pages -= {file_of[each] for each in full}
-        if asked.bit_count() <= SHORT and len(full) <= FEW_FULL:
-            pages = {each for each in pages if _idf_of(found.in_names[each], lookups) >= MOST * mass}
+        if asked.bit_count() <= SHORT:
+            most = MOST if len(full) <= FEW_FULL else MOST_OF_MANY
+            pages = {each for each in pages if _idf_of(found.in_names[each], lookups) >= most * mass}
         put_above(
             sums,
             full,

@@ -318,16 +318,18 @@ def test_a_page_that_is_named_brings_only_what_holds_everything_before_other_pag
     [
         # One word of three names the page; of six, a page that is named may be what is meant.
         ("sandbox fjord quokkas", 1, "memory/a0.md"),
-        ("sandbox fjord quokkas rollout ledger marmalade", 1, "memory/sandbox.md"),
-        # So it may where more hold everything than a list has.
-        ("sandbox fjord quokkas", 6, "memory/a0.md"),
-        ("sandbox fjord quokkas", 7, "memory/sandbox.md"),
+        ("sandbox fjord quokkas rollout ledger marmalade", 1, "memory/rollout.md"),
+        ("sandbox fjord quokkas", 7, "memory/a0.md"),
+        # Half of it is enough where more hold everything than a list has.
+        ("sandbox rollout fjord quokkas", 6, "memory/a0.md"),
+        ("sandbox rollout fjord quokkas", 7, "memory/rollout.md"),
     ],
 )
 def test_a_page_that_is_named_by_little_of_a_short_question_is_behind_the_few_that_hold_all_of_it(
     notes: Notes, index: SearchIndex, question: str, diaries: int, first: str
 ) -> None:
     notes.add("memory/sandbox.md", "# Sandbox\n\nThe sandbox.\n")
+    notes.add("memory/rollout.md", "# Sandbox rollout\n\nThe rollout of the sandbox.\n")
     for number in range(diaries):
         # Not as a line: that would come first.
         words = f"{'We met again. ' * (40 + number)}{' '.join(question.split()[::-1])}"
