@@ -196,10 +196,14 @@ class ResolveContext(Block):
         usual = environment.user_home(self.env) / ".openclaw" / "workspace"
         if self.file.agents.defaults.workspace:
             text, origin = given(self.shared, "agents.defaults.workspace")
-            common = Setting(value=self.path(text), origin=origin)
-            if self.agents.is_newest and agent != self.agents.default:
-                return replace(common, value=common.value / agent)
-            return self._beside(common, agent)
+            folder = self.path(text)
+            if agent == self.agents.default:
+                return Setting(value=folder, origin=origin)
+            # Of two places: the common folder, and where the agent is listed.
+            _, listed = given(self.agents.entries.get(agent, {}), "id")
+            place = listed.rpartition(": ")[2].removesuffix(".id") or "--agent"
+            beside = folder / agent if self.agents.is_newest else Path(f"{folder}-{agent}")
+            return Setting(value=beside, origin=f"{origin}; {place}")
         return self._beside(Setting(value=usual, origin=USUAL), agent) if usual.is_dir() else None
 
     def _follows_named(self, agent: str) -> bool:

@@ -67,8 +67,11 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
         files = sum(each.files for each in kept_roots)
         if not files:
             origin, _, key = facts.settings.workspace_origin.partition(": agents.")
-            again = f"correct agents.{key} in {origin}, or put the folder back, then: memline index"
-            yield seen(folder=folder, kept="", action=again if key else None)
+            key, _, own = key.partition("; ")
+            # Beside the common one: that may be right, and is of other agents too.
+            correct = f"set {own}.workspace" if own else f"correct agents.{key}"
+            again = f"{correct} in {origin}, or put the folder back, then: memline index"
+            yield seen(folder=folder, kept="", action=again if key and own != "--agent" else None)
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
         again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"

@@ -28,6 +28,18 @@ def test_other_agents_get_a_workspace_beside_the_default_one(read: Loader) -> No
     }
 
 
+def test_a_workspace_beside_the_default_one_comes_from_two_places(read: Loader) -> None:
+    loaded = read(TWO)
+    origins = {name: agent.workspace_origin for name, agent in loaded.settings.agents.items()}
+
+    file = loaded.settings.path
+    assert origins == {
+        "main": f"{file}: agents.defaults.workspace; agents.list[0]",
+        "work": f"{file}: agents.defaults.workspace",
+        "lab": f"{file}: agents.list[2].workspace",
+    }
+
+
 def test_a_workspace_named_by_hand_is_the_default_agents(read: Loader, tmp_path: Path) -> None:
     loaded = read(TWO, workspace=tmp_path)
 
