@@ -194,8 +194,10 @@ def _report_unknown(
         if not (isinstance(value, dict) and value.get("enabled") is False):
             issues.problem(f"{at}: this key of the original has no effect here: {reason}", f"remove {path}")
     else:
-        # Perhaps it belongs elsewhere: the path of a key with this last name, or with the nearest one.
-        by_name = {path.rpartition(".")[2]: path for path, _ in leaves(root)}
+        # Perhaps it belongs elsewhere: the path of a key or block with this last name, or the nearest one.
+        paths = [path for path, _ in leaves(root)]
+        paths = [*(path.rpartition(".")[0] for path in paths), *paths]
+        by_name = {path.rpartition(".")[2]: path for path in paths}
         near = near or by_name.get(name) or by_name.get(nearest(name, by_name), "")
         issues.problem(f"{at}: unknown key", f"did you mean {near}?" if near else f"remove {path}")
 
