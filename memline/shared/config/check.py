@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
@@ -263,6 +264,8 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
             return size(raw), "a number of bytes, or a text such as 512kb or 2mb"
         case "Duration":
             return minutes(raw), "minutes, or a text such as 90s, 5m or 1h"
+        case "Day":
+            return raw if _is_day(raw) else None, "a day such as 2026-02-28"
         case "str":
             text = limits["normal"](raw) if "normal" in limits and isinstance(raw, str) else raw
             if choices:
@@ -286,6 +289,16 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
             )
             return dict(raw) if fits else None, "an object of names and texts of one line"
     raise AssertionError(f"a key has the type {kind}, which is not checked")
+
+
+def _is_day(raw: object) -> bool:
+    if not isinstance(raw, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", raw, re.ASCII):
+        return False
+    try:
+        time.strptime(raw, "%Y-%m-%d")
+    except ValueError:
+        return False
+    return True
 
 
 def _is_text(raw: object) -> bool:

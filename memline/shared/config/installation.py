@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Duration, key
+from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Day, Duration, key
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.patterns import late
 from memline.shared.values import value
@@ -210,12 +210,7 @@ class PriceEntry(Block):
     per_million: float = key(0.0, low=0, required=True, doc="price of a million tokens by requests")
     batch_per_million: float = key(0.0, low=0, doc="price of a million tokens by batches; absent: not known")
     currency: str = key("USD", doc="currency of both")
-    as_of: str = key(
-        "",
-        pattern=r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])",
-        allowed="a day such as 2026-02-28",
-        doc="day the price was looked up, YYYY-MM-DD",
-    )
+    as_of: Day = key("", doc="day the price was looked up, YYYY-MM-DD")
 
 
 @value

@@ -27,6 +27,9 @@ Duration = float
 #: Bytes; in the file a number of them, or a text with a unit: `512kb`, `2mb`.
 Bytes = int
 
+#: A day as a text, in the file `2026-02-28`.
+Day = str
+
 
 @value
 class Setting:

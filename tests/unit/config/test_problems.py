@@ -100,6 +100,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("prices.m", {"permillion": 1}, "prices.m.permillion: unknown key"),
     ("prices.m", {"perMillion": 1, "asOf": "lately"}, "prices.m.asOf"),
     ("prices.m", {"perMillion": 1, "asOf": "2026-13-01"}, "prices.m.asOf"),
+    ("prices.m", {"perMillion": 1, "asOf": "2026-02-31"}, "allowed: a day such as 2026-02-28"),
+    ("prices.m", {"perMillion": 1, "asOf": "2026-W09-6"}, "allowed: a day such as 2026-02-28"),
     ("agents.defaults.contextTokens", "many", "agents.defaults.contextTokens: found"),
     ("agents.defaults.contextTokens", 0, "allowed: a whole number from 1"),
     ("agents.defaults.compaction", 5, "agents.defaults.compaction: found the number 5"),
