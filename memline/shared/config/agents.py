@@ -114,7 +114,7 @@ def _listed(raw: RawConfig) -> list[tuple[str, Any]]:
     """List the entries of `agents.list` with their places."""
     entries, at = raw.get("agents").get("list"), raw.at("agents.list")
     if entries is not None and not isinstance(entries, list):
-        raw.issues.mismatch(at, entries, "an array", "[ … ]")
+        raw.issues.mismatch(at, entries, "an array of { id, default, workspace }", '[{ id: "main" }]')
         return []
     return [(f"{at}[{number}]", item) for number, item in enumerate(entries or ())]
 

@@ -137,7 +137,9 @@ def check_value(field: Field[Any], raw: object, *, at: str, issues: Issues) -> A
         if not kind.startswith("tuple"):
             return _make(limits["of"], raw, at, issues)
         if not isinstance(raw, list):
-            issues.mismatch(at, raw, "an array", "[ … ]")
+            members = f"{{ {', '.join(limits['of'].members)} }}"
+            texts = "texts or " if "shorthand" in limits else ""
+            issues.mismatch(at, raw, f"an array of {texts}{members}", f"[{members}]")
             return None
         made = []
         for number, item in enumerate(raw):
