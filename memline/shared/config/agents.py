@@ -98,8 +98,11 @@ def read_agents(raw: RawConfig) -> AgentList:
         elif isinstance(memory := item.get("memory"), dict) and "search" in memory:
             overrides[agent] = openclaw.read_search(raw, memory["search"], at=f"{place}.memory.search")
     ids = tuple(by_id) or (MAIN,)
-    marked = (agent for agent, entry in by_id.items() if "default" in entry and entry["default"].value)
-    default = next(marked, _system_agent(raw, ids) if newest else ids[0])
+    marked = [agent for agent, entry in by_id.items() if given(entry, "default", False)[0]]
+    default = [*marked, _system_agent(raw, ids) if newest else ids[0]][0]
+    for other in marked[1:]:
+        # As in the original, which uses such a file too.
+        issues.warn(f"{by_id[other]['default'].origin}: without effect, {default} is the default agent")
     return AgentList(
         ids=ids,
         default=default,

@@ -18,6 +18,22 @@ def test_the_default_agent_is_the_marked_one_else_the_first(read: Loader) -> Non
     assert read({"agents": {"list": [{"id": "b"}, {"id": "a"}]}}).settings.default_agent == "b"
 
 
+@pytest.mark.parametrize("newest", [False, True])
+def test_of_two_agents_marked_as_default_the_first_counts_and_the_other_is_told(
+    read: Loader, newest: bool
+) -> None:
+    marked = {"b": {"default": True}, "a": {"default": True}, "c": {"default": False}}
+    listed = [{"id": agent, **entry} for agent, entry in marked.items()]
+
+    loaded = read({"agents": {"entries": marked} if newest else {"list": listed}})
+
+    place = "entries.a" if newest else "list[1]"
+    assert loaded.settings.default_agent == "b"
+    assert loaded.warnings == (
+        f"{loaded.settings.path}: agents.{place}.default: without effect, b is the default agent",
+    )
+
+
 def test_other_agents_get_a_workspace_beside_the_default_one(read: Loader) -> None:
     loaded = read(TWO)
 
