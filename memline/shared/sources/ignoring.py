@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -162,6 +163,8 @@ def _spec(lines: Iterable[str]) -> GitIgnoreSpec | None:
     # Its import takes 8 ms, which a search without rules does not pay.
     from pathspec import GitIgnoreSpec
 
+    # It leaves a set such as `[[]` to Python, which reads it as git does and warns that it may not for ever.
+    warnings.filterwarnings("ignore", "Possible ", FutureWarning, r"pathspec\b")
     try:
         return GitIgnoreSpec.from_lines(usable)
     except (ValueError, re.error):

@@ -62,6 +62,12 @@ CLASSES = (
     "[:alpha:].md",
     "\\[[:digit:]].md",
     "[[:nonsense:]].md",
+    # Python warns of these, and warnings are errors here.
+    "[[].md",
+    "[^[a].md",
+    "[+--].md",
+    "[%&&].md",
+    "[a||~~].md",
     "a[[:print:]]b/",
 )
 
