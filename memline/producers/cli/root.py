@@ -6,13 +6,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 import click
 
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_list import COMMANDS, EXAMPLES, PLAIN, PROGRAM, SUMMARY
-from memline.producers.cli.invocation import echo
+from memline.producers.cli.invocation import echo, put
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.producers.cli.table_commands import asks
 from memline.producers.interrupts import exit_status, tell
@@ -147,7 +148,10 @@ def run_command(args: Sequence[str] | None) -> Any:
     try:
         return cli.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        # As all errors are printed: one that cannot be ends with its own status too.
+        shown = StringIO()
+        error.show(shown)
+        put(shown.getvalue(), err=True, end="")
         if hint := _as_question(error, sys.argv[1:] if args is None else args):
             echo(f"Try: {hint}", err=True)
         return error.exit_code

@@ -8,12 +8,10 @@ import signal
 import threading
 from contextlib import closing
 
-import click
-
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_server import answering
-from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import (
     listed,
     liveness,
@@ -67,11 +65,11 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
 
     def look() -> None:
         if found := seen.look():
-            click.echo(f"memline: the settings changed ({found.words}), and are taken", err=True)
+            echo(f"memline: the settings changed ({found.words}), and are taken", err=True)
             changed.set()
 
     with stop_event() as stop, serving(wanted, stop) as (url, run), looking(look):
-        click.echo(f"memline: {url}{wanted.base_path} (dashboard at /ui, MCP at /mcp)", err=True)
+        echo(f"memline: {url}{wanted.base_path} (dashboard at /ui, MCP at /mcp)", err=True)
         with listed(invocation, "serve", served, seen), answering(invocation.settings.home):
             while not stop.is_set():
                 changed.clear()
@@ -103,9 +101,9 @@ def metrics(invocation: Invocation, port: int | None, host: str | None, once: bo
     write_log()
     collector = FleetCollector(invocation.settings, invocation.enabled_agents())
     if once:
-        click.echo(page(collector), nl=False)
+        put(page(collector), end="")
         return
     host, port = host or "127.0.0.1", DEFAULT_PORT if port is None else port
     with stop_event() as stop, serve(collector, host=host, port=port) as url:
-        click.echo(f"memline: metrics at {url}", err=True)
+        echo(f"memline: metrics at {url}", err=True)
         liveness().run_until(stop)

@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 
+from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place
+from tests.support.workspace import Place, until
 
 pytestmark = pytest.mark.place(files={"memory/good.md": "# Good\n\nThe lighthouse is white.\n"})
 
@@ -58,10 +59,37 @@ def test_a_command_ends_well_with_a_standard_stream_that_is_closed(
     assert bool(ran.stdout) == (name != "stdout")
 
 
-@pytest.mark.parametrize("end", ["os.open('/dev/full', os.O_WRONLY)", "os.pipe()[1]"], ids=["full", "pipe"])
-def test_a_standard_error_that_takes_nothing_ends_no_command(place: Place, end: str) -> None:
-    broken = f"import os; os.dup2({end}, 2); os.closerange(3, 100)"
+BROKEN = pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(f"import os; os.dup2({end}, 2); os.closerange(3, 100)", id=name)
+        for name, end in {"full": "os.open('/dev/full', os.O_WRONLY)", "pipe": "os.pipe()[1]"}.items()
+    ],
+)
 
+
+@BROKEN
+@pytest.mark.parametrize("command", [("nope",), ("search", "x", "--nope"), ("serve", "--port", "x")])
+def test_a_usage_error_that_cannot_be_printed_has_its_status(
+    place: Place, broken: str, command: tuple[str, ...]
+) -> None:
+    assert place.run(*command, before=broken).status == 2
+
+
+@BROKEN
+def test_a_server_that_cannot_say_where_it_is_serves(place: Place, broken: str) -> None:
+    def is_listed() -> bool:
+        return bool(place.call("status", "--json").json[0]["processes"])
+
+    with running_memline(*place.arguments("serve", "--port", "0"), before=broken) as process:
+        until(lambda: process.poll() is not None or is_listed(), "it serves")
+        end(process)
+
+    assert process.returncode == 0
+
+
+@BROKEN
+def test_a_standard_error_that_takes_nothing_ends_no_command(place: Place, broken: str) -> None:
     ran = place.run("index", "--force", "--verbose", before=broken)
 
     assert (ran.status, ran.stderr) == (0, "")
