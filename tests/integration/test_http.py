@@ -104,7 +104,7 @@ WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/get", {"path": "../../etc/passwd"}, 403, "path is not an allowed Markdown memory file"),
     ("/get", {"path": "/etc/nothing-there"}, 403, "path is not an allowed Markdown memory file"),
     ("/append", {}, 405, "see the header Allow"),
-    ("/nothing", {}, 404, "/openapi.json"),
+    ("/nothing", {}, 404, "not found | GET /openapi.json"),
     ("/search/", {"query": "q"}, 404, "/openapi.json"),
     ("/mcp", {}, 405, "see the header Allow"),
 ]
@@ -126,7 +126,7 @@ WRONG_BODIES = [
     (b"[]", "application/json", 400, "not a JSON object"),
     (b"[" * 50_000, "application/json", 400, "the body is not valid JSON"),
     (b"\xff\xfe\x00", "application/json", 400, "the body is not valid JSON"),
-    (b'{"query": "q"}', "text/plain", 415, "application/json"),
+    (b'{"query": "q"}', "text/plain", 415, "the body has to be JSON | send application/json"),
     (b'{"query": 7}', "application/json", 400, "found the number 7"),
     (b'{"query": "q", "\\ud800": 1}', "application/json", 400, "there is no parameter"),
     (b'{"query": "q", "source": "\\ud800"}', "application/json", 400, "allowed: memory, sessions, all"),

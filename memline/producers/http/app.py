@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Protocol
 
 import anyio
@@ -154,7 +155,10 @@ class Api:
         if error.status_code == 405:
             # Not of the first route alone: an address may have one for each method.
             headers = {"allow": ", ".join(sorted(methods_of(request.scope, self.routes)))}
-        return error_response(error.status_code, error.detail.lower(), hint, headers=headers)
+        # Starlette's own words have capitals, "Not Found"; ours are as they are meant.
+        is_own = error.detail != HTTPStatus(error.status_code).phrase
+        words = error.detail if is_own else error.detail.lower()
+        return error_response(error.status_code, words, hint, headers=headers)
 
     def _route(self, call: Call) -> Route:
         method = getattr(self._tools, call.name)
