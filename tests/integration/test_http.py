@@ -312,6 +312,20 @@ def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
         assert httpx.get(f"{url}/health", timeout=120).status_code == 200
 
 
+def test_a_target_that_is_a_whole_url_is_answered_and_its_host_counts(notes: Place) -> None:
+    def status(target: str, host: str = "localhost") -> bytes:
+        head = f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+        return raw(url, head.encode()).split()[1]
+
+    with serving(notes.settings) as url:
+        assert status(f"{url}/health") == status("HTTP://LOCALHOST/health", "evil.example") == b"200"
+        assert status(f"{url}/search?query=invoices%20") == b"200"
+        assert status(f"{url}/search") == b"400"
+        assert status(url) == b"307"
+        foreign = ("evil.example", f"me@{url[7:]}", "", f"{url[7:]}\\.evil.example", "evil.example:80")
+        assert {status(f"http://{host}/status") for host in foreign} == {b"421"}
+
+
 def test_many_clients_at_once_all_get_their_own_answer(client: httpx.Client) -> None:
     words = {"cents": "MEMORY.md", "ERR_CONN_42": "memory/2026-02-10.md"}
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 import uvicorn
 from starlette.responses import Response
@@ -42,6 +44,9 @@ _TICK_S = 0.25
 
 #: Bytes of the head of a request: its first line and its headers.
 MAX_HEAD_BYTES = 16_384
+
+#: A target that is a whole URL, without its query: what a client sends that takes the server for a proxy.
+_URL = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
 
 
 def require_token(serve: Serve) -> None:
@@ -151,7 +156,7 @@ def head_too_large() -> Response:
 
 
 class _HeadLimit:
-    """Refuses a head above the limit: h11 knows its size only while it is incomplete."""
+    """Refuses a head above the limit: h11 knows its size only while it is incomplete. Reads whole URLs."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -160,7 +165,18 @@ class _HeadLimit:
         if scope["type"] == "http" and _head_bytes(scope) > MAX_HEAD_BYTES:
             await head_too_large()(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self._app(_in_origin_form(scope), receive, send)
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Take the target of a request that is a whole URL apart (RFC 9112, 3.2.2): its host is the Host."""
+    url = _URL.fullmatch(scope["raw_path"]) if scope["type"] == "http" else None
+    if not url:
+        return scope
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    path = url[2] or b"/"
+    own = {"path": unquote(path.decode("ascii")), "raw_path": path, "headers": [*headers, (b"host", url[1])]}
+    return {**scope, **own}
 
 
 def _head_bytes(scope: Scope) -> int:
