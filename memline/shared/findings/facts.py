@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
 
+#: How the commands begin that put work on the queue of a fleet.
+_ENQUEUE = ("memline index", "memline reindex")
+
 _fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
 _clients: dict[str, Any] = {}
 
@@ -74,7 +77,32 @@ def roles_of(agents: Sequence[AgentSettings]) -> tuple[str, ...]:
     return tuple(routes.commands(list(agents), with_api=False))
 
 
-class Facts:
+class _QueueFacts:
+    """What is known of a fleet's Redis at one moment; `queue` is its address, empty without a fleet."""
+
+    queue: str
+
+    @cached_property
+    def fleet(self) -> Fleet | None:
+        return None if isinstance(self._answer, QueueError) else self._answer
+
+    @cached_property
+    def error(self) -> QueueError | None:
+        """Why Redis does not answer, or takes no messages."""
+        return self._answer if isinstance(self._answer, QueueError) else getattr(self._answer, "error", None)
+
+    @cached_property
+    def _answer(self) -> Fleet | QueueError | None:
+        return fleet_at(self.queue) if self.queue else None
+
+    def helping(self, action: str) -> str:
+        """Return the action; of a command that needs a Redis which takes no messages, what to do about it."""
+        if not action.startswith(_ENQUEUE) or self.error is None:
+            return action
+        return f"{self.error.message.rstrip('.')}; {self.error.hint}"
+
+
+class Facts(_QueueFacts):
     """What is known of one agent's memory at one moment.
 
     `index`: None without one, `fault`: why it cannot be read. `plan`: the comparison with the disk; None for
@@ -324,7 +352,7 @@ class Facts:
         return [(path or "", reason) for _, reason, path in found]
 
 
-class FleetFacts:
+class FleetFacts(_QueueFacts):
     """What is known of a home's machine and of its fleet at one moment."""
 
     #: As in `Facts`.
@@ -350,23 +378,10 @@ class FleetFacts:
         self.now = now
         self.account_file = account_file
 
-    @cached_property
-    def fleet(self) -> Fleet | None:
-        return None if isinstance(self._answer, QueueError) else self._answer
-
     @property
     def workers(self) -> tuple[WorkerInfo, ...]:
         """Those that are alive; none where Redis does not say."""
         return self.fleet.workers if self.fleet is not None else ()
-
-    @cached_property
-    def error(self) -> QueueError | None:
-        """Why Redis does not answer, or takes no messages."""
-        return self._answer if isinstance(self._answer, QueueError) else getattr(self._answer, "error", None)
-
-    @cached_property
-    def _answer(self) -> Fleet | QueueError | None:
-        return fleet_at(self.queue) if self.queue else None
 
     @cached_property
     def processes(self) -> list[Process]:

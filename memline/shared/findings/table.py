@@ -155,6 +155,7 @@ def find(
     """Test the conditions of a kind (those with `codes`, or all); return what they see, most urgent first."""
     asked = [row for row in rows(kind) if not codes or row.code in codes]
     found = [row.found(each, agent) for row in asked for each in row.test(facts)]
+    found = [replace(each, action=facts.helping(each.action)) for each in found]
     # An error that ended the examination itself has no file in which its moment could be kept.
     dated = first_seen.dated(facts.account_file, found) if facts.account_file else tuple(found)
     if facts.met_now:

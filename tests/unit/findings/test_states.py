@@ -587,6 +587,19 @@ def test_an_agent_without_its_folder_is_told_its_own_setting_not_that_of_all(pla
     }
 
 
+def test_no_finding_advises_a_command_that_redis_would_refuse(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    want_texts(place)
+    assert one(found(place), "vectors_behind").action == "memline index"
+
+    redis_says("refuses the password")(place, monkeypatch)
+
+    told = found(place, queue=place.settings.queue.address)
+    assert one(told, "vectors_behind").action == "Redis at 127.0.0.1 refuses the password; do this"
+    assert not any(each.action.startswith("memline index") for each in told)
+
+
 def test_a_fleet_that_embeds_is_at_work(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     want_texts(place)
     fleet_of("chunk", "store", "embed")(place, monkeypatch)
