@@ -30,8 +30,9 @@ from memline.shared.queue.middleware import FailMessages, SkipRevoked
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.replies import Replies
+from memline.shared.queue.replies import Replies, ask_fleet
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S
+from memline.shared.search.request import SearchRequest
 from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer, redis_command
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
@@ -402,9 +403,8 @@ def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next
 def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 1.0)
     replies = Replies(redis_server.url)
-    # redis-py tries again, so a time limit that is too short shows only after several of them.
     answers = threading.Timer(1.5, Replies(redis_server.url).put, ("box", b"42"))
     answers.start()
 
@@ -731,6 +731,34 @@ def test_tls_is_spoken_and_a_certificate_that_is_not_trusted_ends_it_at_once(
         with process.working():
             process.send(1)
             until(lambda: process.got == [1])
+
+
+def test_an_address_with_tls_of_a_server_without_is_told_at_once_and_the_other_way_round(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(redis_client, "LOOK_TIMEOUT_S", 0.2)
+    plain = f"rediss://127.0.0.1:{redis_server.port}/0"
+    with TlsProxy(redis_server.port) as proxy:
+        for url, hint in ((plain, "redis://"), (f"redis://127.0.0.1:{proxy.port}/0", "rediss://")):
+            with pytest.raises(QueueError, match="cannot be reached") as error:
+                redis_client.check(url)
+            assert f"begin queue.url with {hint};" in error.value.hint
+            assert ask_fleet(url, "main", SearchRequest(query="x")) is None
+
+
+def test_what_takes_its_whole_time_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+
+        with closing(redis_client.client(url)) as client, pytest.raises(redis.TimeoutError):
+            client.ping()
+
+        silent.accept()[0].close()
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis_server: RedisServer) -> None:

@@ -86,7 +86,6 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
             f"queue.url {mask_url(url)}: {path!r} is not a valid database number", hint=_DATABASE
         )
     timeout_s = LOOK_TIMEOUT_S if looks else SOCKET_TIMEOUT_S
-    again = (redis.ConnectionError,) if looks else (redis.ConnectionError, redis.TimeoutError, TimeoutError)
     try:
         if is_cut:
             raise ValueError
@@ -95,11 +94,11 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
             socket_timeout=timeout_s if block_s is None else block_s + BLOCK_MARGIN_S,
             socket_connect_timeout=timeout_s,
             # A restart of Redis closes idle connections: the next command finds out and tries once more.
-            # Longer troubles are the business of a `RetryPolicy`.
+            # Longer troubles, and all that takes its whole time, are the business of a `RetryPolicy`.
             retry=redis.retry.Retry(
                 redis.backoff.ExponentialWithJitterBackoff(cap=0.2, base=0.02),
                 retries=2,
-                supported_errors=again,
+                supported_errors=(redis.ConnectionError,),
             ),
             health_check_interval=30,
             protocol=protocol,
@@ -158,6 +157,10 @@ def check_writable(server: redis.Redis) -> None:
 def connected(url: str) -> Iterator[redis.Redis]:
     """Give a client for a block; errors of Redis in it are QueueErrors."""
     with closing(client(url)) as server, translated(url):
+        if url.startswith("rediss:"):
+            # A server that speaks no TLS waits for the end of a line, and we would for its answer.
+            with closing(client(url, looks=True)) as look:
+                look.ping()
         yield server
 
 
@@ -223,9 +226,9 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
         problem = f"cannot be reached: {text}"
         hint = "start it (redis-server), or work without it: unset queue.url"
         if url.startswith("rediss:") and ("imeout" in text or "SSL" in text):
-            hint += "; if it speaks no TLS, begin queue.url with redis://"
-        elif url.startswith("redis:") and "closed by server" in text:
-            hint += "; if it speaks TLS, begin queue.url with rediss://"
+            hint = f"if it speaks no TLS, begin queue.url with redis://; else {hint}"
+        elif url.startswith("redis:") and ("closed by server" in text or "reset by peer" in text):
+            hint = f"if it speaks TLS, begin queue.url with rediss://; else {hint}"
     else:
         return QueueError(f"{where}: {text}", hint=hint)
     return QueueError(f"{where} {problem}", hint=hint)

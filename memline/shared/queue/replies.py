@@ -42,10 +42,13 @@ class Replies:
     Its time to live is short, so that a late answer leaves nothing. Safe to use from several threads.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, looks: bool = False) -> None:
+        """`looks`: for one who asks, and goes on without Redis; see `redis_client.client`."""
         self.url = url
+        # Shorter than any command may take, so that no connection of its own is needed for blocking.
+        self._block_s = (redis_client.LOOK_TIMEOUT_S if looks else redis_client.SOCKET_TIMEOUT_S) / 4
         # Of the older protocol, which needs no greeting: a command asks once.
-        self.client = redis_client.client(url, protocol=2)
+        self.client = redis_client.client(url, protocol=2, looks=looks)
 
     def put(self, box: str, answer: bytes) -> None:
         """Put an answer into a box."""
@@ -70,9 +73,8 @@ class Replies:
         deadline = time.monotonic() + timeout_s
         while True:
             left_s = deadline - time.monotonic()
-            # Shorter than any command may take, so that no connection of its own is needed for blocking. And
             # BLPOP with 0 would wait for ever.
-            wait_s = max(0.01, min(left_s, redis_client.SOCKET_TIMEOUT_S / 2))
+            wait_s = max(0.01, min(left_s, self._block_s))
             with translated(self.url):
                 popped: Any = self.client.blpop([self._key(box)], timeout=wait_s)
             if popped:
@@ -102,7 +104,7 @@ class QueryClient:
     def __init__(self, url: str) -> None:
         """Raise QueueError for an address that is not valid; nothing is connected yet."""
         self._url = url
-        self._replies = Replies(url)
+        self._replies = Replies(url, looks=True)
 
     def __enter__(self) -> Self:
         return self
