@@ -327,10 +327,10 @@ class IndexWriter:
             with transaction(self.connection):
                 record_refusal(self.connection, refusal)
 
-    def record_calls(self, identity: Identity, calls: Iterable[tuple[str, int]]) -> None:
-        """Count how the calls of a request ended and how long they took."""
+    def record_calls(self, identity: Identity, lease: str, calls: Iterable[tuple[str, int]]) -> None:
+        """Count how the calls of a request ended and how long they took; the same ones once."""
         account = self.accounts.of(identity.provider)
-        call_times.record(self.accounts.file, account, calls, self._clock.now())
+        call_times.record(self.accounts.file, account, calls, self._clock.now(), of=lease)
 
     def settle(self, lease: str, tokens: int | None, calls: int = 1, *, is_begun: bool = True) -> None:
         """Set right what a request was counted with, see `shared.scheduling.budget`."""

@@ -30,6 +30,10 @@ APPLICATION_ID = 0x4D656D41
 #: `user_version` that this release reads and writes. Of an older file all rows stay.
 VERSION = 9
 
+#: Rows of what is known to be settled, two a request. A Redis that comes back with an older snapshot, or is
+#: told nothing of the end of a worker, gives a message out once more.
+KEPT_SETTLED = 20_000
+
 
 class AccountFile:
     """The file of one home, opened when it is first needed. Safe to use from several threads."""
@@ -133,6 +137,13 @@ class Accounts:
 def account_id(provider: str, mark: str) -> str:
     """Name an account; `mark` tells one set of address and secrets from another, and is none itself."""
     return f"{provider}:{mark}" if mark else provider
+
+
+def note_settled(connection: Connection, token: str) -> bool:
+    """Note that something was answered or counted, in the caller's transaction; False when it was before."""
+    noted = connection.execute("INSERT OR IGNORE INTO settled (token) VALUES (?)", (token,)).rowcount
+    connection.execute("DELETE FROM settled WHERE id <= (SELECT max(id) FROM settled) - ?", (KEPT_SETTLED,))
+    return bool(noted)
 
 
 def connect(path: Path) -> Connection:

@@ -68,7 +68,8 @@ CREATE TABLE IF NOT EXISTS reservations (
     sent INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
--- Requests and batches that are settled, the last 10,000: none is sent again by a message that comes back.
+-- Requests and batches that are settled, and requests with the ends of their calls that are counted, the last 10,000
+-- of each: none is sent again, or counted twice, by a message that comes back.
 CREATE TABLE IF NOT EXISTS settled (
     id INTEGER PRIMARY KEY,
     token TEXT NOT NULL UNIQUE

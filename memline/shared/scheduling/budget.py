@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index.accounts import AccountFile
+from memline.shared.index.accounts import AccountFile, note_settled
 from memline.shared.index.driver import scalar
 from memline.shared.providers import LOCAL, price_of
 from memline.shared.scheduling.ceilings import NO_PRICE, Refusal, day_of, limits_of
@@ -41,10 +41,6 @@ TEXTS_SHARE = 0.95
 
 #: Days that spending is kept, and seconds that a reservation without an answer is.
 KEPT_DAYS, KEPT_RESERVATION_S = 400, 7 * 86_400.0
-
-#: Requests and batches that are known to be settled. A Redis that comes back with an older snapshot, or is
-#: told nothing of the end of a worker, gives a request out once more.
-KEPT_SETTLED = 10_000
 
 #: Days of the longer sum of `spent`.
 LONG_DAYS = 30
@@ -151,10 +147,7 @@ class Budget:
                 killed = max(row[1] - is_begun, 0)
                 _correct(connection, token, tokens + row[0] * killed, calls=calls + killed)
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
-            connection.execute("INSERT OR IGNORE INTO settled (token) VALUES (?)", (token,))
-            connection.execute(
-                "DELETE FROM settled WHERE id <= (SELECT max(id) FROM settled) - ?", (KEPT_SETTLED,)
-            )
+            note_settled(connection, token)
 
     def may_send(self, token: str) -> bool:
         """Note that a worker of this home begins to send a request; False when it was revoked or settled.

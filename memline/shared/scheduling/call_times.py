@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memline.shared.digests import shake_256
 from memline.shared.embedders.protocol import OK, Attempt
 from memline.shared.figures import counters
-from memline.shared.index.accounts import AccountFile
+from memline.shared.index.accounts import AccountFile, note_settled
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,13 +35,21 @@ def ended(attempts: Sequence[Attempt]) -> tuple[tuple[str, int], ...]:
     return tuple((each.end, round(1000 * each.took_s)) for each in attempts)
 
 
-def record(file: AccountFile, account: str, calls: Iterable[tuple[str, int]], now: float) -> None:
-    """Count attempts of calls of an account: how each ended, and its ms. One transaction, none without."""
+def record(
+    file: AccountFile, account: str, calls: Iterable[tuple[str, int]], now: float, *, of: str = ""
+) -> None:
+    """Count attempts of calls of an account: how each ended, and its ms. One transaction, none without.
+
+    `of`: the request whose calls they are; the same ones of it count once, whatever message comes twice.
+    """
+    calls = tuple(calls)
     hour = int(now // 3_600)
     counts = Counter((kind, _bucket(took_ms)) for kind, took_ms in calls)
     if not counts:
         return
     with file.writing() as connection:
+        if of and not note_settled(connection, f"{of} {shake_256(repr(calls).encode(), 8).hex()}"):
+            return
         connection.executemany(
             "INSERT INTO calls VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (account, hour, kind, bucket) DO UPDATE SET count = count + excluded.count",

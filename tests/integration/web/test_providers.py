@@ -33,7 +33,7 @@ def stop(place: Place, agent: str) -> None:
     with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
         writer.retarget(MODEL_A)
         writer.store_file(file_row("a.md", "apples"))
-        writer.record_calls(MODEL_A, [("ok", 40), ("ok", 50), ("rate_limit", 3)])
+        writer.record_calls(MODEL_A, "lease", [("ok", 40), ("ok", 50), ("rate_limit", 3)])
         fail(writer, lease_all(writer)[0], "stop")
 
 

@@ -30,7 +30,7 @@ def test_an_account_is_reported_with_its_calls_minute_money_and_breakers(
     identity = choose(place.agent).identity
     assert identity is not None
     answer(writer, lease_all(writer))
-    writer.record_calls(identity, [("ok", 40), ("timeout", 9_000)])
+    writer.record_calls(identity, "lease", [("ok", 40), ("timeout", 9_000)])
     account = writer.accounts.of("openai")
     FileLimits(writer.accounts.file, SystemClock()).take(account, tokens=7, max_requests=60)
 

@@ -12,6 +12,7 @@ from memline.shared.batches.planning import BatchRules
 from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Ceilings
 from memline.shared.embedders.protocol import Identity
+from memline.shared.index import accounts
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
 from memline.shared.index_writer import IndexWriter
@@ -142,7 +143,7 @@ def test_a_request_counts_as_often_as_it_was_perhaps_paid_for(file: AccountFile,
 def test_a_request_that_is_settled_is_not_sent_again(
     file: AccountFile, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "KEPT_SETTLED", 3)
+    monkeypatch.setattr(accounts, "KEPT_SETTLED", 3)
     mine = Budget(file, ceilings=Ceilings(), run="one")
     for number in range(5):
         mine.reserve(SMALL, str(number), 100, clock.now())

@@ -1,8 +1,11 @@
+import msgspec
 import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.index.rows import VectorRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, Wire
+from memline.shared.scheduling import call_times
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers import store
 from memline.workers.context import Context
@@ -54,13 +57,29 @@ def test_an_answer_that_is_stored_twice_counts_once(
 ) -> None:
     rows = tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request_sent.texts)
     message = StoreVectors(
-        agent="main", identity=request_sent.identity, lease=request_sent.lease, vectors=rows
+        agent="main",
+        identity=request_sent.identity,
+        lease=request_sent.lease,
+        vectors=rows,
+        calls=(("timeout", 9_000), ("ok", 40)),
     )
 
     for _ in range(2):
         work(store.store_vectors, message)
 
-    assert backlog(context.writer("main")).ready == 2
+    writer = context.writer("main")
+    assert backlog(writer).ready == 2
+    assert calls_of(writer, request_sent) == 2
+    # What another worker sent of the same request were other calls.
+    work(store.store_vectors, msgspec.structs.replace(message, calls=(("ok", 90),)))
+    assert calls_of(writer, request_sent) == 3
+
+
+def calls_of(writer: IndexWriter, request: EmbedTexts) -> int:
+    """How many calls of the provider are counted."""
+    account = writer.accounts.of(request.identity.provider)
+    counted: int = call_times.of_account(writer.accounts.file, account, writer._clock.now())["calls"]
+    return counted
 
 
 def test_texts_of_a_failed_request_are_wanted_again(
