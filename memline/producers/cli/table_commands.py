@@ -84,11 +84,16 @@ def asks(
             except Misuse as error:
                 raise click.UsageError(str(error), ctx=context) from None
 
+        params = [made for each in call.parameters if CLI in each.faces for made in _parameters(each)]
+        if not (call.http or call.tool):
+            # Elsewhere each face says it in the same words.
+            for each in params:
+                each.callback = _refuse_empty
         made = cls(
             call.name.split()[-1],
             callback=act,
             params=[
-                *(made for each in call.parameters if CLI in each.faces for made in _parameters(each)),
+                *params,
                 *[_JSON] * call.has_json,
                 *GLOBAL_OPTIONS,
             ],
@@ -156,6 +161,13 @@ def asker(invocation: Invocation, agents: Iterable[AgentSettings] | None = None)
         agent=invocation.options.agent or "",
         by=this_user(),
     )
+
+
+def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Refuse an empty text: a variable that is not set, and as a path the current folder."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        raise click.BadParameter("must not be empty", ctx=context, param=parameter)
+    return value
 
 
 def _parameters(each: Parameter) -> Iterator[click.Parameter]:

@@ -43,6 +43,19 @@ def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> 
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        *(["add"], ["remove"], ["init"], ["backup"], ["restore"], ["export"], ["import"], ["forget"]),
+        *(["import", "openclaw"], ["index", "--adopt"], ["setup", "cursor", "--file"], ["serve", "--host"]),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_text_is_not_the_current_folder(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*line, ""]) == 2
+    assert "must not be empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         (["search", "boats", "--source", "sesions"], "'sesions' is not one of"),
