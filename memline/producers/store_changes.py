@@ -7,7 +7,7 @@ from contextlib import closing
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
-from memline.shared.errors import IndexCorrupt, IndexFault
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexUnwritable
 from memline.shared.index import forgotten, ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
@@ -65,6 +65,9 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     except IndexCorrupt:
         raise
     except IndexFault as error:
+        if isinstance(error, IndexUnwritable) and not settings.index_path.exists():
+            # There is nothing to read: that it is missing would be only half of it.
+            raise
         # Read-only, full, or busy with another writer: reading is enough to answer, and the answer says how
         # much it lacks.
         Log("search").info("catch_up.failed", error=error.message)

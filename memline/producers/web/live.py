@@ -24,9 +24,9 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.figures import first_seen
 from memline.shared.finding import Finding
+from memline.shared.findings import disk
 from memline.shared.findings.diagnosis import codes_from, merged, of_agent, of_common, queue_of
 from memline.shared.findings.facts import fleet_at
-from memline.shared.findings.of_place import disk_mark
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue.routes import commands
@@ -263,7 +263,7 @@ class LiveFigures:
     def _state(self, settings: AgentSettings, look: Look, shared: object) -> _KnownState:
         """Return what an agent's rows say, read again where that may differ."""
         now = time.monotonic()
-        mark = index_mark(settings), settings.workspace.is_dir(), look.roots, disk_mark(settings), shared
+        mark = index_mark(settings), settings.workspace.is_dir(), look.roots, disk.mark(settings), shared
         known = self._states.get(settings.agent)
         if known is None:
             return self._read_state(self._states, settings, look, mark)

@@ -12,6 +12,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import GOOD_FOR_S, Trouble
+from memline.shared.findings import disk
 from memline.shared.index import batches, identities, jobs, ledger, meta, ownership, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
 
-#: How the commands begin that put work on the queue of a fleet.
-_ENQUEUE = ("memline index", "memline reindex")
+#: How the commands begin that bring an index up to date, beside a fleet by its queue.
+_INDEX = ("memline index", "memline reindex")
 
 _fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
 _clients: dict[str, Any] = {}
@@ -97,7 +98,7 @@ class _QueueFacts:
 
     def helping(self, action: str) -> str:
         """Return the action; of a command that needs a Redis which takes no messages, what to do about it."""
-        if not action.startswith(_ENQUEUE) or self.error is None:
+        if not action.startswith(_INDEX) or self.error is None:
             return action
         return f"{self.error.message.rstrip('.')}; {self.error.hint}"
 
@@ -143,6 +144,12 @@ class Facts(_QueueFacts):
 
     def close(self) -> None:
         self.account_file.close()
+
+    def helping(self, action: str) -> str:
+        """The same of an index that cannot be stored."""
+        if action.startswith(_INDEX) and (found := disk.trouble(self.settings)):
+            return "; ".join(found)
+        return super().helping(action)
 
     @property
     def met_now(self) -> set[str]:

@@ -7,9 +7,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexElsewhere, IndexMissing, IndexTooNew, IndexUnwritable
 from memline.shared.finding import NOTE, PROBLEM, WARNING
+from memline.shared.findings import disk
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import meta
@@ -23,18 +23,6 @@ from memline.shared.sources.discover import (
 )
 from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
 from memline.shared.words import counted
-
-#: Free bytes below the index under which a backfill may fill the disk.
-LOW_DISK_BYTES = 200 * 1024 * 1024
-
-#: And under which nothing more can be stored.
-FULL_DISK_BYTES = 1024 * 1024
-
-#: What ends both.
-FREE_SPACE = "free space there, or use --home DIR"
-
-#: The same of a large disk: below this share of it and this many bytes.
-LOW_DISK_SHARE, LOW_LARGE_DISK_BYTES = 0.02, 2 * 1024**3
 
 #: Faults that have a row of their own.
 _FAULTS = {
@@ -151,57 +139,26 @@ def index_unusable(facts: Facts) -> Iterator[Seen]:
 )
 def permissions(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "permissions")
-    if facts.plan is not None and facts.fault is None and facts.settings.workspace.is_dir():
-        folder = _index_folder(facts.settings)
-        if not os.access(folder, os.W_OK):
-            yield seen(reason=f"{folder} is not writable", action=f"chmod u+w {shlex.quote(folder)}")
-        elif _is_full(_scarce_bytes(folder)):
-            yield seen(reason=f"the disk of {folder} is full: nothing can be stored", action=FREE_SPACE)
+    is_asked = facts.plan is not None and facts.fault is None and facts.settings.workspace.is_dir()
+    if is_asked and (found := disk.trouble(facts.settings)):
+        reason, action = found
+        yield seen(reason=reason, action=action)
 
 
 @finding(
     WARNING,
     "only {free} MiB are free below {folder}",
-    action=FREE_SPACE,
+    action=disk.FREE_SPACE,
     means="A first index of many notes may fill the disk. A full disk loses nothing that was stored.",
     from_disk=True,
 )
 def disk_almost_full(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
         return
-    folder = _index_folder(facts.settings)
-    free = _scarce_bytes(folder)
-    if free is not None and not _is_full(free):
+    folder = disk.index_folder(facts.settings)
+    free = disk.scarce_bytes(folder)
+    if free is not None and not disk.is_full(free):
         yield seen(free=free // 2**20, folder=folder)
-
-
-def disk_mark(settings: AgentSettings) -> tuple[bool, bool, bool]:
-    """Return what the rows of the disk depend on, for who asks them again when it changes."""
-    folder = _index_folder(settings)
-    free = _scarce_bytes(folder)
-    return free is None, _is_full(free), os.access(folder, os.W_OK)
-
-
-def _is_full(free: int | None) -> bool:
-    """Tell whether so little is free that a transaction of vectors does not fit."""
-    return free is not None and free < FULL_DISK_BYTES
-
-
-def _scarce_bytes(folder: str) -> int | None:
-    """Return how many bytes are free for a user where that is few; None where there is room."""
-    if not hasattr(os, "statvfs"):
-        return None
-    status = os.statvfs(folder)
-    free, total = (count * status.f_frsize for count in (status.f_bavail, status.f_blocks))
-    is_low = free < LOW_DISK_BYTES or (free < LOW_DISK_SHARE * total and free < LOW_LARGE_DISK_BYTES)
-    return free if is_low else None
-
-
-def _index_folder(settings: AgentSettings) -> str:
-    folder = settings.index_path.parent
-    while not folder.exists():
-        folder = folder.parent
-    return str(folder)
 
 
 @finding(

@@ -43,16 +43,20 @@ def test_a_read_only_index_folder_is_told_with_its_path_and_search_goes_on(place
     assert found.status == 0, found.stderr
     assert [hit["path"] for hit in found.json["results"]] == ["memory/good.md"]
     assert found.json["stale"] is True
+    # Not the index, which would refuse.
+    folder = place.index_path.parent
+    assert found.json["action"] == f"{folder} is not writable; chmod u+w {folder}"
 
 
-def test_a_home_that_cannot_be_made_is_told_with_its_path(place: Place) -> None:
+@pytest.mark.parametrize("command", [("index",), ("search", "lighthouse")])
+def test_a_home_that_cannot_be_made_is_told_with_its_path(place: Place, command: tuple[str, ...]) -> None:
     place.folder.chmod(0o555)
 
-    ran = place.run_without_rights("index")
+    ran = place.run_without_rights(*command)
 
     assert ran.status == 1
-    assert str(place.home) in ran.stderr
-    assert "Try: " in ran.stderr
+    assert ran.stderr.startswith(f"Error: cannot write the index {place.home}")
+    assert "Try: check the folder's permissions" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -11,7 +11,7 @@ from memline.producers.actions import provider_pauses
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.producers.web import live as live_figures
 from memline.producers.web.live import LiveFigures
-from memline.shared.findings import of_place
+from memline.shared.findings import disk
 from memline.shared.findings.diagnosis import of_common
 from memline.shared.scheduling import home_processes
 from tests.support.embedding_server import EmbeddingServer
@@ -36,7 +36,7 @@ def codes(place: Place) -> set[str]:
 def leave(monkeypatch: pytest.MonkeyPatch, free: float, total: float) -> None:
     """Say that so many bytes of a disk are free for a user, and more for root."""
     counts = (4096, 4096, int(total) // 4096, int(free) // 4096 + 10**9, int(free) // 4096, 0, 0, 0, 0, 255)
-    monkeypatch.setattr(of_place.os, "statvfs", lambda _: os.statvfs_result(counts))
+    monkeypatch.setattr(disk.os, "statvfs", lambda _: os.statvfs_result(counts))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from memline.producers.reports.status import examine
 from memline.shared.config.load import Options, load
 from memline.shared.errors import IndexElsewhere, IndexFault, IndexUnwritable, MemlineError, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Trouble
-from memline.shared.findings import facts, of_asking, of_host, of_place
+from memline.shared.findings import disk, facts, of_asking, of_host
 from memline.shared.findings.diagnosis import of_common, of_end, of_error, of_troubles
 from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.flush import flush_plan
@@ -243,13 +243,13 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_damaged", PROBLEM, damage, "is damaged", "memline index"),
     ("index_moved_aside", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
     ("permissions", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
-    ("permissions", PROBLEM, lambda p, m: [m.setattr(of_place, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
+    ("permissions", PROBLEM, lambda p, m: [m.setattr(disk, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
     ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"flush": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its flush: no right", "chmod"),
     ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("flush_unusable", PROBLEM, lambda p, _: flush(p, model="none/m"), "memory flush: ", ""),
     ("log_held", NOTE, lambda p, _: put(p, meta.LOG_HELD, 1.0), "deleted text is still in the log", "end that process"),
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
-    ("disk_almost_full", WARNING, lambda p, m: m.setattr(of_place, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
+    ("disk_almost_full", WARNING, lambda p, m: m.setattr(disk, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
     ("agent_moving", WARNING, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": False}), "index host two", "memline agent move"),
     ("agent_moving", PROBLEM, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": True}), "index host two", "memline agent ls"),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
