@@ -78,9 +78,9 @@ class Lines:
     @classmethod
     def of_part(cls, agent: AgentSettings, path: str, part: Citation) -> list[Target]:
         """List what a citation names of a note."""
-        count = len(cls.lines_of(agent, path))
-        first = part.first or 1
-        last = min(count, first + (part.lines or count) - 1) if part.first else count
+        first, last = 1, len(cls.lines_of(agent, path))
+        if part.first is not None:
+            first, last = max(1, part.first), min(last, part.first + (part.lines or 1) - 1)
         return [cls(path=path, first=first, last=last)] if first <= last else []
 
     @staticmethod

@@ -112,9 +112,9 @@ def parse_citation(path: str, *, of_any: bool = False) -> Citation:
         match = place
     if match is None:
         return Citation(path=path)
-    first = int(match[2])
-    last = int(match[3] or first)
-    return Citation(path=match[1], first=first, lines=max(1, last - first + 1))
+    # A selection that was made upwards has its last line first.
+    first, last = sorted((int(match[2]), int(match[3] or match[2])))
+    return Citation(path=match[1], first=first, lines=last - first + 1)
 
 
 def read_excerpt(

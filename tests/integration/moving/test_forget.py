@@ -329,6 +329,7 @@ def test_the_index_of_another_agent_that_has_it_is_named(place: Place) -> None:
             r"memory/nul\.md is on the disk and was not read: contains NUL bytes\.\nTry: rm .*",
         ),
         ("memory/doors.md#L99", r"memory/doors\.md has \d lines\."),
+        ("memory/doors.md#L0", r"memory/doors\.md has \d lines\."),
         ("memory/empty.md", r"memory/empty\.md is empty\."),
         ("sessions/nosuch.jsonl", r"there is no transcript sessions/nosuch\.jsonl\.\nTry: .*"),
     ],

@@ -198,7 +198,7 @@ def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(
     [
         ("memory/a.md#L5-L7", "memory/a.md", 5, 3),
         ("memory/a.md#L5", "memory/a.md", 5, 1),
-        ("memory/a.md#L7-L5", "memory/a.md", 7, 1),
+        ("memory/a.md#L7-L5", "memory/a.md", 5, 3),
         ("memory/a.md", "memory/a.md", None, None),
         ("memory/a.md#section", "memory/a.md#section", None, None),
         ("memory/a.md#l5-7", "memory/a.md", 5, 3),
