@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,23 +111,41 @@ def add_path(loaded: Loaded, agent: str, folder: Path) -> Path:
     """Add a folder or file to them; return the file that names it. Raises ConfigError."""
     workspace = loaded.context.workspace(agent)
     item = "." if workspaces.is_same(folder, workspace.value) else str(folder)
-    file, path = _target(loaded, agent)
-    if not file.exists():
-        create(workspace.value, "used with `memline add`", (), loaded.context.env)
-    config_file.write(file, edit.add(_text(file), path, item, where=str(file)))
-    return file
+    with _alone(loaded.context.env):
+        file, path = _target(loaded, agent)
+        if not file.exists():
+            create(workspace.value, "used with `memline add`", (), loaded.context.env)
+        if (named := file_naming(loaded, agent, folder)) is not None:
+            return named
+        config_file.write(file, edit.add(_text(file), path, item, where=str(file)))
+        return file
 
 
 def remove_path(loaded: Loaded, agent: str, folder: Path) -> Path:
     """Take a folder or file out of `extraPaths`; return the file that named it. Raises ConfigError."""
     named = []
-    for file, path, number, entry in _entries(loaded, agent):
-        if workspaces.is_same(entry, folder):
-            config_file.write(file, edit.remove(_text(file), path, number, where=str(file)))
-            return file
-        named.append(str(entry))
+    with _alone(loaded.context.env):
+        for file, path, number, entry in _entries(loaded, agent):
+            if workspaces.is_same(entry, folder):
+                config_file.write(file, edit.remove(_text(file), path, number, where=str(file)))
+                return file
+            named.append(str(entry))
     known = f"; these are: {', '.join(named)}" if named else ""
     raise ConfigError(f"{folder} is not in extraPaths{known}", hint="memline config show")
+
+
+@contextmanager
+def _alone(env: Environment) -> Iterator[None]:
+    """Let one process at a time change lists of paths: each reads what the one before has written."""
+    folder = workspaces.settings_file("/", env).parent
+    with ExitStack() as opened:
+        # Some network disks have no locks, and the list may be in another folder that can be written.
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY)
+            opened.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _target(loaded: Loaded, agent: str) -> tuple[Path, Sequence[str]]:

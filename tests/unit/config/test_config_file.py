@@ -1,5 +1,7 @@
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -7,6 +9,7 @@ import pyjson5
 import pytest
 
 from memline.shared.config import config_file, workspace_file
+from memline.shared.config.load import Options, load
 from memline.shared.errors import ConfigError
 
 
@@ -181,3 +184,17 @@ def test_bytes_that_are_not_utf8_are_reported_with_their_place(tmp_path: Path) -
 
     with pytest.raises(ConfigError, match="not UTF-8 at byte 7"):
         config_file.read(path)
+
+
+def test_folders_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
+    loaded = load(Options(workspace=tmp_path, home=tmp_path / "home"), {"HOME": str(tmp_path)})
+    folders = [tmp_path / f"notes-{number}" for number in range(16)]
+    add = partial(workspace_file.add_path, loaded, "main")
+
+    with ThreadPoolExecutor(len(folders)) as pool:
+        (file,) = {*pool.map(add, [*folders, *folders])}
+
+    assert sorted(config_file.read(file)["memorySearch"]["extraPaths"]) == sorted(map(str, folders))
+    with ThreadPoolExecutor(len(folders)) as pool:
+        assert {*pool.map(partial(workspace_file.remove_path, loaded, "main"), folders)} == {file}
+    assert config_file.read(file)["memorySearch"]["extraPaths"] == []
