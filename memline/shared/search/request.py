@@ -7,7 +7,7 @@ from datetime import date
 
 from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
-from memline.shared.sources.paths import MEMORY, SESSIONS, Pattern, compile_pattern, is_private, is_storable
+from memline.shared.sources.paths import MEMORY, SESSIONS, compile_pattern, is_private, is_storable
 from memline.shared.sources.tags import tag_key
 from memline.shared.values import value
 
@@ -121,18 +121,22 @@ def filters_of(request: SearchRequest) -> tuple[str, ...]:
 
 def path_filter(request: SearchRequest) -> Callable[[str], bool]:
     """Return what says whether the file at a path is meant by the globs of a request."""
-    wanted, unwanted = (_pattern(glob) if glob else None for glob in (request.path, request.exclude))
+    wanted, unwanted = (_is_named(glob) if glob else None for glob in (request.path, request.exclude))
 
     def is_meant(path: str) -> bool:
         name = path.lstrip("/")
-        return (wanted is None or wanted.matches(name)) and not (unwanted and unwanted.matches(name))
+        return (wanted is None or wanted(name)) and not (unwanted and unwanted(name))
 
     return is_meant
 
 
-def _pattern(glob: str) -> Pattern:
-    """Compile a glob; without a folder it is about the name of the file."""
-    return compile_pattern(glob if "/" in glob else f"**/{glob}")
+def _is_named(glob: str) -> Callable[[str], bool]:
+    """Return the test of a glob; without a folder it is about the name of the file.
+
+    A path as a hit has it, or a name, means that file also where it has brackets.
+    """
+    pattern, literal = compile_pattern(glob if "/" in glob else f"**/{glob}"), glob.lstrip("/")
+    return lambda path: pattern.matches(path) or literal in (path, path.rpartition("/")[2])
 
 
 def today_of(request: SearchRequest, now: float) -> date:

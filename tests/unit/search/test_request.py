@@ -65,6 +65,17 @@ def test_what_is_excluded_is_left_out_of_what_a_path_names(
     assert passing(filled, index, **globs) == paths
 
 
+@pytest.mark.parametrize("path", ["memory/br[a].md", "memory/cr{a,b}.md", "/memory/plan [v2].md"])
+def test_the_path_of_a_hit_means_that_file_also_with_brackets(
+    filled: Notes, index: SearchIndex, path: str
+) -> None:
+    filled.add(path, "x", mtime=0)
+
+    for named in (path, path.rpartition("/")[2]):
+        assert passing(filled, index, path=named) == {path}
+        assert passing(filled, index, exclude=named) == {*ALL}
+
+
 def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, index: SearchIndex) -> None:
     found = retrieve(index, SearchRequest(query="x", exclude="memory/**", source="memory"), Query())
 
