@@ -137,8 +137,12 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     """
     options = options or Options()
     path = config_file.find(options.config, env)
-    content = config_file.read(path) if path else {}
     issues = Issues()
+
+    def tell_twice(key: str) -> None:
+        issues.warn(f"{path}: {key[:80]} is there twice in one object, the last one counts")
+
+    content = config_file.read(path, tell_twice=tell_twice) if path else {}
     raw = RawConfig(content=content, name=str(path or ""), env=env, issues=issues)
     agents = read_agents(raw)
     chosen = agents.require(options.agent) if options.agent else None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Serve, Token
-from memline.shared.config.load import Options, examine
+from memline.shared.config.load import Options, examine, load
 from memline.shared.config.schema import ExtraPath
 from memline.shared.config.show import keys_of_file, shown_for_all
 from memline.shared.errors import ConfigError
@@ -50,6 +50,22 @@ def test_the_workspace_is_option_then_variable_then_file(read: Loader, tmp_path:
     assert read(memory(), env, workspace=by_option).agent().workspace == by_option
     assert read(memory(), env).agent().workspace == by_variable
     assert read(memory()).agent().workspace == Path("/w")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"agents": {"defaults": {"workspace": "/a"}}, "serve": {}, "agents": {}}',
+        "// as two snippets of a page\nagents: { defaults: { workspace: '/a' } },\nserve: {},\nagents: {},",
+    ],
+)
+def test_a_key_that_is_there_twice_is_told(home: Path, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "c.json5"
+    file.write_text(text)
+
+    loaded = load(Options(config=file), {"HOME": str(home)})
+
+    assert loaded.warnings == (f"{file}: agents is there twice in one object, the last one counts",)
 
 
 def test_a_workspace_named_by_hand_has_to_exist(read: Loader, tmp_path: Path) -> None:
