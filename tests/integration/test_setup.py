@@ -129,6 +129,9 @@ def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
 
     refused = shell(*arguments)
     assert (refused.status, "add --yes" in refused.stderr) == (2, True)
+    # An answer to what is not asked: printing is not what was meant.
+    printed = shell(*arguments[:-1], "--yes")
+    assert (printed.status, printed.stdout) == (2, "") and "goes with --write" in printed.stderr
     with on_terminal(*arguments, "--file", str(tmp_path / "f.json")) as terminal:
         terminal.until(lambda shown: "[y/N]" in shown, "the question")
         terminal.type("n\n")

@@ -14,7 +14,7 @@ import click
 from memline.producers.agents.session_context import answer_hook
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
+from memline.producers.cli.invocation import Invocation, Misuse, echo, json_line, print_json
 from memline.producers.cli.options import confirm
 from memline.producers.cli.table_commands import act_on, asks
 from memline.producers.reports.session_list import flushes, why_off
@@ -34,6 +34,8 @@ def setup(
     file: str | None,
     name: str | None,
 ) -> int | None:
+    if yes and not (is_written or remove):
+        raise Misuse("--yes goes with --write or --remove")
     known, name = CLIENTS[client], name or "memline"
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
     before = _read(path)
