@@ -20,6 +20,7 @@ from memline.producers.interrupts import exit_status, tell
 from memline.shared import traces
 from memline.shared.config import environment
 from memline.shared.errors import MemlineError
+from memline.shared.note_names import is_markdown
 from memline.shared.packages import install_command
 from memline.shared.version import own_version
 
@@ -131,6 +132,9 @@ def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
     # Beside other words what is nearly an option is meant as one.
     if len(words) > 1 and isinstance(error, click.NoSuchOption) and error.possibilities:
         return ""
+    if asked.name == "get" and len(words) > 1 and all(is_markdown(word) for word in words):
+        # A glob of the shell.
+        return f"{shlex.join([PROGRAM, *given, words[0]])}   (one note at a time)"
     if any(word.startswith("-") for word in words):
         given.append("--")
     elif len(words) < 2:

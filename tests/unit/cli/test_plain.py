@@ -269,6 +269,10 @@ def test_several_words_are_to_be_quoted_and_a_misspelt_option_is_one(
 ) -> None:
     assert run(["search", "-n", "3", "deploy", "plan"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "Try: memline search -n 3 'deploy plan'"
+    assert run(["get", "my", "notes"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Try: memline get 'my notes'"
+    assert run(["get", "memory/a.md", "memory/b c.md"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Try: memline get memory/a.md   (one note at a time)"
     assert run(["search", "deploy", "--max-result", "3"]) == 2
     assert "Did you mean '--max-results'?" in capsys.readouterr().err.splitlines()[-1]
 
