@@ -206,9 +206,9 @@ class OriginCheck:
                 421, "this server does not answer to that Host", "add the name to serve.allowedHosts"
             )
         origin = ",".join(headers.getlist("origin"))
-        host = headers["host"].lower()
+        host = headers.get("host", "").lower()
         if origin:
-            is_own = origin.lower() in (f"http://{host}", f"https://{host}")
+            is_own = bool(host) and origin.lower() in (f"http://{host}", f"https://{host}")
             is_foreign = not is_own and origin not in self._serve.allowed_origins
         else:
             # Without an Origin a browser says this much: a picture or a form of another page asks.
@@ -220,6 +220,9 @@ class OriginCheck:
         return None
 
     def _is_known_host(self, values: list[str]) -> bool:
+        if not values:
+            # HTTP/1.0, as of the health check of a proxy. Every browser says the name that it asks for.
+            return True
         match = _HOST.fullmatch(values[0]) if len(values) == 1 else None
         name = match[1].strip("[]").lower() if match else ""
         # On all addresses and without names in the settings: an address cannot be turned to this machine.

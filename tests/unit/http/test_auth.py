@@ -92,6 +92,11 @@ def test_other_names_are_not_answered_on_loopback(host: str) -> None:
     assert refused(Serve(), host=host) == 421
 
 
+def test_a_request_of_http_1_0_without_a_host_is_answered_unless_a_page_asks() -> None:
+    assert refused(Serve()) == 0
+    assert refused(Serve(), origin="http://evil.example") == refused(Serve(), origin="http://") == 403
+
+
 def test_a_name_that_is_allowed_is_answered() -> None:
     serve = Serve(allowed_hosts=("Memory.Example",))
 
