@@ -10,7 +10,7 @@ from memline.producers import cli
 from memline.shared.config.load import Options
 from tests.support.process import python
 
-ROOT = Path(cli.__file__).parents[2]
+ROOT = Path(cli.__file__).parents[3]
 
 
 def run_process(
