@@ -40,7 +40,7 @@ _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 SHORT_CHARS = 1_000
 
 #: Words of a question among which titles are looked for, and what may stand around one of them.
-RUN_WORDS, _AROUND = 24, " \"'?!.,:;()"
+RUN_WORDS, _AROUND = 24, " \"'?!.,:;()`"
 
 #: Words of a question that is also looked for as it stands, a line that was copied: fewer stand together by
 #: chance, more are found by themselves.
@@ -63,6 +63,7 @@ _CODE = late(
     r"|[^\s,;!?'`]*?(?:\w::|[./]\*|\*[./])[^\s,;!?'`]*+|[^\W\d_]{1,4}&[^\W\d_]{1,4}"
     r"|\w[^\s,;!?'`()]*+\(\)|\w[\w.]*+(?:\+\+\w*+|[#%]))(?=[.,;:!?)\]}'`]*+(?!\S))"
 )
+_CAMEL_CASE = late("[a-z]{2}[A-Z]+[a-z]")
 #: `e-mail` is searched as `email` is, and `x-ray` as `xray`, and these in both spellings.
 _INITIAL = late(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
 #: A number with what it counts: `2-factor`.
@@ -205,14 +206,11 @@ def analyse(raw: str, today: date | None = None) -> Question:
 
 
 def _runs(whole: str) -> tuple[str, ...]:
-    """List runs of two words or more; one word is rather what is said of a page than its title."""
+    """List runs of two words or more, and names of code; another word is rather what is said of a page."""
     words = [stripped for word in whole.split()[:RUN_WORDS] if (stripped := word.strip(_AROUND))]
-    return tuple(
-        " ".join(words[at : at + size])
-        for size in range(2, MAX_NAME_WORDS + 1)
-        for at in range(len(words) - size + 1)
-        if size < len(words)
-    )
+    sizes = range(1, min(len(words), MAX_NAME_WORDS + 1))
+    runs = [words[at : at + size] for size in sizes for at in range(len(words) - size + 1)]
+    return tuple(" ".join(run) for run in runs if len(run) > 1 or _CAMEL_CASE.search(run[0]))
 
 
 def _as_typed(terms: Iterable[Term], original: str) -> tuple[Term, ...]:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 #: measured the same.
 NEAR, EARLY, NEAR_CHUNKS = 0.3, 0.1, 20
 
-#: Part of the score of the best name from which on a page may stand before what holds everything.
-NEARLY_BEST = 0.8
+#: Part of the score of the best name from which on a page may stand before what holds everything. With 0.8 of
+#: 1,122 descriptions of pages eight more have another first, with 0.4 questions of a person find less.
+NEARLY_BEST = 0.6
 
 #: Terms of a question of which such a name has to hold this share of the idf, where something holds them all.
 #: Of questions of three words of one section 11 in 60 had a page of one of the words first. Descriptions lose

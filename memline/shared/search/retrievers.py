@@ -65,9 +65,10 @@ DAY_LIFT, DAY_ALONE = 1.5, 0.05
 #: The same for each tag that the question names: more than all others give together.
 TAG_LIFT = 3.0
 
-#: How sure a name in the question means a file: its path; its file name; a title of two words or more that is
-#: half of the question and of one file alone; what it calls itself, in its front matter or by its name
-#: without `.md`, unless its first heading is another; that name or heading alone.
+#: How sure a name in the question means a file: its path; its file name; a title of one file alone, of two
+#: words or more that are half of the question, or that is a name of code (`useState`); what it calls itself,
+#: in its front matter or by its name without `.md`, unless its first heading is another; that name or heading
+#: alone.
 PATH, NAME, MOST, TITLE, STEM = 5, 4, 3, 2, 1
 
 #: Share of the words of a question, and of their idf, that such a title has at least.
@@ -178,12 +179,14 @@ def by_name(
         rarity = {name_key(label): idf for label, idf in keyword.rarity.items()}
         words = MOST_SHARE * sum(term.is_asked for term in question.terms)
         idf = MOST_SHARE * keyword.found_idf
+        codes = {name_key(run) for run in question.runs if " " not in run}
         for file_id, path, key, own, heading in titles:
             # Of titles in each other the longest.
             if not any(f"-{key}-" in other != f"-{key}-" for other in known):
                 idfs = [rarity[word] for word in {*key.split("-")} & rarity.keys()]
-                is_most = 0 < len(idfs) >= words and math.fsum(idfs) >= idf and pages[key] == 1
-                named = MOST if is_most else _of_title(path, key, own, heading), False
+                is_most = key in codes or (0 < len(idfs) >= words and math.fsum(idfs) >= idf)
+                tier = MOST if is_most and pages[key] == 1 else _of_title(path, key, own, heading)
+                named = tier, False
                 tiers[file_id] = max(named, tiers.get(file_id, named))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}

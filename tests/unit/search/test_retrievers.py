@@ -1,10 +1,13 @@
 from collections.abc import Callable
 from sqlite3 import Connection
 
+from memline.shared.config.schema import Query
 from memline.shared.search import retrievers
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 
 
@@ -129,3 +132,22 @@ def test_a_title_with_half_of_the_words_of_a_question_is_most_of_it(notes: Notes
     assert tier("manage tides buoys ropes ERR_CONN_42") == {retrievers.TITLE}
     # A heading that several pages have is no title of one.
     assert tier("open questions today") == {retrievers.STEM}
+
+
+def test_a_name_of_code_in_a_question_means_the_one_page_with_this_title(
+    notes: Notes, index: SearchIndex
+) -> None:
+    notes.add("memory/use-state.md", "---\ntitle: useState\n---\n\nA hook.", names="usestate")
+    notes.add("memory/index.md", "Reference for the functions of the kit: useState and others.")
+    for number in range(20):
+        notes.add(f"memory/{number}.md", f"Reference for another function of the kit, number n{number}.")
+    question = "Reference for the useState function of the kit"
+
+    assert named(index, question) == {"memory/use-state.md": retrievers.MOST}
+    # Words are rather what is said of a page.
+    assert named(index, question.lower()) == {}
+    hits = retrieve(index, SearchRequest(query=question), Query()).hits
+    assert [hit.path for hit in hits[:2]] == ["memory/use-state.md", "memory/index.md"]
+
+    notes.add("memory/other.md", "---\ntitle: useState\n---\n\nAnother hook.", names="usestate")
+    assert {*named(index, question).values()} == {retrievers.TITLE}
