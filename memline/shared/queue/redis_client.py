@@ -157,10 +157,6 @@ def check_writable(server: redis.Redis) -> None:
 def connected(url: str) -> Iterator[redis.Redis]:
     """Give a client for a block; errors of Redis in it are QueueErrors."""
     with closing(client(url)) as server, translated(url):
-        if url.startswith("rediss:"):
-            # A server that speaks no TLS waits for the end of a line, and we would for its answer.
-            with closing(client(url, looks=True)) as look:
-                look.ping()
         yield server
 
 
