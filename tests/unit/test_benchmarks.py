@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ablation, corpus, plots, texts
+from benchmarks import ablation, corpus, documentation, plots, texts
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bench import Bench
 from benchmarks.children import environment, memline
@@ -164,3 +164,28 @@ def test_the_model_that_is_not_there_is_named(
 def test_a_set_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert ablation.main(["nothing"]) == 2
     assert capsys.readouterr().err == "needs ../shared/eval/dev (nothing)\n"
+
+
+def test_documentation_is_asked_for_its_pages_without_their_descriptions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs = tmp_path / "docs"
+    (docs / "guides").mkdir(parents=True)
+    for name, said in (
+        ("kites", "How to build what flies in the wind"),
+        ("boats", "Sail down a river in a box"),
+    ):
+        front = f"---\ntitle: The {name}\ndescription: {said}\n---\n\n"
+        (docs / f"guides/{name}.mdx").write_text(f"{front}Of {name}: {said.split(' ', 2)[2]}.\n")
+    (docs / "index.md").write_text("# No front matter\n")
+
+    questions = documentation.taken_apart(docs, tmp_path / "ws")
+    assert {(each.kind, each.path) for each in questions} == {
+        (kind, f"guides/{name}.md") for kind in ("title", "description") for name in ("kites", "boats")
+    }
+    assert "description" not in (tmp_path / "ws/guides/kites.md").read_text()
+
+    assert documentation.main([str(docs)]) == 0
+    assert f"| {docs} | 2, 2 |" + " 1.000 / 1.000 |" * 4 in capsys.readouterr().out
+    assert documentation.main([str(tmp_path / "ws/guides")]) == 2
+    assert "no page has a title and a description" in capsys.readouterr().err
