@@ -131,27 +131,21 @@ def errors(points: Points, _agent: str) -> Mapping[str, Values]:
     return found
 
 
-def _backlog(snapshot: Snapshot, only: str) -> float | None:
-    return sum(each.pending for each in snapshot.of(only))
-
-
-def _rate(snapshot: Snapshot, only: str) -> float | None:
-    return sum(each.rate for each in snapshot.of(only))
-
-
-def _dead(snapshot: Snapshot, _only: str) -> float | None:
-    return sum(queue.dead for queue in snapshot.fleet.queues) if snapshot.fleet else None
-
-
 KINDS = (
     Kind(
         label="Vectors wanted",
         words=number,
         series=gauge(sampling.BACKLOG, of_agent=True),
         least=10,
-        now=_backlog,
+        now=lambda snapshot, only: sum(each.pending for each in snapshot.of(only)),
     ),
-    Kind(label="Vectors per second", words=number, series=rate(sampling.VECTORS, 1), least=1, now=_rate),
+    Kind(
+        label="Vectors per second",
+        words=number,
+        series=rate(sampling.VECTORS, 1),
+        least=1,
+        now=lambda snapshot, only: sum(each.rate for each in snapshot.of(only)),
+    ),
     Kind(
         label="Oldest message",
         words=age,
@@ -175,7 +169,7 @@ KINDS = (
         words=number,
         series=gauge(sampling.DEAD),
         least=10,
-        now=_dead,
+        now=lambda snapshot, _: sum(each.dead for each in snapshot.fleet.queues) if snapshot.fleet else None,
         is_of_home=True,
         needs_queue=True,
     ),

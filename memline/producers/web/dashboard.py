@@ -27,9 +27,7 @@ from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.http.responses import error_response, status_of, wants_page
 from memline.producers.web import (
-    audit_page,
     charts_page,
-    failed_page,
     files_page,
     jobs_page,
     overview_page,
@@ -73,16 +71,7 @@ _AUDIT = Log(AUDIT)
 
 
 #: A module of pages has `PAGES`, and `ACTIONS` where it has some.
-MODULES = (
-    audit_page,
-    overview_page,
-    search_page,
-    files_page,
-    failed_page,
-    queues_page,
-    jobs_page,
-    charts_page,
-)
+MODULES = (overview_page, search_page, files_page, queues_page, jobs_page, charts_page)
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
 

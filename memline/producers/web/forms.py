@@ -70,7 +70,8 @@ def lead_on(request: Request, target: str, words: str) -> Response:
 
 def words_before(call: str, view: View) -> list[str]:
     """Return sentences about what the form of a call would do now. Raises MemlineError when it could not."""
-    return list(_WORDS.get(call, _nothing)(view))
+    words = _WORDS.get(call)
+    return list(words(view)) if words else ["This cannot be taken back."]
 
 
 def _cancel_job(view: View) -> Iterator[str]:
@@ -113,10 +114,6 @@ def _drain(view: View) -> Iterator[str]:
     name = view.form.get("worker", "")[:80]
     yield f"The worker {name} takes no more messages, finishes those in hand, and ends."
     yield "`memline fleet` starts it again; elsewhere the supervisor decides whether it comes back."
-
-
-def _nothing(_view: View) -> Iterator[str]:
-    yield "This cannot be taken back."
 
 
 _WORDS: dict[str, Callable[[View], Iterator[str]]] = {

@@ -1,11 +1,13 @@
-"""Show the overview: what is behind and what is wrong; the plan of a reindex; and the configuration."""
+"""Show the overview: what is behind and what is wrong; plan a reindex; show configuration and audit log."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
+from urllib.parse import urlencode
 
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.charts_page import KINDS, charts
@@ -14,8 +16,10 @@ from memline.producers.web.page import Data, Page, View, command_line
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.config.keys import Setting
 from memline.shared.config.show import shown_for_agent, shown_for_all
+from memline.shared.figures import kept_actions
 from memline.shared.figures.points import SPANS
 from memline.shared.finding import OK
+from memline.shared.index.accounts import AccountFile
 
 #: Columns of the table of agents, and what they are ordered by; without, those that are behind come first.
 _AGENT_KEYS = by(
@@ -56,58 +60,45 @@ def _plan(view: View) -> Data:
     """Show what a reindex would do and cost, once it is asked for: reading all files may take long."""
     force = view.query.get("force") == "1"
     chosen = view.query.get("agent", "")
-    data: dict[str, object] = {
+    plan, command, began = None, "", time.monotonic()
+    if view.query.get("plan") == "1":
+        settings = view.agent(chosen)
+        plan = estimate(settings, force=force, prices=view.site.settings.prices)
+        name = "reindex" if view.site.has_queue else "index"
+        command = command_line("--agent", settings.agent, name, "--force" * force)
+    return {
         "names": [settings.agent for settings in view.agents],
         "chosen": chosen or view.access.only or view.access.default_agent,
         "force": force,
-        "plan": None,
-        "words": [],
-        "took_s": 0.0,
-        "has_queue": view.site.has_queue,
-        "command": "",
-    }
-    if view.query.get("plan") != "1":
-        return data
-    settings = view.agent(chosen)
-    began = time.monotonic()
-    plan = estimate(settings, force=force, prices=view.site.settings.prices)
-    name = "reindex" if view.site.has_queue else "index"
-    return data | {
         "plan": plan,
-        "words": plan.words(),
+        "words": plan.words() if plan else (),
         "took_s": time.monotonic() - began,
-        "command": command_line("--agent", settings.agent, name, "--force" * force),
+        "has_queue": view.site.has_queue,
+        "command": command,
     }
 
 
 def _configuration(view: View) -> Data:
-    loaded = view.site.loaded
+    loaded, only_set = view.site.loaded, view.query.get("set") == "1"
     chosen = view.query.get("agent", "") or view.access.default_agent
-    data: dict[str, object] = {
+    file, for_all, for_agent = "", dict[str, Setting](), dict[str, Setting]()
+    if loaded is not None:
+        file = str(loaded.settings.path or "")
+        for_all, for_agent = shown_for_all(loaded), shown_for_agent(loaded, view.agent(chosen).agent)
+    return {
         "names": [settings.agent for settings in view.agents],
         "chosen": chosen,
-        "file": "",
-        "for_all": [],
-        "for_agent": [],
-        "problems": [],
-        "only_set": view.query.get("set") == "1",
-        "command": command_line("--agent", chosen, "config", "show"),
-    }
-    if loaded is None:
-        return data
-    settings = view.agent(chosen)
-    file = str(loaded.settings.path or "")
-    for_all, for_agent = shown_for_all(loaded), shown_for_agent(loaded, settings.agent)
-    return data | {
         "file": file,
-        "for_all": _rows(for_all, file, only_set=view.query.get("set") == "1"),
-        "for_agent": _rows(for_agent, file, only_set=view.query.get("set") == "1"),
-        "problems": list(loaded.warnings),
+        "for_all": _rows(for_all, file, only_set=only_set),
+        "for_agent": _rows(for_agent, file, only_set=only_set),
+        "problems": loaded.warnings if loaded else (),
+        "only_set": only_set,
+        "command": command_line("--agent", chosen, "config", "show"),
     }
 
 
 def _rows(settings: Mapping[str, Setting], file: str, *, only_set: bool) -> list[dict[str, object]]:
-    rows = [
+    return [
         {
             "key": key,
             "text": _text(setting.value),
@@ -116,12 +107,35 @@ def _rows(settings: Mapping[str, Setting], file: str, *, only_set: bool) -> list
             "is_default": setting.origin == "default",
         }
         for key, setting in settings.items()
+        if not only_set or setting.origin != "default"
     ]
-    return [row for row in rows if not (only_set and row["is_default"])]
 
 
 def _text(setting: Any) -> str:
     return setting if isinstance(setting, str) and setting else json.dumps(setting, ensure_ascii=False)
+
+
+#: Lines of the audit log on a page.
+PAGE = 100
+
+
+def _audit(view: View) -> Data:
+    where = {name: view.query.get(name, "").strip() for name in ("by", "action")}
+    before, only = view.number("before", 0), view.access.only
+    with closing(AccountFile(view.site.settings.account_path)) as file:
+        lines = kept_actions.listed(file, only, **where, before=before, count=PAGE + 1)
+        askers, actions = kept_actions.known(file, only)
+    words = {name: text for name, text in where.items() if text}
+    more, lines = len(lines) > PAGE, lines[:PAGE]
+    return {
+        "where": where,
+        "askers": askers,
+        "actions": actions,
+        "lines": lines,
+        "first": f"?{urlencode(words)}" if before else "",
+        "after": f"?{urlencode({**words, 'before': lines[-1].id})}" if more else "",
+        "most": kept_actions.MOST_LINES,
+    }
 
 
 PAGES = (
@@ -135,4 +149,5 @@ PAGES = (
         data=_configuration,
         is_for_all=True,
     ),
+    Page(path="/audit", title="Audit", group="History", template="audit.html", data=_audit),
 )

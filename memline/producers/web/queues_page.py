@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -214,14 +215,6 @@ def _message(view: View) -> Data:
     }
 
 
-def _requeue(view: View) -> Done:
-    return _change(view, "requeue")
-
-
-def _drop(view: View) -> Done:
-    return _change(view, "drop")
-
-
 def _chosen(view: View, where: Filter) -> list[tuple[str, str]]:
     """Return the messages (queue, id) that a form means. Raises BadRequest."""
     if view.form.get("all") == "1":
@@ -249,7 +242,7 @@ def words_before_drop(view: View) -> Iterator[str]:
     yield message_changes.loss_of(paid) or "No answer that is paid for is among them."
 
 
-def _change(view: View, verb: str) -> Done:
+def _change(verb: str, view: View) -> Done:
     where = _filter(view.form)
     if verb not in _allowed(where):
         raise BadRequest(f"{verb} is not possible with {where.state} messages", hint="drop them")
@@ -267,9 +260,9 @@ def _change(view: View, verb: str) -> Done:
     return Done(value=None, words=(words,), page=page)
 
 
-ACTIONS = (
-    Action(call=CALLS["queue requeue"], run=_requeue, path="/messages/requeue"),
-    Action(call=CALLS["queue drop"], run=_drop, path="/messages/drop"),
+ACTIONS = tuple(
+    Action(call=CALLS[f"queue {verb}"], run=partial(_change, verb), path=f"/messages/{verb}")
+    for verb in _VERBS
 )
 
 PAGES = (

@@ -6,7 +6,7 @@ import pytest
 
 from memline.producers.actions.perform import audited
 from memline.producers.calls.table import CALLS
-from memline.producers.web import audit_page
+from memline.producers.web import overview_page
 from memline.shared.errors import MemlineError
 from memline.shared.figures import kept_actions
 from memline.shared.index.accounts import AccountFile
@@ -83,7 +83,7 @@ def test_a_token_of_an_agent_sees_what_was_done_of_its_own(worker: Browser, note
 
 
 def test_pages_follow_one_another(owner: Browser, notes: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_page, "PAGE", 2)
+    monkeypatch.setattr(overview_page, "PAGE", 2)
     for number in range(5):
         did(notes, "jobs pause", "ada", job=f"job-{number}")
 
