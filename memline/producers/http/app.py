@@ -1,11 +1,12 @@
-"""Serve the HTTP API: a route for each call of `MemoryTools`, MCP and the dashboard, over one warm index.
+"""Serve the HTTP API: a route for each call that has one, MCP and the dashboard, over one warm index.
 
-Searches run in a bounded pool of threads; the event loop only reads requests and writes answers.
+Calls run in a bounded pool of threads; the event loop only reads requests and writes answers. A token of one
+agent sees and changes what is of that agent alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
@@ -22,20 +23,21 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memline.producers.actions.perform import Asker, perform
 from memline.producers.agents.mcp import http_endpoint, server
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
-from memline.producers.calls.arguments import read
-from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
-from memline.producers.calls.rows import Call
+from memline.producers.calls.arguments import by_key, parse_texts, read, whole
+from memline.producers.calls.memory_calls import AGENT_ID, CALLER, MEMORY_CALLS
+from memline.producers.calls.rows import OWNER, Call, Parameter
+from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
 from memline.producers.http.openapi import describe
 from memline.producers.http.request_log import RequestLog, methods_of, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
-from memline.producers.http.table_routes import TableRoutes, read_arguments
 from memline.producers.reports.fleet_state import fleet_state
 from memline.shared.config.installation import Serve
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError, UnknownAgent
 from memline.shared.figures.counters import REFUSED
 from memline.shared.figures.kept_questions import MOST_CHARS
 from memline.shared.logs import Log
@@ -100,8 +102,8 @@ class Api:
         made = server(tools, _caller_of, pool=self._pool, tell=self._tell)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
-            *(self._route(call) for call in MEMORY_CALLS if call.http),
-            *TableRoutes(tools.settings, tools.agents, self._pool).routes,
+            *(self._memory_route(call) for call in MEMORY_CALLS if call.http),
+            *(self._table_route(call) for call in CALLS.values() if call.http and call.run),
             Route("/overview", self._overview, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
@@ -160,7 +162,8 @@ class Api:
         words = error.detail if is_own else error.detail.lower()
         return error_response(error.status_code, words, hint, headers=headers)
 
-    def _route(self, call: Call) -> Route:
+    def _memory_route(self, call: Call) -> Route:
+        """Make the route of an agent's own call."""
         method = getattr(self._tools, call.name)
 
         async def answer(request: Request) -> Response:
@@ -171,6 +174,36 @@ class Api:
             return JsonResponse(await self._pool.run(partial(method, caller, arguments)))
 
         return Route(call.path, answer, methods=list(call.methods))
+
+    def _table_route(self, call: Call) -> Route:
+        """Make the route of a call with a function; it reads or changes rows in a thread of the pool."""
+        parameters = (*call.takes_json, AGENT_ID)
+
+        async def answer(request: Request) -> Response:
+            given = await read_arguments(request, parameters, example="{}", is_body_needed=False)
+            arguments = read(parameters, {**given, **request.path_params})
+            asker = self._asker(request, call, arguments.get("agent", ""))
+            return await self._pool.run(partial(_answer, call, asker, by_key(call, arguments)))
+
+        return Route(call.path, answer, methods=list(call.methods))
+
+    def _asker(self, request: Request, call: Call, agent: str) -> Asker:
+        """Return who asks, with the agents that it may mean. Raises AccessDenied and UnknownAgent."""
+        access, names, settings = access_of(request.scope), self._tools.agents, self._tools.settings
+        if call.audit:
+            access.caller().check_acting()
+        if call.rights == OWNER and access.only:
+            raise AccessDenied("this is of all agents", hint=f"this token opens the agent {access.only}")
+        if agent or access.only or call.is_of_one_agent:
+            agent = access.caller(agent).agent
+            if agent not in names:
+                raise UnknownAgent(
+                    f"there is no agent {agent[:80]!r}", hint=f"the agents are: {', '.join(names)}"
+                )
+            names = (agent,)
+        note(request.scope, agent=agent)
+        agents = tuple(settings.agents[name] for name in names)
+        return Asker(settings=settings, agents=agents, agent=agent, by=access.client)
 
     def _tell(self, request: Request, arguments: Mapping[str, Any]) -> None:
         """Have the line of a request say its question, where that is asked for."""
@@ -237,6 +270,50 @@ def _caller_of(request: Request, named: Mapping[str, str] | None = None) -> Call
     )
     note(request.scope, agent=caller.agent[:80])
     return caller
+
+
+def _answer(call: Call, asker: Asker, arguments: dict[str, Any]) -> Response:
+    done = perform(call, asker, **arguments)
+    if not done.is_changed:
+        return error_response(
+            409, done.words[0].rstrip("."), "its state does not allow that; it is unchanged"
+        )
+    return JsonResponse(done.answer() if done.answer else done.value)
+
+
+async def read_arguments(
+    request: Request, parameters: Iterable[Parameter], *, example: str, is_body_needed: bool = True
+) -> dict[str, Any]:
+    """Return the arguments of a request, not checked yet. Raises BadRequest and HTTPException.
+
+    `example`: a body that is allowed, for the hint of an error. `is_body_needed`: whether an empty body of a
+    POST is an error.
+    """
+    parameters = tuple(parameters)
+    lists = {name for each in parameters if each.kind == "array" for name in (each.name, *each.aliases)}
+    given: dict[str, list[str]] = {}
+    for name, text in request.query_params.multi_items():
+        if name in given and name not in lists:
+            raise BadRequest(f"{name[:80]} is given twice", hint="give it once")
+        given.setdefault(name, []).append(text)
+    if request.method != "POST":
+        texts = {name: each[0] for name, each in given.items() if name not in lists}
+        return parse_texts(parameters, texts) | {name: given[name] for name in lists & given.keys()}
+    if given:
+        raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
+    if not is_body_needed and not await request.body():
+        return {}
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "the body has to be JSON")
+    hint = f"such as {example}"
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is not valid JSON", hint=hint) from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body is not a JSON object", hint=hint)
+    return {name: whole(each) for name, each in body.items()}
 
 
 async def _error(_request: Request, error: Exception) -> Response:
