@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from memline.producers.bridges import import_chats
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
@@ -107,14 +107,13 @@ def refuse_other_workspace(saved: Saved, agent: AgentSettings) -> None:
     _refuse_other_workspace(saved.path, saved.workspace, agent, hint=hint)
 
 
-def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -> Saved:
+def restore(saved: Saved, agent: AgentSettings) -> Saved:
     """Put a backup in the place of an agent's index; other processes go on with what it holds.
 
     The backup is checked as a whole first. Vectors that were paid for since it was made are kept as cached
     ones, open batches stay open, what was forgotten since stays forgotten, and what a person has paused or
     cancelled stays so. Raises IndexFaults; then the index is as it was.
     """
-    clock = clock or SystemClock()
     index = agent.index_path
     if index.exists() and index.samefile(saved.path):
         raise ConfigError(f"{saved.path} is the index itself", hint="name a backup")
@@ -124,9 +123,9 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
         try:
             live = open_writer(index)
         except IndexCorrupt:
-            move_aside(index, clock.now(), found)
+            move_aside(index, SystemClock().now(), found)
             live = open_writer(index)
-        with closing(live), closing(_writer_of_stage(stage, agent, clock)) as writer:
+        with closing(live), closing(_writer_of_stage(stage, agent)) as writer:
             with writer.session() as (connection, _):
                 copies.carry_over(connection, index)
                 # On another machine the notes may be in another folder.
@@ -143,11 +142,11 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
     return _summary(agent.agent, index, index.stat().st_size)
 
 
-def _writer_of_stage(stage: Path, agent: AgentSettings, clock: Clock) -> IndexWriter:
+def _writer_of_stage(stage: Path, agent: AgentSettings) -> IndexWriter:
     writer = IndexWriter(
         stage,
         account_file=agent.account_path,
-        clock=clock,
+        clock=SystemClock(),
         lease_s=leases.lease_s(agent.memory.remote.timeout_seconds),
     )
     # Whether a Redis keeps its requests is the store worker's to know.

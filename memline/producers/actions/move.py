@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.actions.backup import Saved, back_up, backups_at, restore
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, QueueError
 from memline.shared.index import copies, meta
@@ -60,13 +60,12 @@ def leave(
     to: str,
     folder: Path,
     on_wait: Callable[[str], None] = lambda _: None,
-    clock: Clock | None = None,
 ) -> Saved:
     """Let go of an agent on its old host, and back its index up for the host `to`; may be run again.
 
     Raises IndexFaults, and QueueError when requests are in flight that no store worker takes the answers of.
     """
-    clock, host = clock or SystemClock(), settings.queue.host
+    clock, host = SystemClock(), settings.queue.host
     with redis_client.connected(settings.queue.address) as client:
         found = hosts.host_of(client, agent.agent)
         on_its_way = hosts.AgentHost(host=host, next=to)
@@ -128,9 +127,7 @@ def stay(settings: Settings, agent: AgentSettings) -> bool:
     return True
 
 
-def arrive(
-    settings: Settings, agent: AgentSettings, path: Path, *, clock: Clock | None = None
-) -> Saved | None:
+def arrive(settings: Settings, agent: AgentSettings, path: Path) -> Saved | None:
     """Take an agent up on its new host from the backup at `path`; may be run again. None: it is here already.
 
     Raises IndexFaults, also for a backup that `leave` did not make for this host.
@@ -156,7 +153,7 @@ def arrive(
                     connection.execute("DELETE FROM batches WHERE state <> 'closed'")
                     meta.put(connection, meta.PAUSED, None)
                     meta.put(connection, meta.PAUSED_MODES, None)
-            restore(saved, agent, clock=clock)
+            restore(saved, agent)
         expected = ("", host, f"{found.host}>{host}")
         now = hosts.hand_over(client, agent.agent, expected=expected, to=host)
         if now != hosts.AgentHost(host=host):

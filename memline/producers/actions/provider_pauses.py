@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from memline.producers.reports import breakers
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
@@ -20,11 +20,9 @@ from memline.shared.scheduling import breaker, fallback, health, leases
 from memline.shared.scheduling.limits import FileLimits
 
 
-def pause(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
-) -> list[dict[str, Any]]:
+def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> list[dict[str, Any]]:
     """Send no more texts to providers: to none in any mode, or not to one, or not in one mode."""
-    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+    with closing(IndexWriter.of(settings)) as writer:
         with writer.transaction() as (connection, now):
             if not provider and not mode:
                 meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
@@ -55,12 +53,7 @@ def end_unsent(writer: IndexWriter, tokens: Iterable[str]) -> int:
 
 
 def resume(
-    settings: AgentSettings,
-    *,
-    provider: str = "",
-    mode: str = "",
-    queue_url: str = "",
-    clock: Clock | None = None,
+    settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = ""
 ) -> list[dict[str, Any]]:
     """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback.
 
@@ -69,10 +62,10 @@ def resume(
     """
     rules = {health.BATCH: breaker.batch_rules(settings.memory.remote.batch)}
     choice = choose(settings)
-    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+    with closing(IndexWriter.of(settings)) as writer:
         with writer.session():
             chosen = _selected(writer.accounts, settings, provider, mode)
-        _end_cooldowns(writer.accounts, chosen, queue_url, clock)
+        _end_cooldowns(writer.accounts, chosen, queue_url)
         with writer.transaction() as (connection, now):
             if not provider and not mode:
                 meta.put(connection, meta.PAUSED, None)
@@ -90,22 +83,15 @@ def resume(
         return breakers.of_index(writer.accounts, settings)
 
 
-def probe(
-    settings: AgentSettings,
-    *,
-    provider: str = "",
-    mode: str = "",
-    queue_url: str = "",
-    clock: Clock | None = None,
-) -> list[str]:
+def probe(settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = "") -> list[str]:
     """Let one request try at once what is stopped or asked to wait; returns which, as `<provider> <mode>`.
 
     It goes with the next texts that are wanted; a pause by an operator stays. `queue_url`: as in `resume`.
     """
-    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+    with closing(IndexWriter.of(settings)) as writer:
         with writer.session():
             chosen = _selected(writer.accounts, settings, provider, mode)
-        _end_cooldowns(writer.accounts, chosen, queue_url, clock)
+        _end_cooldowns(writer.accounts, chosen, queue_url)
         with writer.session() as (_, now):
             return [
                 f"{name} {each}"
@@ -114,13 +100,11 @@ def probe(
             ]
 
 
-def _end_cooldowns(
-    accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: str, clock: Clock | None
-) -> None:
+def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: str) -> None:
     """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
     names = [name for name, mode in chosen if mode == health.REQUESTS]
     if not queue_url:
-        of_file = FileLimits(accounts.file, clock or SystemClock())
+        of_file = FileLimits(accounts.file, SystemClock())
         for name in names:
             of_file.end_cooldown(accounts.of(name))
         return

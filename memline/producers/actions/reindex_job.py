@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 from memline.producers.actions.provider_pauses import end_unsent
 from memline.producers.reports.job_reports import NamedJob
 from memline.shared.batches import open_batches
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import QueueError
 from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.broker import serve_agent
-from memline.shared.queue.fleet_workers import Fleet
+from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.queue.replies import cancel_jobs
 from memline.shared.sync.plan import plan_of
 
@@ -26,26 +25,23 @@ SELECT DISTINCT lease FROM vectors WHERE state = 'leased' AND state <> 'ready' A
 """
 
 
-def start(
-    settings: AgentSettings, url: str, *, force: bool = False, by: str = "", clock: Clock | None = None
-) -> dict[str, Any]:
+def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "") -> dict[str, Any]:
     """Write a reindex of an agent down as a job and wake the fleet; texts of cancelled jobs are part of it.
 
     `by`: who asks, by default this process's user. Raises QueueError without a queue, or when it cannot be
     reached; then no job is made.
     """
-    clock = clock or SystemClock()
     by = by or jobs.asker()
     with Fleet(url) as fleet:
         serve_agent(settings)
         files = plan_of(settings).files(force=force)
-        with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with closing(IndexWriter.of(settings)) as writer:
             with writer.transaction() as (connection, _):
                 job = jobs.create(
                     connection,
                     jobs.REINDEX,
                     by=by,
-                    now_ns=clock.now_ns(),
+                    now_ns=SystemClock().now_ns(),
                     what="all files" if force else "",
                     files=files,
                     force=force,
@@ -59,17 +55,16 @@ def start(
     return body | {"warning": f"no worker takes messages from the queue {missing!r}" if missing else ""}
 
 
-def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | None = None) -> dict[str, Any]:
+def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:
     """Pause, resume or cancel a job (`verb`), and wake the dispatcher; says whether that changed anything.
 
     With cancel: nothing more of it is read or sent to the provider. What is indexed stays, vectors of
     requests in flight are kept, live edits go on. Batches that hold nothing else are cancelled at the
     provider. Its texts stay known as missing; `memline reindex` or `memline index` takes them up.
     """
-    by = by or jobs.asker()
     settings = job.settings
     body: dict[str, Any] = {"agentId": settings.agent, "id": job.job.token, "changed": False}
-    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+    with closing(IndexWriter.of(settings)) as writer, writer.session() as (connection, now):
         if verb == "cancel":
             given_up = jobs.cancel(connection, job.job, by=by, now=now)
             is_changed = given_up is not None
@@ -88,12 +83,5 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
     if is_changed:
         if verb == "cancel" and url:
             body["messages"] = cancel_jobs(url, settings.agent, [job.job.token])
-        _wake(settings, url)
+        wake(url, settings.agent)
     return body
-
-
-def _wake(settings: AgentSettings, url: str) -> None:
-    """Wake the dispatcher of a fleet; without one, or while Redis is away, its next sweep finds the rows."""
-    if url:
-        with suppress(QueueError), Fleet(url) as fleet:
-            fleet.wake(settings.agent)

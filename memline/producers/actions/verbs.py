@@ -141,7 +141,7 @@ def _change_batch(job: batch_jobs.Job, asker: Asker, change: Callable[..., bool]
     with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
         is_changed = change(connection, job.batch.token, now=now)
     if is_changed:
-        _wake(asker, job.settings.agent)
+        wake(asker.queue_url, job.settings.agent)
     return is_changed
 
 
@@ -155,17 +155,8 @@ def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key
     )
 
 
-def pause(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
-    """Send no more texts to a provider, or to all."""
-    return _set_paused(asker, provider, mode, is_paused=True)
-
-
-def resume(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
-    """Send texts to a provider again."""
-    return _set_paused(asker, provider, mode, is_paused=False)
-
-
-def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paused: bool) -> Done:
+def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
+    """Send no more texts to a provider, or to all; or send them again."""
     change = provider_pauses.pause
     if not is_paused:
         change = partial(provider_pauses.resume, queue_url=asker.queue_url)
@@ -178,7 +169,7 @@ def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paus
         found = change(settings, provider=provider or "", mode=mode or "")
         is_held = is_paused or breakers.is_all_paused(settings)
         if not is_paused:
-            _wake(asker, settings.agent)
+            wake(asker.queue_url, settings.agent)
         row = {"agentId": settings.agent, "paused": is_held, "provider": provider, "mode": mode}
         done.append({**row, "breakers": found, "ceiling": refusal.to_json() if refusal else None})
         state = "is paused" if is_paused else "goes on"
@@ -198,6 +189,9 @@ def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paus
     )
 
 
+pause, resume = partial(_set_paused, True), partial(_set_paused, False)
+
+
 def probe(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
     """Let the next probe of open breakers be sent at once."""
     done = []
@@ -206,7 +200,7 @@ def probe(asker: Asker, provider: str | None = None, mode: str | None = None) ->
             settings, provider=provider or "", mode=mode or "", queue_url=asker.queue_url
         )
         if probed:
-            _wake(asker, settings.agent)
+            wake(asker.queue_url, settings.agent)
         done.append({"agentId": settings.agent, "probed": probed})
     words = (
         f"{each['agentId']}: {', '.join(each['probed'])}: asked again with the next text"
@@ -232,7 +226,7 @@ def _change_failed(is_left: bool, asker: Asker, group: str | None = None, text: 
                 ]
                 count = vectors.change_failed(connection, target.id, chosen, is_left=is_left)
         if count and not is_left:
-            _wake(asker, settings.agent)
+            wake(asker.queue_url, settings.agent)
         counts[settings.agent] = count
     what, total = "left alone" if is_left else "tried again", sum(counts.values())
     return Done(
@@ -268,11 +262,6 @@ def list_messages(asker: Asker, *, limit: int = 0, cursor: str = "", **where: An
     return Done(value=page.to_json())
 
 
-def requeue(asker: Asker, **where: Any) -> Done:
-    """Put messages back on their queues."""
-    return _change_messages("requeue", asker, **where)
-
-
 def drop(asker: Asker, **where: Any) -> Done:
     """Remove messages for good."""
     if not any(where.get(name) for name in ("queue", "group", "match", "ids")):
@@ -298,6 +287,9 @@ def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
     return Done(value=value, words=tuple(words), audit=audit)
 
 
+requeue = partial(_change_messages, "requeue")
+
+
 def drain(asker: Asker, worker: str) -> Done:
     """Ask a worker process to finish what it has taken, and to end."""
     found = heartbeat.drain(queue_url(asker.settings), worker)
@@ -308,9 +300,3 @@ def drain(asker: Asker, worker: str) -> Done:
 
 def _names(asker: Asker) -> str:
     return ", ".join(settings.agent for settings in asker.agents)
-
-
-def _wake(asker: Asker, agent: str) -> None:
-    """Let the store worker look at the rows now; without a fleet the process that runs does so itself."""
-    if asker.queue_url:
-        wake(asker.queue_url, agent)

@@ -128,36 +128,34 @@ def _whole_lines(text: str, chars: int, *, keeps_end: bool) -> str:
     return whole or cut
 
 
-def answer_hook(
-    settings: AgentSettings, event: Mapping[str, Any], *, clock: Clock | None = None
-) -> dict[str, Any]:
+def answer_hook(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any]:
     """Answer one event of a hook; events that are not known have an empty answer. Raises a MemlineError."""
     known = {"SessionStart": _start, "PreCompact": _compact}
     name = event.get("hook_event_name")
     handle = known.get(name) if isinstance(name, str) else None
     if handle is None or not settings.memory.enabled:
         return {}
-    return handle(settings, event, clock or SystemClock())
+    return handle(settings, event)
 
 
-def _start(settings: AgentSettings, _event: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+def _start(settings: AgentSettings, _event: Mapping[str, Any]) -> dict[str, Any]:
     head = _HOOK_HEAD.format(workspace=settings.workspace)
     context = settings.memory.context
     room = min(context.max_chars, MAX_CONTEXT_CHARS - len(head))
     cut = replace(settings, memory=replace(settings.memory, context=replace(context, max_chars=room)))
     # Who starts Claude Code on a machine is the owner of its notes.
-    text = session_context(cut, Chat(), is_private=True, clock=clock)["text"]
+    text = session_context(cut, Chat(), is_private=True, clock=SystemClock())["text"]
     if not text:
         return {}
     return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": head + text}}
 
 
-def _compact(settings: AgentSettings, event: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+def _compact(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any]:
     path = event.get("transcript_path")
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return {}
     # Its HTTP client takes 60 ms, for nothing when a session starts.
     from memline.shared.flush.run import write_down_claude_code
 
-    written = write_down_claude_code(settings, Path(path), clock=clock)
+    written = write_down_claude_code(settings, Path(path), clock=SystemClock())
     return {"systemMessage": f"memline: this session is written down in {written}"} if written else {}

@@ -21,7 +21,7 @@ from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, LINT, SEA
 from memline.producers.memory import Memory, sees_private
 from memline.producers.read_note import LINKED
 from memline.shared import traces
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config.load import Options
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import (
@@ -80,7 +80,6 @@ class MemoryTools:
         agents: tuple[str, ...],
         *,
         options_of: Callable[[AgentSettings], Options] = lambda _: Options(),
-        clock: Clock | None = None,
     ) -> None:
         """`options_of` returns the options that mean an agent's memory in every shell: hints name them."""
         self.settings = settings
@@ -89,7 +88,7 @@ class MemoryTools:
         self.never: tuple[str, ...] = ()
         #: The agents that may be asked for, by id.
         self.agents = agents
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         #: What is counted of calls.
         self.tally = tally_of(settings.account_path)
         self._lock = threading.Lock()

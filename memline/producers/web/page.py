@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 #: Fields of every form that are not parameters of its call.
 _FRAME = ("form_token", "next", "agent", "once", "ask")
 
+#: The largest number of a query.
+_HIGHEST = 10**9
+
 
 class Redirect(Exception):
     """Sends the browser to another page: `target` is its address."""
@@ -179,15 +182,14 @@ class View:
         texts = {name: text for name, text in self.form.items() if text and name not in _FRAME}
         return by_key(call, read(call.takes_json, parse_texts(call.takes_json, texts)))
 
-    def number(self, name: str, default: int, *, low: int = 0, high: int = 10**9) -> int:
+    def number(self, name: str, default: int, *, low: int = 0) -> int:
         """Read a whole number of the query. Raises BadRequest."""
         text = self.query.get(name, "").strip()
         if not text:
             return default
-        if not text.isascii() or not text.isdecimal() or not low <= int(text[:12]) <= high:
-            raise BadRequest(
-                f"{name} has to be a whole number from {low} to {high}", hint="change the address"
-            )
+        if not text.isascii() or not text.isdecimal() or not low <= int(text[:12]) <= _HIGHEST:
+            words = f"{name} has to be a whole number from {low} to {_HIGHEST}"
+            raise BadRequest(words, hint="change the address")
         return int(text)
 
 

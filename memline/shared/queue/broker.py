@@ -142,16 +142,12 @@ def forget_messages(broker: StubBroker) -> None:
 
 
 def on_redis(
-    url: str,
-    *,
-    retry: RetryPolicy | None = None,
-    middleware: Sequence[Middleware] = (),
-    is_checked: bool = True,
+    url: str, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()
 ) -> FleetBroker:
     """Make the broker of a fleet the process's broker.
 
-    `retry`: how long sending goes on trying while Redis is away. `is_checked`: first see that the server can
-    be trusted; a question is too short-lived to care. Raises QueueError.
+    `retry`: how long sending goes on trying while Redis is away. Raises QueueError, also for a server that
+    cannot be trusted.
     """
     if not url:
         raise QueueError(
@@ -161,8 +157,7 @@ def on_redis(
     # redis takes 45 ms to import, which one process never needs.
     from memline.shared.queue.redis_broker import FleetBroker
 
-    if is_checked:
-        redis_client.check(url)
+    redis_client.check(url)
     dramatiq.set_encoder(MessagePack())
     broker = FleetBroker(url, retry=retry, middleware=middleware)
     if broker.host:

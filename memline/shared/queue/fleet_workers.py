@@ -135,12 +135,13 @@ class Fleet:
 
 
 def wake(url: str, agent: str) -> None:
-    """Let the store worker take up what was written into the rows; a Redis that is away is no fault.
+    """Let the store worker take up what was written into the rows, which its sweep finds a little later.
 
-    It is on record, so the sweep finds it a little later.
+    So neither a Redis that is away is a fault, nor an empty `url`: the process that runs looks by itself.
     """
-    with suppress(QueueError), Fleet(url) as fleet:
-        fleet.wake(agent)
+    if url:
+        with suppress(QueueError), Fleet(url) as fleet:
+            fleet.wake(agent)
 
 
 def drop_with(url: str, needles: Collection[bytes]) -> int:

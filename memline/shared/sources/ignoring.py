@@ -83,7 +83,7 @@ class Rules:
             self._levels[key] = (*named, *self._of_folder(folder), *above[len(named) :])
         return self._levels[key]
 
-    def reason(self, root: str, absolute: str, *, is_folder: bool = False) -> str:
+    def reason(self, root: str, absolute: str) -> str:
         """Return why the path, or a folder above it within the root, is left out; empty when it is not.
 
         The root itself is named by the configuration: nothing but `exclude` leaves it out.
@@ -97,8 +97,7 @@ class Rules:
         folder, parts = root, absolute[len(root.rstrip("/")) + 1 :].split("/")
         for number, part in enumerate(parts, 1):
             path = os.path.join(folder, part)
-            is_last = number == len(parts)
-            if reason := why(self.of(root, folder), path, is_folder=is_folder or not is_last):
+            if reason := why(self.of(root, folder), path, is_folder=number < len(parts)):
                 return reason
             folder = path
         return ""

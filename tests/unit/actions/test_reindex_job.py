@@ -3,7 +3,7 @@ from contextlib import closing
 import pytest
 
 from memline.producers.actions import reindex_job
-from memline.producers.actions.reindex_job import QueueError
+from memline.shared.errors import QueueError
 from memline.producers.reports.job_reports import NamedJob
 from memline.shared.index import jobs
 from memline.shared.index.vectors import CANCELLED, PAUSED
