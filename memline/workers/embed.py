@@ -31,13 +31,7 @@ from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
 from memline.shared.scheduling import call_times
-from memline.shared.scheduling.breaker import (
-    ASKED_TO_WAIT,
-    AT_LIMIT,
-    HAS_COOLDOWN,
-    MAX_SHRUNK_ROWS,
-    tighter,
-)
+from memline.shared.scheduling.breaker import ASKED_TO_WAIT, AT_LIMIT, HAS_COOLDOWN, MAX_SHRUNK_ROWS, tighter
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current

@@ -12,14 +12,7 @@ from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_server import answering
 from memline.producers.cli.invocation import Invocation, echo, put
-from memline.producers.cli.long_running import (
-    listed,
-    liveness,
-    looking,
-    stop_event,
-    watch_of,
-    write_log,
-)
+from memline.producers.cli.long_running import listed, liveness, looking, stop_event, watch_of, write_log
 from memline.producers.cli.table_commands import asks
 from memline.shared import logs
 from memline.shared.config.installation import Serve

@@ -22,13 +22,7 @@ from contextlib import closing, contextmanager
 from typing import IO, Any, ClassVar, Literal
 from urllib.parse import quote
 
-from memline.shared.batches.job_rows import (
-    BatchResult,
-    BatchRow,
-    ResultReader,
-    error_words,
-    spooled,
-)
+from memline.shared.batches.job_rows import BatchResult, BatchRow, ResultReader, error_words, spooled
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders import vector_checks

@@ -13,17 +13,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import (
-    IGNORE,
-    REFUSE,
-    WARN,
-    Block,
-    Setting,
-    block_of,
-    build,
-    leaves,
-    values,
-)
+from memline.shared.config.keys import IGNORE, REFUSE, WARN, Block, Setting, block_of, build, leaves, values
 from memline.shared.errors import ConfigError
 from memline.shared.values import Field, field, value
 

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import (
-    accounts,
-    batches,
-    driver,
-    forgotten,
-    full_text,
-    jobs,
-    meta,
-    vectors,
-)
+from memline.shared.index import accounts, batches, driver, forgotten, full_text, jobs, meta, vectors
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.sources.forgetting import line_hash
 

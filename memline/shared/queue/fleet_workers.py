@@ -11,12 +11,7 @@ from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
-from memline.shared.queue.heartbeat import (
-    embed_threads,
-    last_failure,
-    live_workers,
-    unknown_agents,
-)
+from memline.shared.queue.heartbeat import embed_threads, last_failure, live_workers, unknown_agents
 from memline.shared.queue.hosts import is_served
 from memline.shared.queue.message_list import errors_since
 from memline.shared.queue.messages import Sweep
