@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from memline.shared.findings.facts import Facts, FleetFacts
 
+    #: A condition: facts in, what it sees of them out.
+    Test = Callable[[Any], Iterable["Seen"]]
+
 #: What a row is about: one agent's memory, or what all agents of a home have in common.
 AGENT, COMMON = "agent", "common"
 
@@ -53,19 +56,19 @@ class Row:
     level: str
     #: The sentence; `{name}` stands for a detail.
     what: str
-    action: str
-    #: What its subject is.
-    subject: str
-    page: str
-    metric: str
-    #: As in a finding.
-    halts: str
-    passes: bool
     #: What it means, for the page of troubleshooting.
     means: str
+    test: Test
+    action: str = ""
+    #: What its subject is.
+    subject: str = "agent"
+    page: str = "overview"
+    metric: str = "memline_finding"
+    #: As in a finding.
+    halts: str = ""
+    passes: bool = False
     #: Whether it takes a look at files or programs: it may be older than what rows and Redis say.
-    from_disk: bool
-    test: Callable[[Any], Iterable[Seen]]
+    from_disk: bool = False
 
     def found(self, seen: Seen, agent: str | None) -> Finding:
         """Put what was seen into the words of this row."""
@@ -89,36 +92,11 @@ class Row:
 _ROWS: dict[str, dict[str, Row]] = {}
 
 
-def finding(
-    level: str,
-    what: str,
-    *,
-    means: str,
-    action: str = "",
-    subject: str = "agent",
-    page: str = "overview",
-    metric: str = "memline_finding",
-    halts: str = "",
-    passes: bool = False,
-    from_disk: bool = False,
-) -> Callable[[Callable[[Any], Iterable[Seen]]], Callable[[Any], Iterable[Seen]]]:
-    """Make a row of the condition below."""
+def finding(level: str, what: str, **columns: Any) -> Callable[[Test], Test]:
+    """Make a row of the condition below; `columns`: the other fields of `Row`."""
 
-    def add(test: Callable[[Any], Iterable[Seen]]) -> Callable[[Any], Iterable[Seen]]:
-        row = Row(
-            code=test.__name__,
-            level=level,
-            what=what,
-            action=action,
-            subject=subject,
-            page=page,
-            metric=metric,
-            halts=halts,
-            passes=passes,
-            means=means,
-            from_disk=from_disk,
-            test=test,
-        )
+    def add(test: Test) -> Test:
+        row = Row(code=test.__name__, level=level, what=what, test=test, **columns)
         _ROWS.setdefault(test.__module__.rpartition(".")[2], {})[row.code] = row
         return test
 
