@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
@@ -15,8 +17,8 @@ from memline.producers.runs.prepare import prepare
 from memline.producers.watching.flush_sessions import FlushProducer
 from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors
-from memline.producers.watching.sole_follower import SoleFollower
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.config_file import for_owner
 from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt, IndexFault
@@ -153,6 +155,63 @@ class ChangeLines:
                 status = os.stat(f"{self._settings.index_path}{ending}")
                 found.append((status.st_ino, status.st_mtime_ns, status.st_size))
         return tuple(found)
+
+
+class SoleFollower(ExitStack):
+    """Sees that one process alone follows the files of an agent: the next waits until it ends.
+
+        <index>.follower    locked by the process that follows; its text is the process's id
+
+    Two that follow would read each file twice. The system lets go of the lock when a process is killed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: set[Path] = set()
+        self._others: list[AgentSettings] = []
+
+    def shared(self, agents: Sequence[AgentSettings]) -> tuple[list[AgentSettings], list[str]]:
+        """Return the agents that this process follows from now on, and a line for each of the others."""
+        self._others = [agent for agent in agents if not self._is_ours(_lock_of(agent))]
+        lines = [
+            f"memline: agent {agent.agent} is followed by {_holder(_lock_of(agent))} already; this one takes"
+            " its place when it ends"
+            for agent in self._others
+        ]
+        return [agent for agent in agents if agent not in self._others], lines
+
+    @property
+    def may_follow_more(self) -> bool:
+        """Whether the process that followed one of the others has ended: then ask `shared` again."""
+        return any(self._is_ours(_lock_of(agent)) for agent in self._others)
+
+    def _is_ours(self, path: Path) -> bool:
+        if path in self._held:
+            return True
+        # A home that cannot be written has no locks: the process works all the same.
+        with suppress(OSError), ExitStack() as stack:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = stack.enter_context(open(path, "a", encoding="ascii", opener=for_owner))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            self.push(stack.pop_all())
+        self._held.add(path)
+        return True
+
+
+def _lock_of(agent: AgentSettings) -> Path:
+    return Path(f"{agent.index_path}.follower")
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError, ValueError):
+        return f"process {int(path.read_text('ascii'))}"
+    return "another process"
 
 
 Note = Callable[[str], None]
