@@ -17,10 +17,10 @@ from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
-from memline.shared.sources.transcripts.marked_parts import MarkedParts
 from memline.shared.sources.transcripts.openclaw_files import text_of
 from memline.shared.sources.transcripts.opening import open_file
 from memline.shared.sources.transcripts.stores import (
+    MarkedParts,
     TranscriptFolder,
     TranscriptFolders,
     TranscriptFormat,

@@ -28,6 +28,7 @@ from memline.shared.sources.transcripts.stores import (
     TranscriptStore,
     Turn,
     is_held_in,
+    place_in,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
 from memline.shared.tables import as_dict
@@ -117,12 +118,9 @@ def _place_of(absolute: str, _inode: int) -> str:
         with open_file(folder, name).file as file:
             line = file.readline(_LOOK_BYTES)
     meta = _payload(parse(line) or {}, "session_meta")
-    place = meta.get("cwd")
-    if not isinstance(place, str) or not place.startswith("/"):
-        raise ValueError("it does not say where it was held")
     if isinstance(meta.get("source"), dict):
         raise ValueError("a model was the user")
-    return os.path.normpath(place)
+    return place_in(meta)
 
 
 def _payload(record: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import zstandard
 
 from memline.shared.sources.outcomes import NOT_TEXT, TOO_LARGE, Problem
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.opening import OpenTranscript, open_file
+from memline.shared.sources.transcripts.opening import DerivedFile, OpenTranscript, open_file
 from memline.shared.values import replace
 
 #: What such a file has behind the name of its transcript.
@@ -59,10 +59,11 @@ def first_line(root: str, relative: str, limit: int) -> bytes:
         return io.BufferedReader(_Unpacked(file), _BLOCK).readline(limit)
 
 
-class _Unpacked(io.RawIOBase):
+class _Unpacked(DerivedFile):
     """The bytes that were compressed. To go back it begins anew, which a reader does once or twice."""
 
     def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
         self._file = file
         self._begin()
 
@@ -71,12 +72,6 @@ class _Unpacked(io.RawIOBase):
         unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         self._stream = unpacker.stream_reader(self._file, read_across_frames=True, closefd=False)
         self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def tell(self) -> int:
         return self._at
@@ -99,11 +94,6 @@ class _Unpacked(io.RawIOBase):
         room[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
 
 
 def is_there(absolute: str) -> str:

@@ -13,7 +13,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from memline.shared.config.schema import AgentSettings
@@ -25,17 +25,17 @@ from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file
 from memline.shared.sources.transcripts.stores import (
     TranscriptFolder,
-    TranscriptFolders,
     TranscriptFormat,
     TranscriptStore,
     Turn,
+    in_projects,
+    within,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
 from memline.shared.values import replace
 
 NAME = "gemini"
 
-_CHATS = "chats"
 _FIRST = "session-"
 
 #: Bytes of a document of an older version, and of the file with a path.
@@ -94,36 +94,25 @@ def _lines_of(document: bytes) -> bytes:
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     workspace = os.path.abspath(settings.workspace)
-    workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
-    hashes = {sha256(each.encode()).hexdigest() for each in workspaces}
+    is_within = within(workspace)
+    hashes = {sha256(each.encode()).hexdigest() for each in (workspace, os.path.realpath(workspace))}
 
     def projects(root: str) -> list[str]:
         # A hash last: what it has was copied into the folder with a name, and goes on there.
         names = sorted(os.listdir(root), key=lambda name: (name in hashes, name))
-        return [name for name in names if name in hashes or _is_held_in(root, name, workspaces)]
-
-    def places(root: str) -> list[TranscriptFolder]:
-        folders = [os.path.join(project, _CHATS) for project in projects(root)]
-        return [
-            _Chats(root, each, prefix=f"sessions/{NAME}/")
-            for each in folders
-            if os.path.isdir(os.path.join(root, each))
-        ]
-
-    def between(root: str) -> list[str]:
-        return [root, *(os.path.join(root, each) for each in projects(root))]
+        return [name for name in names if name in hashes or _is_held_in(root, name, is_within)]
 
     root = str(settings.transcript_places[NAME] / "tmp")
-    return (TranscriptFolders(root, NAME, places=places, between=between, taken_back=_taken_back),)
+    return (in_projects(root, NAME, projects, _taken_back, kind=_Chats),)
 
 
-def _is_held_in(root: str, project: str, workspaces: tuple[str, ...]) -> bool:
+def _is_held_in(root: str, project: str, is_within: Callable[[str], bool]) -> bool:
     try:
         with open_file(root, os.path.join(project, ".project_root")).file as file:
-            place = os.path.normpath(file.read(_MAX_PATH_BYTES).decode("utf-8", "replace").strip())
+            place = file.read(_MAX_PATH_BYTES).decode("utf-8", "replace").strip()
     except (OSError, ValueError, FileRefused):
         return False
-    return any(f"{place}/".startswith(f"{each.rstrip('/')}/") for each in workspaces)
+    return is_within(os.path.normpath(place))
 
 
 def _read(record: dict[str, Any]) -> Turn:

@@ -19,9 +19,9 @@ from memline.shared.sources.discover import DiscoveredFile, Discovery, first_lin
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts import openclaw_rows
-from memline.shared.sources.transcripts.marked_parts import MarkedParts
 from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sources.transcripts.stores import (
+    MarkedParts,
     TranscriptFolder,
     TranscriptFormat,
     TranscriptStore,

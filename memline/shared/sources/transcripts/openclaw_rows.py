@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.shared.sources.paths import is_storable, is_transcript_name
 from memline.shared.sources.transcripts.compressed import unpacked
-from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
+from memline.shared.sources.transcripts.opening import DerivedFile, OpenTranscript, as_ns, database_faults
 from memline.shared.sqlite import library, open_foreign, reading_foreign
 from memline.shared.values import value
 from memline.shared.words import counted
@@ -128,10 +128,11 @@ def sessions_of(database: Path, key: str) -> set[str]:
         return {session for (session,) in connection.execute(query, (key,)) if _is_name(session)}
 
 
-class _Lines(io.RawIOBase):
+class _Lines(DerivedFile):
     """The records of a session as the lines of a file."""
 
     def __init__(self, connection: Connection, session: str, columns: set[str]) -> None:
+        super().__init__(connection)
         self._connection, self._session = connection, session
         compressed = "event_zstd" if "event_zstd" in columns else "NULL"
         self._query = (
@@ -150,12 +151,6 @@ class _Lines(io.RawIOBase):
         #: The line that was read last: blocks end within lines.
         self._last = (-1, b"")
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         self._at = max(0, base + offset)
@@ -173,11 +168,6 @@ class _Lines(io.RawIOBase):
             room[filled : filled + len(part)] = part
             filled, self._at = filled + len(part), self._at + len(part)
         return filled
-
-    def close(self) -> None:
-        if not self.closed:
-            self._connection.close()
-        super().close()
 
     def _line(self, row: int) -> bytes:
         if self._last[0] != row:

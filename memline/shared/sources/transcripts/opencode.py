@@ -24,7 +24,7 @@ from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
-from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, own_turn
+from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, own_turn, within
 from memline.shared.sqlite import library, reading_foreign
 from memline.shared.tables import as_dict
 
@@ -61,7 +61,7 @@ class OpencodeTranscripts:
 
     def __init__(self, database: Path, workspace: str) -> None:
         self._database = database
-        self._workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+        self._is_within = within(workspace)
 
     def locate(self, path: str) -> FileLocation | None:
         """Return where the session of a ledger path is; None when its name cannot be one."""
@@ -124,8 +124,7 @@ class OpencodeTranscripts:
         return absolute in (str(self._database), f"{self._database}-wal")
 
     def _is_held_here(self, directory: object) -> bool:
-        place = f"{os.path.normpath(directory)}/" if isinstance(directory, str) else ""
-        return any(place.startswith(f"{each.rstrip('/')}/") for each in self._workspaces)
+        return isinstance(directory, str) and self._is_within(os.path.normpath(directory))
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

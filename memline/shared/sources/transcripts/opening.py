@@ -12,12 +12,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memline.shared.sources.outcomes import FAILED, Problem
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sqlite import library
 from memline.shared.values import replace, value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: First byte of a line, and the byte behind its last one (its end is not part of it).
 Span = tuple[int, int]
@@ -84,19 +87,32 @@ def as_ns(time_ms: object) -> int:
     return time_ms * 1_000_000 if isinstance(time_ms, int) and 0 <= time_ms < 1 << 42 else 0
 
 
-class _Blanked(io.RawIOBase):
-    """A file whose spans read as blanks."""
+class DerivedFile(io.RawIOBase):
+    """A file to read and seek in, whose bytes are made from a source; that is closed with it."""
 
-    def __init__(self, file: BinaryIO, spans: Sequence[Span]) -> None:
-        self._file = file
-        self._spans = spans
-        self._starts = [start for start, _ in spans]
+    def __init__(self, source: BinaryIO | Connection) -> None:
+        self._source = source
 
     def readable(self) -> bool:
         return True
 
     def seekable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.close()
+        super().close()
+
+
+class _Blanked(DerivedFile):
+    """A file whose spans read as blanks."""
+
+    def __init__(self, file: BinaryIO, spans: Sequence[Span]) -> None:
+        super().__init__(file)
+        self._file = file
+        self._spans = spans
+        self._starts = [start for start, _ in spans]
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return self._file.seek(offset, whence)
@@ -116,8 +132,3 @@ class _Blanked(io.RawIOBase):
             if first < last:
                 room[first:last] = b" " * (last - first)
         return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()

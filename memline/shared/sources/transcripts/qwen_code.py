@@ -17,12 +17,12 @@ from typing import Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.transcripts.opening import Line, Span, open_file
 from memline.shared.sources.transcripts.stores import (
-    TranscriptFolder,
-    TranscriptFolders,
     TranscriptFormat,
     TranscriptStore,
     Turn,
+    in_projects,
     is_held_in,
+    place_in,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
 from memline.shared.tables import as_list
@@ -50,19 +50,8 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     def projects(root: str) -> list[str]:
         return [name for name in sorted(os.listdir(root)) if name.startswith(encoded)]
 
-    def places(root: str) -> list[TranscriptFolder]:
-        folders = [os.path.join(name, "chats") for name in projects(root)]
-        return [
-            TranscriptFolder(root, each, prefix=f"sessions/{NAME}/", belongs=belongs)
-            for each in folders
-            if os.path.isdir(os.path.join(root, each))
-        ]
-
-    def between(root: str) -> list[str]:
-        return [root, *(os.path.join(root, each) for each in projects(root))]
-
     root = str(settings.transcript_places[NAME])
-    return (TranscriptFolders(root, NAME, places=places, between=between, taken_back=_taken_back),)
+    return (in_projects(root, NAME, projects, _taken_back, belongs=belongs),)
 
 
 @lru_cache(maxsize=8192)
@@ -70,10 +59,7 @@ def _place_of(absolute: str, _inode: int) -> str:
     """Return the folder in which a session was held. Raises ValueError."""
     folder, name = os.path.split(absolute)
     with open_file(folder, name).file as file:
-        place = (parse(file.readline(_LOOK_BYTES)) or {}).get("cwd")
-    if not isinstance(place, str) or not place.startswith("/"):
-        raise ValueError("it does not say where it was held")
-    return os.path.normpath(place)
+        return place_in(parse(file.readline(_LOOK_BYTES)) or {})
 
 
 def _read(record: dict[str, Any]) -> Turn:

@@ -7,12 +7,14 @@ none has a name that ends like a transcript.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.patterns import late
 from memline.shared.sources.discover import (
     DiscoveredFile,
     Discovery,
@@ -56,6 +58,7 @@ class TranscriptStore(Protocol):
 
     def is_shared(self, absolute: str) -> bool:
         """Tell whether a file holds several transcripts, so that a change of it asks for a scan."""
+        return False
 
 
 @value
@@ -120,7 +123,7 @@ class TranscriptFormat:
     conversation: Callable[[dict[str, Any]], Conversation] | None = None
 
 
-class TranscriptFolders:
+class TranscriptFolders(TranscriptStore):
     """The sessions of one format below a folder, in folders inside it that may come and go."""
 
     def __init__(
@@ -184,10 +187,6 @@ class TranscriptFolders:
             between = (self.root,)
         return (*between, *(place.folder for place in self._known()))
 
-    def is_shared(self, absolute: str) -> bool:
-        """Return False: each session is a file."""
-        return False
-
     def _found(self, path: str) -> tuple[TranscriptFolder | None, FileLocation | None]:
         """Return the folder that has the file of a path, else the first one in which it could be."""
         first: tuple[TranscriptFolder | None, FileLocation | None] = None, None
@@ -210,21 +209,65 @@ def is_held_in(workspace: str, place_of: Callable[[str, int], str]) -> Callable[
 
     `place_of` returns the folder of the session in a file, known by its inode, too; raises ValueError.
     """
-    # A program records the path as the system knows it, links resolved or not.
-    workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+    is_within = within(workspace)
 
     def belongs(absolute: str) -> bool:
         try:
-            place = place_of(absolute, os.lstat(absolute).st_ino)
+            return is_within(place_of(absolute, os.lstat(absolute).st_ino))
         except (OSError, ValueError, FileRefused):
             # It does not say yet.
             return False
-        return any(f"{place}/".startswith(f"{each.rstrip('/')}/") for each in workspaces)
 
     return belongs
 
 
-class TranscriptFolder:
+def within(workspace: str) -> Callable[[str], bool]:
+    """Return what tells of a folder whether it is a workspace, or below it."""
+    # A program records the path as the system knows it, links resolved or not.
+    inside = tuple(f"{each.rstrip('/')}/" for each in (workspace, os.path.realpath(workspace)))
+    return lambda place: f"{place}/".startswith(inside)
+
+
+def place_in(record: dict[str, Any]) -> str:
+    """Return the folder in which a session was held, as a record says it. Raises ValueError."""
+    place = record.get("cwd")
+    if not isinstance(place, str) or not place.startswith("/"):
+        raise ValueError("it does not say where it was held")
+    return os.path.normpath(place)
+
+
+class MarkedParts:
+    """Takes out of a message what a program wrote between `<name>` and `</name>`.
+
+    Marks in a code span are words, and so is one that is not closed.
+    A message that begins with an open mark was interrupted: nothing of it is left.
+    """
+
+    def __init__(self, names: str) -> None:
+        """`names`: a regular expression for the names of the marks."""
+        self._begin = late(rf"(?<!`)<({names})>", re.IGNORECASE)
+        self._end = late(rf"(?<!`)</({names})>", re.IGNORECASE)
+
+    def taken_out(self, text: str) -> str:
+        """Return the message without these parts."""
+        # Where each is closed last: looking on for an end that is not there would be quadratic.
+        last = {end[1].lower(): end.start() for end in self._end.finditer(text)}
+        kept, start, is_first = list[str](), 0, True
+        for begin in self._begin.finditer(text):
+            if begin.start() < start:
+                continue
+            name = begin[1].lower()
+            is_first = is_first and not text[start : begin.start()].strip()
+            if last.get(name, -1) >= begin.end():
+                kept.append(text[start : begin.start()])
+                ends = self._end.finditer(text, begin.end())
+                start = next(end.end() for end in ends if end[1].lower() == name)
+            elif is_first:
+                return ""
+        return "".join(kept) + text[start:]
+
+
+class TranscriptFolder(TranscriptStore):
     """Locates and lists the transcripts of one folder; folders inside it are not entered."""
 
     def __init__(
@@ -298,10 +341,6 @@ class TranscriptFolder:
         """Return the folder itself."""
         return (self.folder,)
 
-    def is_shared(self, absolute: str) -> bool:
-        """Return False: each transcript is a file."""
-        return False
-
     def _stored(self, absolute: str) -> str:
         """Return where the transcript of this name is: its program may keep it under another one."""
         return absolute
@@ -317,3 +356,26 @@ class TranscriptFolder:
         if self._belongs and not self._belongs(entry.path):
             return None
         return discovered(printable(self.prefix + entry.name), entry.path, status)
+
+
+def in_projects(
+    root: str,
+    name: str,
+    projects: Callable[[str], Sequence[str]],
+    taken_back: Callable[[Iterable[Line]], Iterable[Span]],
+    *,
+    kind: type[TranscriptFolder] = TranscriptFolder,
+    belongs: Callable[[str], bool] | None = None,
+) -> TranscriptFolders:
+    """Return the sessions in the folders `chats` of the projects that `projects` lists below `root`."""
+    prefix = f"{TRANSCRIPT_PREFIX}{name}/"
+
+    def places(root: str) -> list[TranscriptFolder]:
+        chats = [os.path.join(project, "chats") for project in projects(root)]
+        found = [each for each in chats if os.path.isdir(os.path.join(root, each))]
+        return [kind(root, each, prefix=prefix, belongs=belongs) for each in found]
+
+    def between(root: str) -> list[str]:
+        return [root, *(os.path.join(root, each) for each in projects(root))]
+
+    return TranscriptFolders(root, name, places=places, between=between, taken_back=taken_back)
