@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -104,10 +104,12 @@ class Job:
 def listed(agents: Sequence[AgentSettings], *, limit: int, only_open: bool = False) -> list[Job]:
     """Return the open batches of these agents and the last `limit` of each that were made, newest first."""
     jobs: list[Job] = []
-    for settings, reader in _readers(agents):
-        latest = [] if only_open else batches.latest(reader, limit)
-        known = {batch.token: batch for batch in (*batches.open_batches(reader), *latest)}
-        jobs += [_job(reader, settings, batch) for batch in known.values()]
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            if reader is not None:
+                latest = [] if only_open else batches.latest(reader, limit)
+                known = {batch.token: batch for batch in (*batches.open_batches(reader), *latest)}
+                jobs += [_job(reader, settings, batch) for batch in known.values()]
     return sorted(jobs, key=lambda job: (-job.batch.created_at, job.batch.token))
 
 
@@ -116,37 +118,29 @@ def named(agents: Sequence[AgentSettings], name: str) -> Job:
 
     Raises JobUnknown when there is none or more than one.
     """
-    matches: list[Job] = []
     known: list[str] = []
-    for settings, reader in _readers(agents):
-        matches += [_job(reader, settings, batch) for batch in batches.find(reader, name)]
-        for batch in batches.latest(reader, MAX_KNOWN):
-            known += [batch.token[:SHORT], batch.token, batch.job_id]
-    found = {job.batch.token: job for job in matches}
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            for batch in batches.latest(reader, MAX_KNOWN) if reader is not None else ():
+                known += [batch.token[:SHORT], batch.token, batch.job_id]
+    found = {job.batch.token: job for job in matching(agents, name)}
     return only_one(found, name, known, noun="batch", hint=_LIST)
 
 
 def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:
     """Return the batches whose id begins with `name`, or that the provider calls so."""
-    return [
-        _job(reader, settings, batch)
-        for settings, reader in _readers(agents)
-        for batch in batches.find(reader, name)
-    ]
+    jobs: list[Job] = []
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            if reader is not None:
+                jobs += [_job(reader, settings, batch) for batch in batches.find(reader, name)]
+    return jobs
 
 
 def error_rows(job: Job, *, first: int = 0, limit: int = batches.KEPT_ERRORS) -> list[RowError]:
     """List why texts of a batch got no vector, some of them from the one at `first` on."""
     with driver.reading(job.settings.index_path) as reader:
         return batches.errors(reader, job.batch.token, first=first, limit=limit)
-
-
-def _readers(agents: Sequence[AgentSettings]) -> Iterator[tuple[AgentSettings, Connection]]:
-    """Open the indexes that are there, one after the other."""
-    for settings in agents:
-        with driver.reading_if_any(settings.index_path) as reader:
-            if reader is not None:
-                yield settings, reader
 
 
 def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
