@@ -26,8 +26,6 @@ class RequestCaps:
     max_rows: int
     #: Tokens of all texts together, by the estimate of `shared.sources.tokens`.
     max_tokens: int
-    #: Tokens of one text.
-    max_text_tokens: int
 
 
 @value
@@ -104,7 +102,7 @@ def _voyage_caps(max_tokens: int) -> RequestCaps:
     The caps are those of docs.voyageai.com/reference/embeddings-api (2026-02): 1,000 texts, and 120,000
     tokens for most models, 320,000 and 1,000,000 for the smaller ones.
     """
-    return RequestCaps(max_rows=1000, max_tokens=max_tokens // 2, max_text_tokens=32_000)
+    return RequestCaps(max_rows=1000, max_tokens=max_tokens // 2)
 
 
 _VOYAGE_MODELS = (
@@ -119,8 +117,8 @@ _TABLE = (
         batch_api="memline.shared.batches.openai.OpenAIBatch",
         batch_hours=24,
         default_model="text-embedding-3-small",
-        caps=RequestCaps(max_rows=2048, max_tokens=_OPENAI_MAX_TOKENS, max_text_tokens=8192),
-        compatible_caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS, max_text_tokens=8192),
+        caps=RequestCaps(max_rows=2048, max_tokens=_OPENAI_MAX_TOKENS),
+        compatible_caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS),
         public_url="https://api.openai.com/v1",
         has_chat=True,
         key_variables=("OPENAI_API_KEY",),
@@ -140,7 +138,7 @@ _TABLE = (
         batch_hours=24,
         default_model="gemini-embedding-001",
         # 100 requests in one is documented and enforced. A free key has 30,000 tokens in a minute.
-        caps=RequestCaps(max_rows=100, max_tokens=20_000, max_text_tokens=2048),
+        caps=RequestCaps(max_rows=100, max_tokens=20_000),
         public_url="https://generativelanguage.googleapis.com/v1beta",
         key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         entry_names=("google", "gemini"),
@@ -179,7 +177,7 @@ _TABLE = (
         embedder="memline.shared.embedders.openai.OpenAIEmbedder",
         default_model="mistral-embed",
         # 16,384 tokens a request is enforced; half of it as above.
-        caps=RequestCaps(max_rows=128, max_tokens=8192, max_text_tokens=8192),
+        caps=RequestCaps(max_rows=128, max_tokens=8192),
         public_url="https://api.mistral.ai/v1",
         has_chat=True,
         key_variables=("MISTRAL_API_KEY",),
@@ -190,7 +188,7 @@ _TABLE = (
         name="ollama",
         embedder="memline.shared.embedders.openai.OpenAIEmbedder",
         default_model="nomic-embed-text",
-        caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS, max_text_tokens=2048),
+        caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS),
         public_url="http://127.0.0.1:11434/v1",
         has_chat=True,
         entry_names=("ollama",),
@@ -204,7 +202,7 @@ _TABLE = (
         default_model="hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf",
         # Texts are computed one by one, so a large request saves nothing: small ones show progress, and are
         # done long before their lease ends also with a large model.
-        caps=RequestCaps(max_rows=16, max_tokens=4096, max_text_tokens=2048),
+        caps=RequestCaps(max_rows=16, max_tokens=4096),
     ),
 )
 

@@ -31,7 +31,7 @@ class FakeEmbedder:
 
     def __init__(self, *, dims: int = 384, model: str = "fake", max_rows: int = 256) -> None:
         self._identity = Identity(provider="fake", model=model, dims=dims)
-        self._caps = RequestCaps(max_rows=max_rows, max_tokens=150_000, max_text_tokens=8192)
+        self._caps = RequestCaps(max_rows=max_rows, max_tokens=150_000)
         self._dims = dims
         self._words: dict[str, Features] = {}
 

@@ -25,7 +25,7 @@ from memline.shared.scheduling.leases import Request
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")
-CAPS = RequestCaps(max_rows=100, max_tokens=100_000, max_text_tokens=8_000)
+CAPS = RequestCaps(max_rows=100, max_tokens=100_000)
 
 
 #: The rules of batches by the default settings.

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from memline.producers import cli
 from memline.producers.backends import IndexReport
 from memline.producers.memory import Memory
-from memline.producers.reports.status import collect
+from memline.producers.reports.status import examine
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
@@ -26,6 +26,13 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from tests.support import process
 from tests.support.process import Ran
+
+
+def collect(agent: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
+    """Collect the status of an agent in the shape of `memline status --json`."""
+    report, found = examine(agent, deep=deep)
+    return report | {"findings": [each.to_json() for each in found]}
+
 
 #: Seconds `until` waits at most; reached only when the test fails.
 UNTIL_S = 150.0

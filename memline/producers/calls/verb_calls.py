@@ -17,7 +17,6 @@ _BATCH = argument(
 _LIMIT = option(
     "limit", "Ended ones of each agent, at most.", kind="integer", minimum=1, maximum=1000, default="10"
 )
-_FORCE = flag("force", "All files, not only those that changed.")
 _PROVIDER = option(
     "provider", "Only this one.", default="all", choices_of="memline.shared.providers:PROVIDERS"
 )

@@ -44,14 +44,6 @@ if TYPE_CHECKING:
 MAX_FAILURES = 5
 
 
-def collect(
-    settings: AgentSettings, *, deep: bool = False, queue: str = "", troubles: tuple[Trouble, ...] = ()
-) -> dict[str, Any]:
-    """Collect the status of an agent in the shape of the JSON contract, as `examine` does."""
-    report, found = examine(settings, deep=deep, queue=queue, troubles=troubles)
-    return report | {"findings": [each.to_json() for each in found]}
-
-
 def examine(
     settings: AgentSettings, *, deep: bool = False, queue: str = "", troubles: tuple[Trouble, ...] = ()
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:

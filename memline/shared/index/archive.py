@@ -152,12 +152,6 @@ class Archive:
 
     # Reading.
 
-    @property
-    def header(self) -> dict[str, Any]:
-        """What was exported: `agent`, `what`, `version` …"""
-        header: dict[str, Any] = _get(self._connection, "header")
-        return header
-
     def counts(self) -> tuple[int, int]:
         """Count notes and vectors."""
         tables = ("notes", "vectors")

@@ -85,11 +85,6 @@ class FileFeeder:
         self.total = len(self._pending)
 
     @property
-    def has_pending_files(self) -> bool:
-        """Tell whether some files are not enqueued yet; what is enqueued is the workers' business."""
-        return bool(self._pending)
-
-    @property
     def is_within_file(self) -> bool:
         """Tell whether a part of a file arrived a moment ago: the next follows, however long that takes."""
         return bool(self._parts) and time.monotonic() - self._moved_at < STALL_S

@@ -3,8 +3,8 @@ from contextlib import closing
 import pytest
 
 from memline.producers.actions import reindex_job
-from memline.shared.errors import QueueError
 from memline.producers.reports.job_reports import NamedJob
+from memline.shared.errors import QueueError
 from memline.shared.index import jobs
 from memline.shared.index.vectors import CANCELLED, PAUSED
 from memline.shared.index_writer import IndexWriter

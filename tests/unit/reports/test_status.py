@@ -1,10 +1,10 @@
 import pytest
 
 from memline.producers.memory import digest
-from memline.producers.reports.status import collect, left_out_files
+from memline.producers.reports.status import left_out_files
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
-from tests.support.workspace import Place
+from tests.support.workspace import Place, collect
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 

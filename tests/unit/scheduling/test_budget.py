@@ -25,7 +25,7 @@ from tests.support.index_rows import MODEL_A, answer, backlog, file_row, lease_a
 #: 0.02 dollars a million tokens by requests, half of it by batches.
 SMALL = Charge(identity=Identity(provider="openai", model="text-embedding-3-small"), account="openai:1")
 UNKNOWN = replace(SMALL, identity=Identity(provider="openai", model="m", endpoint="elsewhere"))
-CAPS = RequestCaps(max_rows=2, max_tokens=1000, max_text_tokens=100)
+CAPS = RequestCaps(max_rows=2, max_tokens=1000)
 #: Of the batches; a text of the tests has some four tokens.
 RULES = BatchRules(concurrency=9, min_texts=2, max_rows=100, max_bytes=10**9)
 

@@ -13,7 +13,7 @@ from memline.shared.scheduling.embed_results import MAX_CONTRADICTIONS, Failure
 from memline.shared.scheduling.leases import Request
 from tests.support.index_rows import MODEL_A, backlog, fail, file_row, lease_all, vector, vector_of
 
-ONE = RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100)
+ONE = RequestCaps(max_rows=1, max_tokens=1000)
 THREE, FOUR = vector(1, 0, 0), vector(0, 1, 0, 0)
 
 
@@ -138,9 +138,7 @@ def test_vectors_of_other_dimensions_are_never_stored(wanting: IndexWriter) -> N
 
 def test_caps_learned_from_an_answer_bound_the_next_requests(wanting: IndexWriter) -> None:
     wanting.store_file(file_row("b.md", "one", "two", "three"))
-    first = wanting.lease(
-        RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100), credits=1, only_full=False
-    )
+    first = wanting.lease(RequestCaps(max_rows=1, max_tokens=1000), credits=1, only_full=False)
     rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in first[0].texts]
     wanting.store_vectors(MODEL_A, first[0].lease, rows, LearnedCaps(max_rows=3))
 

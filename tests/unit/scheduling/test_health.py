@@ -37,7 +37,7 @@ from tests.support.index_rows import (
     lease_all,
 )
 
-SMALL = RequestCaps(max_rows=2, max_tokens=1000, max_text_tokens=100)
+SMALL = RequestCaps(max_rows=2, max_tokens=1000)
 RULES = Rules(max_failures=3, open_s=100, max_open_s=250, first_cooldown_s=1)
 NOW = 1_750_000_000.0
 
@@ -532,9 +532,7 @@ def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
 
 def test_requests_that_fail_together_count_as_one_failure(writer: IndexWriter) -> None:
     want(writer, 8)
-    requests = writer.lease(
-        RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100), credits=8, only_full=False
-    )
+    requests = writer.lease(RequestCaps(max_rows=1, max_tokens=1000), credits=8, only_full=False)
 
     for request in requests:
         fail(writer, request, "later")

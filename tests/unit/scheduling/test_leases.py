@@ -21,7 +21,7 @@ from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_
 def test_requests_are_packed_up_to_rows_and_tokens(writer: IndexWriter) -> None:
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", *(f"{'word ' * 8}{n}" for n in range(10))))
-    caps = RequestCaps(max_rows=4, max_tokens=33, max_text_tokens=100)
+    caps = RequestCaps(max_rows=4, max_tokens=33)
 
     requests = writer.lease(caps, credits=10, only_full=False)
 
@@ -40,7 +40,7 @@ def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting: In
 def test_no_more_requests_are_in_flight_than_there_are_credits(writer: IndexWriter) -> None:
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
-    one_row = RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100)
+    one_row = RequestCaps(max_rows=1, max_tokens=1000)
 
     first = writer.lease(one_row, credits=3, only_full=False)
     second = writer.lease(one_row, credits=3, only_full=False)

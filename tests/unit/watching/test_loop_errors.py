@@ -2,12 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.reports.status import collect
 from memline.producers.watching import loop_errors
 from memline.producers.watching.loop_errors import FILES, FLUSH, REMIND_S, LoopErrors
 from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexCorrupt, IndexUnwritable, QueueError
-from tests.support.workspace import Place
+from tests.support.workspace import Place, collect
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
