@@ -144,7 +144,7 @@ class MemoryTools:
         """Answer `memory_search`. Raises BadRequest."""
         memory = self.memory(caller.agent)
         settings, chat = memory.settings, chat_for(memory.settings, caller.session_key)
-        request = self._request(read(SEARCH.takes_json, arguments))
+        request = request_of(read(SEARCH.takes_json, arguments), now=self._clock.now())
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
@@ -250,15 +250,6 @@ class MemoryTools:
                 with suppress(IndexMissing), driver.reading(settings.index_path):
                     pass
 
-    def _request(self, values: Mapping[str, Any]) -> SearchRequest:
-        request = search_request(**by_key(SEARCH, values))
-        try:
-            day_bounds(request, self._clock.now())
-        except ConfigError as error:
-            hint = "a date such as 2026-02-10, an age: 30d, or words: last week"
-            raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
-        return request
-
     def _allowed(self, caller: Caller) -> tuple[Memory, Chat]:
         """Return memory and chat of a caller. Raises AccessDenied when it may not use the agent's memory."""
         memory = self.memory(caller.agent)
@@ -266,6 +257,17 @@ class MemoryTools:
         if (denied := denied_answer(memory.settings, chat)) is not None:
             raise AccessDenied(denied["warning"], hint=denied["action"])
         return memory, chat
+
+
+def request_of(values: Mapping[str, Any], *, now: float, **more: Any) -> SearchRequest:
+    """Return the question in these arguments; `more`: options that no caller gives. Raises BadRequest."""
+    request = search_request(**by_key(SEARCH, values), **more)
+    try:
+        day_bounds(request, now)
+    except ConfigError as error:
+        hint = "a date such as 2026-02-10, an age: 30d, or words: last week"
+        raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
+    return request
 
 
 def _for_model(excerpt: Excerpt) -> Json:

@@ -9,17 +9,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 from memline.producers.agent_view import chat_of
-from memline.producers.agents.tools import Caller, Json, denied_answer
-from memline.producers.calls.arguments import by_key, parse_texts, read
+from memline.producers.agents.tools import Caller, Json, denied_answer, request_of
+from memline.producers.calls.arguments import parse_texts, read
 from memline.producers.calls.memory_calls import SEARCH
 from memline.producers.memory import sees_private
 from memline.producers.web.page import Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT, file_url
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import BadRequest, ConfigError, IndexFault
+from memline.shared.errors import IndexFault
 from memline.shared.index import driver
 from memline.shared.index.ledger import GONE_HERE
-from memline.shared.search.request import SearchRequest, day_bounds, search_request
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.paths import is_transcript
 
@@ -46,7 +45,10 @@ def _search(view: View) -> Data:
     if not texts["query"]:
         return data
     settings = view.agent(chosen)
-    request = _request(view, settings, read(SEARCH.takes_json, parse_texts(SEARCH.takes_json, given)))
+    values = read(SEARCH.takes_json, parse_texts(SEARCH.takes_json, given))
+    # An agent's token asks as the API does for it, without the key of a session.
+    private = sees_private(settings, None if view.is_owner else chat_of(""))
+    request = request_of(values, now=time.time(), explain=True, private=private)
     began = time.perf_counter()
     # The owner may ask in every chat; a memory that is switched off answers no one.
     may_ask = view.is_owner and settings.memory.enabled
@@ -59,19 +61,6 @@ def _search(view: View) -> Data:
         "took_ms": (time.perf_counter() - began) * 1000,
         "command": _command(settings.agent, given),
     }
-
-
-def _request(view: View, settings: AgentSettings, values: Mapping[str, Any]) -> SearchRequest:
-    """Read the question. Raises BadRequest."""
-    # An agent's token asks as the API does for it, without the key of a session.
-    private = sees_private(settings, None if view.is_owner else chat_of(""))
-    request = search_request(**by_key(SEARCH, values), explain=True, private=private)
-    try:
-        day_bounds(request, time.time())
-    except ConfigError as error:
-        hint = "a date such as 2026-02-10, an age: 30d, or words: last week"
-        raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
-    return request
 
 
 def _shown(hit: Mapping[str, Any], agent: str) -> Data:
