@@ -82,8 +82,9 @@ def of_path(agent: AgentSettings, name: str) -> dict[Path, set[bytes]]:
             for query in _OF_PATH:
                 with suppress(driver.library().Error):
                     for (text,) in connection.execute(query, (name,)):
-                        lines = {line.strip() for line in bytes(text).split(b"\n")}
-                        found.setdefault(path, set()).update(filter(_is_needle, lines))
+                        lines = (line.strip() for line in bytes(text).split(b"\n"))
+                        needles = {line for line in lines if len(line) >= MIN_NEEDLE}
+                        found.setdefault(path, set()).update(needles)
     return {path: lines for path, lines in found.items() if lines}
 
 
@@ -91,10 +92,6 @@ _OF_PATH = (
     "SELECT CAST(text AS BLOB) FROM chunks JOIN files ON files.id = file_id WHERE path = ?",
     "SELECT content FROM notes WHERE path = ?",
 )
-
-
-def _is_needle(line: bytes) -> bool:
-    return len(line) >= MIN_NEEDLE
 
 
 def _others(agent: AgentSettings) -> Iterator[Path]:

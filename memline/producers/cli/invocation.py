@@ -158,7 +158,8 @@ class Invocation:
     def name_workspace(self, settings: AgentSettings) -> None:
         """Say on stderr whose notes answer, unless they are at hand, or this command line says so."""
         is_named = self.options.workspace is not None or self.options.config is not None
-        if not is_named and not _is_at_hand(os.path.realpath(settings.workspace)):
+        here, workspace = current_folder(), os.path.realpath(settings.workspace)
+        if not is_named and not (here and here.is_relative_to(workspace)):
             echo(f"The notes of {settings.workspace} ({settings.workspace_origin}).", err=True)
 
     def everywhere(self, settings: AgentSettings) -> Options:
@@ -172,11 +173,6 @@ class Invocation:
             workspace=settings.workspace,
             agent=settings.agent if settings.agent != loaded.default_agent else None,
         )
-
-
-def _is_at_hand(folder: str) -> bool:
-    here = current_folder()
-    return here is not None and here.is_relative_to(folder)
 
 
 def current_folder() -> Path | None:

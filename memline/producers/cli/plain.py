@@ -78,7 +78,8 @@ def _parse(left: list[str]) -> Line:
         if each.as_option or not each.argument
         for name in (each.option, each.short)
     }
-    found: dict[str, Any] = {each.key: _absent(each) for each in parameters}
+    absent: dict[str, Any] = {"boolean": False, "array": ()}
+    found = {each.key: absent.get(each.kind) for each in parameters}
     found |= {"as_json": False} if call.has_json else {}
     words: list[str] = []
     while left:
@@ -134,10 +135,6 @@ def _value(attached: str | None, left: list[str]) -> str:
     if not found.strip() or (attached is None and found.startswith("-")):
         raise ValueError
     return found
-
-
-def _absent(each: Parameter) -> Any:
-    return {"boolean": False, "array": ()}.get(each.kind)
 
 
 def _typed(each: Parameter, text: str) -> Any:

@@ -11,6 +11,7 @@ another exit status is returned, and an error raised as `MemlineError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -123,14 +124,7 @@ def add_actions(group: click.Group, calls: Iterable[Call]) -> None:
     """Add the actions of a group that have a function: `memline jobs pause`."""
     for call in calls:
         if call.audit and call.run and call.name.startswith(f"{group.name} "):
-            asks(call, parent=group)(_acting(call))
-
-
-def _acting(call: Call) -> Callable[..., int | None]:
-    def act(invocation: Invocation, as_json: bool, **arguments: Any) -> int | None:
-        return act_on(invocation, call, as_json, **arguments)
-
-    return act
+            asks(call, parent=group)(partial(act_on, call=call))
 
 
 def act_on(

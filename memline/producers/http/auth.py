@@ -269,7 +269,10 @@ class Guard:
             return None
         address = address_of(scope)
         if scope["path"].startswith(DASHBOARD):
-            self._check_session(scope, address)
+            # Without one the dashboard shows its login form. Not counted: a page that is open must not use up
+            # what the token's other clients may ask.
+            if opened := self._session_access(HTTPConnection(scope).cookies, address):
+                scope[ACCESS] = opened
             return None
         access = self._authenticator.access(headers, address)
         has_token = "authorization" in headers
@@ -281,16 +284,6 @@ class Guard:
             keys = "serve.token or serve.tokens in the configuration"
             hint = f"send the header Authorization: Bearer TOKEN ({keys})"
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
-        return self._let_in(scope, access)
-
-    def _check_session(self, scope: Scope, address: str) -> None:
-        """Let a browser in by its cookies; without them the dashboard shows its login form."""
-        access = self._session_access(HTTPConnection(scope).cookies, address)
-        if access is not None:
-            # Not counted: a page that is open must not use up what the token's other clients may ask.
-            scope[ACCESS] = access
-
-    def _let_in(self, scope: Scope, access: Access) -> Response | None:
         if wait_s := self._requests.take(access.client):
             return too_many(wait_s, f"requests: {self._serve.requests_per_minute} in a minute are allowed")
         scope[ACCESS] = access

@@ -182,7 +182,8 @@ class Aim:
 
         beside, along, length = parted(_array(question), _array(centre))
         rows = np.array(beside, np.float32)[None]
-        self._turned = _turned(rows)[0] / _scale(rows.shape[1])
+        # It makes them longer by the root of a block, twice.
+        self._turned = _turned(rows)[0] / _block(rows.shape[1])
         self._dims = rows.shape[1]
         self._beside = float(np.linalg.norm(rows))
         #: Of `_exact`: what the square of a length takes off.
@@ -233,11 +234,6 @@ def nearness(signs: Words, turned: Floats) -> Floats:
         plane = words(np.packbits(rounded >> bit & 1)[None])
         found += np.float32(step * 2**bit) * _ones(signs, np.bitwise_and, plane)
     return found
-
-
-def _scale(dims: int) -> int:
-    """Return by how much `_turned` makes vectors longer: by the root of a block, twice."""
-    return _block(dims)
 
 
 def _turned(rows: Floats) -> Floats:

@@ -63,7 +63,7 @@ def sessions_of(projects: str, workspace: str) -> TranscriptFolders:
     belongs = is_held_in(workspace, _place_of)
 
     def places(root: str) -> list[TranscriptFolder]:
-        encoded = tuple(_encoded(each)[:_NAMED_CHARS] for each in workspaces)
+        encoded = tuple(re.sub("[^A-Za-z0-9]", "-", each)[:_NAMED_CHARS] for each in workspaces)
         own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
         return [
             # The memory that Claude Code keeps for a project is beside the sessions of that project.
@@ -73,10 +73,6 @@ def sessions_of(projects: str, workspace: str) -> TranscriptFolders:
         ]
 
     return TranscriptFolders(projects, NAME, places=places)
-
-
-def _encoded(path: str) -> str:
-    return re.sub("[^A-Za-z0-9]", "-", path)
 
 
 @lru_cache(maxsize=8192)
