@@ -31,9 +31,8 @@ from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_tra
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
 from memline.shared.sync import vanished
-from memline.shared.sync.changes import Changes
 from memline.shared.sync.freshness import FreshMark
-from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
 from memline.shared.sync.vanished import Roots
 
 #: Seconds without a change after which what there is of a transcript is read, however little.

@@ -3,7 +3,7 @@
 from memline.shared.index.ledger import PARTIALLY_READ
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem, RecordedFile, RecordedFiles
-from memline.shared.sync.changes import Changes, compare
+from memline.shared.sync.plan import Changes, compare
 
 
 def found(path: str, *, problem: Problem | None = None, **changes: int) -> DiscoveredFile:
