@@ -414,10 +414,10 @@ def first_link(anchor: str, path: str) -> str | None:
 
 def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
     """Return why what is at the path of a file cannot be read, as far as its name and kind say."""
-    if stat.S_ISREG(status.st_mode):
-        return None if is_storable(absolute) else NAME_PROBLEM
     if not is_storable(absolute):
         return NAME_PROBLEM
+    if stat.S_ISREG(status.st_mode):
+        return None
     if stat.S_ISLNK(status.st_mode):
         return LINK_PROBLEM
     kinds = ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISDIR, "folder"))

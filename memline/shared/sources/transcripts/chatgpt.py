@@ -61,8 +61,7 @@ def _said(node: dict[str, Any]) -> Said | None:
     ):
         return None
     names = [as_dict(each).get("name") for each in as_list(metadata.get("attachments"))]
-    text = "\n".join(filter(None, map(_part, as_list(content.get("parts")))))
-    text = with_names(text, names)
+    text = with_names("\n".join(filter(None, map(_part, as_list(content.get("parts"))))), names)
     return Said(role=role, text=text, time=message.get("create_time")) if text else None
 
 

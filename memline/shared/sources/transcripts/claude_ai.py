@@ -14,6 +14,7 @@ from typing import Any
 
 from memline.shared.sources.transcripts.imported import imported_format, thread, with_names
 from memline.shared.sources.transcripts.stores import Conversation, Said
+from memline.shared.tables import as_dict, as_list
 
 NAME = "claude-ai"
 
@@ -61,9 +62,8 @@ def _said(message: dict[str, Any]) -> Said | None:
     if isinstance(blocks, list) and blocks:
         texts = [each.get("text") for each in blocks if isinstance(each, dict) and each.get("type") == "text"]
     text = "\n".join(each.strip() for each in texts if isinstance(each, str) and each.strip())
-    lists = [each for each in (message.get("attachments"), message.get("files")) if isinstance(each, list)]
-    names = [each.get("file_name") for files in lists for each in files if isinstance(each, dict)]
-    text = with_names(text, names)
+    attached = [*as_list(message.get("attachments")), *as_list(message.get("files"))]
+    text = with_names(text, [as_dict(each).get("file_name") for each in attached])
     return Said(role=role, text=text, time=message.get("created_at")) if text else None
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
-from memline.shared.sources.transcripts.openclaw_files import text_of
 from memline.shared.sources.transcripts.opening import open_file
 from memline.shared.sources.transcripts.stores import (
     MarkedParts,
@@ -27,6 +26,7 @@ from memline.shared.sources.transcripts.stores import (
     TranscriptStore,
     Turn,
     is_held_in,
+    text_of,
 )
 
 NAME = "claude-code"

@@ -29,9 +29,10 @@ from memline.shared.sources.transcripts.stores import (
     Turn,
     is_held_in,
     place_in,
+    text_of,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
-from memline.shared.tables import as_dict
+from memline.shared.tables import as_dict, as_list
 
 NAME = "codex"
 
@@ -136,7 +137,7 @@ def _typed(record: dict[str, Any]) -> str:
     elif (
         event.get("type") == "item_completed" and isinstance(item, dict) and item.get("type") == "UserMessage"
     ):
-        text = _text_of(item.get("content"), "text")
+        text = text_of(as_list(item.get("content")))
     else:
         return ""
     return text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
@@ -149,17 +150,9 @@ def _read(record: dict[str, Any]) -> Turn:
         return Turn(role="user", text=text, stamps=stamps)
     item = _payload(record, "response_item")
     if item.get("type") == "message" and item.get("role") == "assistant":
-        return Turn(role="assistant", text=_text_of(item.get("content"), "output_text"), stamps=stamps)
+        text = text_of(as_list(item.get("content")), "output_text")
+        return Turn(role="assistant", text=text, stamps=stamps)
     return Turn(stamps=stamps)
-
-
-def _text_of(content: object, kind: str) -> str:
-    blocks = content if isinstance(content, list) else ()
-    return "\n".join(
-        block["text"]
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get("text"), str)
-    )
 
 
 def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:

@@ -26,8 +26,10 @@ from memline.shared.sources.transcripts.stores import (
     TranscriptFormat,
     TranscriptStore,
     Turn,
+    text_of,
 )
 from memline.shared.tables import as_dict
+from memline.shared.values import replace
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.
 _STAMP = re.compile(r"\[[A-Za-z]{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}[^\]\n]{0,40}\] *")
@@ -160,7 +162,6 @@ class OpenClawTranscripts(TranscriptFolder):
             return files
         if not os.path.lexists(self.folder):
             files = Discovery()
-
         try:
             found = openclaw_rows.list_sessions(self._database)
         except FileRefused as error:
@@ -187,9 +188,7 @@ class OpenClawTranscripts(TranscriptFolder):
         )
         known = {file.path for file in rows.files}
         others = tuple(file for file in files.files if file.path not in known)
-        return rows.joined(
-            Discovery(files=others, issues=files.issues, unlisted=files.unlisted, left_out=files.left_out)
-        )
+        return rows.joined(replace(files, files=others))
 
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""
@@ -211,7 +210,6 @@ class OpenClawTranscripts(TranscriptFolder):
         """Return the ids of the sessions that have this key in the database."""
         if not self._has_rows():
             return set()
-
         return openclaw_rows.sessions_of(self._database, key)
 
     def _has_rows(self) -> bool:
@@ -241,25 +239,7 @@ def _read(record: dict[str, Any]) -> Turn:
         return turn
     if role == "assistant":
         return Turn(role=role, text=assistant_words(raw), stamps=turn.stamps)
-    return Turn(
-        role=role,
-        text=user_words(raw),
-        stamps=turn.stamps,
-        is_timer=bool(raw) and is_timer(raw),
-    )
-
-
-def text_of(content: object) -> str:
-    """Return the text of a message: a text, or the blocks of text among others."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(
-        block["text"]
-        for block in content
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-    )
+    return Turn(role=role, text=user_words(raw), stamps=turn.stamps, is_timer=bool(raw) and is_timer(raw))
 
 
 FORMAT = TranscriptFormat(

@@ -35,6 +35,7 @@ from memline.shared.sources.paths import (
 )
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file, without
+from memline.shared.tables import as_dict, as_list
 from memline.shared.values import value
 
 
@@ -234,6 +235,14 @@ def place_in(record: dict[str, Any]) -> str:
     if not isinstance(place, str) or not place.startswith("/"):
         raise ValueError("it does not say where it was held")
     return os.path.normpath(place)
+
+
+def text_of(content: object, kind: str = "text") -> str:
+    """Return the text of a message: a text, or the blocks of a kind among others."""
+    if isinstance(content, str):
+        return content
+    blocks = [each for each in map(as_dict, as_list(content)) if each.get("type") == kind]
+    return "\n".join(each["text"] for each in blocks if isinstance(each.get("text"), str))
 
 
 class MarkedParts:
