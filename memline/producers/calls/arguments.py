@@ -30,11 +30,7 @@ _NOUNS = {
     "number": "a number",
     "array": "a list of {minItems} to {maxItems} texts",
 }
-_LIMITS = {
-    "minimum": " from {:g}",
-    "maximum": " to {:g}",
-    "maxLength": " of at most {} characters",
-}
+_LIMITS = {"minimum": " from {:g}", "maximum": " to {:g}", "maxLength": " of at most {} characters"}
 #: What JSON may escape: a text that was cut in the middle of an emoji ends in one.
 _HALVES = late("[\ud800-\udfff]")
 

@@ -37,10 +37,7 @@ COMMANDS = {
     "flush": ("memline.producers.cli.setup:flush", "Show which sessions are due to be written down."),
     "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
     "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
-    "import": (
-        "memline.producers.cli.moving:import_command",
-        "Take over notes, vectors or conversations.",
-    ),
+    "import": ("memline.producers.cli.moving:import_command", "Take over notes, vectors or conversations."),
     "forget": (
         "memline.producers.cli.forget_command:forget",
         "Forget lines of notes, or sessions, for good.",

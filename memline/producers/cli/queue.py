@@ -124,11 +124,7 @@ def messages(
     lines = [", ".join(f"{queue}: {count:,} {meant.state}" for queue, count in counts.items())] * bool(counts)
     for each in page.messages:
         lines.append(_line(each) + f"\n    {each.error}" * bool(each.error))
-    print_result(
-        page.to_json(),
-        as_json,
-        lines or [f"No {meant.state} messages here."],
-    )
+    print_result(page.to_json(), as_json, lines or [f"No {meant.state} messages here."])
     if page.cursor and not as_json:
         echo(f"There are more: --after {page.cursor}", err=True)
 

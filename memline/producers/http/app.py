@@ -120,12 +120,7 @@ class Api:
             allow_methods=("GET", "POST"),
             allow_headers=_PAGE_HEADERS,
         )
-        guard = Middleware(
-            Guard,
-            serve=serve,
-            authenticator=authenticator,
-            session_access=self._pages.access,
-        )
+        guard = Middleware(Guard, serve=serve, authenticator=authenticator, session_access=self._pages.access)
         self.app = Starlette(
             routes=self.routes,
             # CORS before the guard, so that a page of an allowed origin can read the guard's errors.

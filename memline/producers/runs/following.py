@@ -237,10 +237,7 @@ def watch(
             ours, others = sole.shared(agents)
             flushes = FlushProducer(ours, errors=errors)
             changed: Changed | None = None
-            with (
-                QmdUpdates(ours) as qmd,
-                Follower(ours, errors=errors, on_change=qmd.changed) as follow,
-            ):
+            with QmdUpdates(ours) as qmd, Follower(ours, errors=errors, on_change=qmd.changed) as follow:
                 follow.log_modes()
                 for words in others:
                     Log("follow").warning("files.left_to_another", words=words)
@@ -320,10 +317,7 @@ def _run(
                 on_note("memline: the settings changed, and are taken")
             ours, others = sole.shared(agents)
             flushes = FlushProducer(ours, errors=errors)
-            with (
-                QmdUpdates(ours) as qmd,
-                Follower(ours, errors=errors, on_change=qmd.changed) as follow,
-            ):
+            with QmdUpdates(ours) as qmd, Follower(ours, errors=errors, on_change=qmd.changed) as follow:
                 for line in (*follow.describe(), *others):
                     on_note(line)
                 for agent in ours:

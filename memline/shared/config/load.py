@@ -264,11 +264,7 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     home = home or Setting(value=environment.xdg(env, "XDG_DATA_HOME", ".local/share"), origin="default")
     if url and not name:
         settings["queue.name"] = Setting(value=environment.fleet_name(home.value), origin="default")
-    return {
-        "home": home,
-        "stateDir": Setting(value=environment.state_dir(env), origin=moved),
-        **settings,
-    }
+    return {"home": home, "stateDir": Setting(value=environment.state_dir(env), origin=moved), **settings}
 
 
 def _check_known(context: ResolveContext, agent: str) -> None:

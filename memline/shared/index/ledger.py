@@ -30,13 +30,7 @@ REMOVED = outcomes.GONE
 GONE_HERE = "gone from the disk, kept here"
 
 #: Outcomes that make `index` exit 1: the user should look at the file.
-PROBLEMS = (
-    outcomes.UNREADABLE,
-    outcomes.FAILED,
-    outcomes.TOO_LARGE,
-    outcomes.NOT_TEXT,
-    outcomes.BAD_NAME,
-)
+PROBLEMS = (outcomes.UNREADABLE, outcomes.FAILED, outcomes.TOO_LARGE, outcomes.NOT_TEXT, outcomes.BAD_NAME)
 
 #: The condition of the index `files_with_problems`, to the letter.
 _HAS_PROBLEM = f"outcome IN ({', '.join(map(repr, PROBLEMS))})"

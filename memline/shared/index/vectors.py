@@ -146,12 +146,7 @@ class Stored:
     by_job: Mapping[int, tuple[int, int]]
 
 
-def store(
-    connection: Connection,
-    identity: IdentityRow,
-    rows: Iterable[VectorRow],
-    now: float,
-) -> Stored:
+def store(connection: Connection, identity: IdentityRow, rows: Iterable[VectorRow], now: float) -> Stored:
     """Store vectors by text hash. Safe twice and late: a ready row stays as it is.
 
     The caller has checked the dimensions.

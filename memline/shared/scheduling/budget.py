@@ -225,9 +225,7 @@ class Budget:
         if not self.has_ceilings:
             return math.inf, None
         each, day, per_million = self.ceilings, day_of(now), self._per_million(charge)
-        periods = [
-            ("Day", each.max_cost_per_day, each.max_tokens_per_day, _SPENT_IN_DAY, day),
-        ]
+        periods = [("Day", each.max_cost_per_day, each.max_tokens_per_day, _SPENT_IN_DAY, day)]
         if charge.mode != QUESTIONS:
             periods.append(("Run", each.max_cost_per_run, each.max_tokens_per_run, _SPENT_IN_RUN, self._run))
         least, refusal = math.inf, None

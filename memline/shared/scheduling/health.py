@@ -121,11 +121,7 @@ def update(
             f"INSERT INTO health ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
             " ON CONFLICT (account, model, mode) DO UPDATE SET "
             + ", ".join(f"{column} = excluded.{column}" for column in columns[3:]),
-            (
-                *(accounts.of(provider), model, mode),
-                *(getattr(after, column) for column in _COLUMNS),
-                now,
-            ),
+            (*(accounts.of(provider), model, mode), *(getattr(after, column) for column in _COLUMNS), now),
         )
     return after
 
