@@ -94,10 +94,7 @@ def leave(
                 on_wait(f"{what}; their answers are waited for")
                 clock.sleep(LOOK_EVERY_S)
         on_the_way = f"{host}>{to}"
-        expected = ("", host, on_the_way)
-        found = hosts.hand_over(client, agent.agent, expected=expected, to=on_the_way)
-        if found != hosts.AgentHost(host=host, next=to):
-            raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
+        hosts.hand_over(client, agent.agent, expected=("", host, on_the_way), to=on_the_way)
     # Each host has the notes in a folder of its own.
     (saved,) = back_up([agent], folder, any_workspace=True)
     return saved
@@ -118,10 +115,7 @@ def stay(settings: Settings, agent: AgentSettings) -> bool:
                 f"the index of the agent {agent.agent} has just been put in place here",
                 hint=f"memline agent move {agent.agent} --to {host} --backup PATH   (finishes that)",
             )
-        expected = ("", host, f"{host}>{found.next}")
-        found = hosts.hand_over(client, agent.agent, expected=expected, to=host)
-        if found != hosts.AgentHost(host=host):
-            raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
+        hosts.hand_over(client, agent.agent, expected=("", host, f"{host}>{found.next}"), to=host)
         if moving:
             _clear(agent)
     return True
@@ -154,10 +148,7 @@ def arrive(settings: Settings, agent: AgentSettings, path: Path) -> Saved | None
                     meta.put(connection, meta.PAUSED, None)
                     meta.put(connection, meta.PAUSED_MODES, None)
             restore(saved, agent)
-        expected = ("", host, f"{found.host}>{host}")
-        now = hosts.hand_over(client, agent.agent, expected=expected, to=host)
-        if now != hosts.AgentHost(host=host):
-            raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {now.host} now")
+        hosts.hand_over(client, agent.agent, expected=("", host, f"{found.host}>{host}"), to=host)
         _clear(agent)
     return backups_at(agent.index_path, [agent], agent)[0]
 

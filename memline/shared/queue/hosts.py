@@ -171,14 +171,16 @@ def serve_agent(client: Redis, settings: AgentSettings) -> None:
     )
 
 
-def hand_over(client: Redis, agent: str, *, expected: Collection[str], to: str) -> AgentHost:
-    """Change who serves an agent, in one step, if it is one of `expected`; return who does then.
+def hand_over(client: Redis, agent: str, *, expected: Collection[str], to: str) -> None:
+    """Change who serves an agent, in one step. Raises IndexElsewhere when it is none of `expected`.
 
     `expected` and `to` are as they are stored; an empty text is an agent without a host.
     """
     script = client.register_script(_HAND_OVER)
     stored: Any = script(keys=[key(client, "agents")], args=[agent, to, *expected])
-    return _agent_host(stored)
+    if stored.decode() != to:
+        served = f"the agent {agent} is served by the index host {_agent_host(stored).host} now"
+        raise IndexElsewhere(served)
 
 
 _HAND_OVER = """
