@@ -183,15 +183,13 @@ def _summary(agent: str, path: Path, size: int) -> Saved:
         return Saved(
             agent=agent,
             path=path,
-            files=int(
-                connection.execute("SELECT count(*) FROM files WHERE outcome = 'indexed'").fetchone()[0]
-            ),
+            files=driver.scalar(connection, "SELECT count(*) FROM files WHERE outcome = 'indexed'"),
             chunks=chunks.count(connection),
             vectors=vectors.count_ready(connection),
             bytes=size,
             workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
             conversations=sum(bool(file.stat().st_size) for file in import_chats.kept(path)),
-            wanted=int(driver.scalar(connection, _COUNT_WANTED)),
+            wanted=driver.scalar(connection, _COUNT_WANTED),
             paused=tuple(
                 ["all"] if meta.get(connection, meta.PAUSED) else meta.get(connection, meta.PAUSED_MODES, ())
             ),

@@ -24,6 +24,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver
+from memline.shared.index.chunks import count
 from memline.shared.index.driver import file_id
 from memline.shared.index.repair import move_aside
 from memline.shared.liveness import Liveness
@@ -137,12 +138,10 @@ class ChangeLines:
             self._last_s = now_s
             self._open.clear()
         elif now_s - self._last_s >= QUIET_S:
-            (chunks,) = reader.execute("SELECT count(*) FROM chunks").fetchone()
-            waiting = reader.execute(
-                "SELECT count(*) FROM vectors WHERE active = 1 AND state IN ('wanted', 'leased')"
-            ).fetchone()[0]
+            left = "SELECT count(*) FROM vectors WHERE active = 1 AND state IN ('wanted', 'leased')"
+            waiting = driver.scalar(reader, left)
             took = span(self._last_s - self._began_s)
-            words = f"{counted(self._many, 'file')} read in {took}; {counted(chunks, 'chunk')} in all"
+            words = f"{counted(self._many, 'file')} read in {took}; {counted(count(reader), 'chunk')} in all"
             rest = f", {counted(waiting, 'text', 'wait')} to be embedded" if waiting else ""
             self._on_note(f"memline: {words}{rest}")
             self._many = 0

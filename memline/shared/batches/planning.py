@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import transaction
+from memline.shared.index.driver import scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import breaker, health
@@ -118,10 +118,8 @@ class BatchPlanner:
         if state.manual or not (state.state == breaker.CLOSED or is_probing):
             return BatchPlan()
         # Half of the smallest batch that the provider refused as too big.
-        (refused,) = self._connection.execute(
-            "SELECT min(rows) FROM batches WHERE identity_id = ? AND outcome = ? AND created_at > ?",
-            (target.id, batches.TOO_BIG, now - HALVED_S),
-        ).fetchone()
+        query = "SELECT min(rows) FROM batches WHERE identity_id = ? AND outcome = ? AND created_at > ?"
+        refused = scalar(self._connection, query, target.id, batches.TOO_BIG, now - HALVED_S)
         max_rows = max(min(rules.max_rows, (refused or 2 * rules.max_rows) // 2), 1)
         rules = replace(rules, max_rows=max_rows)
         counts = _count_wanted(self._connection, target.id, limit=rules.min_texts)
@@ -155,8 +153,7 @@ class BatchPlanner:
     ) -> bool:
         """Tell whether to hold what is wanted because more texts are coming; not for ever."""
         # It grows with every text that is wanted for the first time.
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'").fetchone()
-        last_id = row[0] if row else 0
+        last_id = scalar(self._connection, "SELECT seq FROM sqlite_sequence WHERE name = 'vectors'") or 0
         if last_id != self._last_id:
             self._last_id, self._grew_at = last_id, now
         self._held_since = self._held_since or now
