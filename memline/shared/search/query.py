@@ -63,7 +63,7 @@ _CODE = late(
     r"|[^\s,;!?'`]*?(?:\w::|[./]\*|\*[./])[^\s,;!?'`]*+|[^\W\d_]{1,4}&[^\W\d_]{1,4}"
     r"|\w[^\s,;!?'`()]*+\(\)|\w[\w.]*+(?:\+\+\w*+|[#%]))(?=[.,;:!?)\]}'`]*+(?!\S))"
 )
-_CAMEL_CASE = late("[a-z]{2}[A-Z]+[a-z]")
+_CAMEL_CASE = late("[a-z]{2,}[A-Z]+[a-z]")
 #: `e-mail` is searched as `email` is, and `x-ray` as `xray`, and these in both spellings.
 _INITIAL = late(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
 #: A number with what it counts: `2-factor`.
@@ -210,7 +210,7 @@ def _runs(whole: str) -> tuple[str, ...]:
     words = [stripped for word in whole.split()[:RUN_WORDS] if (stripped := word.strip(_AROUND))]
     sizes = range(1, min(len(words), MAX_NAME_WORDS + 1))
     runs = [words[at : at + size] for size in sizes for at in range(len(words) - size + 1)]
-    return tuple(" ".join(run) for run in runs if len(run) > 1 or _CAMEL_CASE.search(run[0]))
+    return tuple(" ".join(run) for run in runs if len(run) > 1 or _CAMEL_CASE.match(run[0]))
 
 
 def _as_typed(terms: Iterable[Term], original: str) -> tuple[Term, ...]:

@@ -144,8 +144,10 @@ def test_a_name_of_code_in_a_question_means_the_one_page_with_this_title(
     question = "Reference for the useState function of the kit"
 
     assert named(index, question) == {"memory/use-state.md": retrievers.MOST}
-    # Words are rather what is said of a page.
+    # Words, and names of other things, are rather what is said of a page.
     assert named(index, question.lower()) == {}
+    notes.add("memory/github.md", "# GitHub\n\nA forge.", names="github")
+    assert named(index, "Why does the check on GitHub end so late") == {}
     hits = retrieve(index, SearchRequest(query=question), Query()).hits
     assert [hit.path for hit in hits[:2]] == ["memory/use-state.md", "memory/index.md"]
 
