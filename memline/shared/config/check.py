@@ -13,7 +13,17 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import IGNORE, REFUSE, WARN, Block, Setting, block_of, build, leaves, values
+from memline.shared.config.keys import (
+    REFUSE,
+    WARN,
+    WARN_IF_NEAR,
+    Block,
+    Setting,
+    block_of,
+    build,
+    leaves,
+    values,
+)
 from memline.shared.errors import ConfigError
 from memline.shared.values import Field, field, value
 
@@ -29,6 +39,10 @@ _TEXTS = "tuple[str, ...]"
 
 #: Characters of a wrong word that are compared with the allowed ones.
 _MAX_WORD = 80
+
+#: The least likeness of a wrong word to the one that was meant, 1: the same. The higher one is for keys among
+#: which OpenClaw has others: `authHeader` is .71 like `headers`, `citation` .94 like `citations`.
+_RATHER_ALIKE, _ALIKE = 0.6, 0.8
 
 _BYTES = r"(\d{1,9}(?:\.\d{1,9})?)\s*(k|m|g)?b?"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -172,13 +186,13 @@ def _make(block: type[Block], raw: object, at: str, issues: Issues) -> Block | N
 def _report_unknown(
     root: type[Block], block: type[Block], path: str, value: object, at: str, issues: Issues
 ) -> None:
-    if block.unknown == IGNORE:
+    name, known = path.rpartition(".")[2], (*block.members, *block.beside)
+    if name in block.beside:
         return
-    name, known = path.rpartition(".")[2], block.members
     if instead := block.gone.get(name):
         issues.warn(f"{at}: without effect since 0.3: {instead}")
         return
-    near = nearest(name, known)
+    near = nearest(name[:_MAX_WORD], known, _ALIKE if block.unknown == WARN_IF_NEAR else _RATHER_ALIKE)
     if block.unknown != REFUSE:
         if near or block.unknown == WARN:
             meant = f" (did you mean {near}?)" if near else ""
@@ -195,10 +209,10 @@ def _report_unknown(
         issues.problem(f"{at}: unknown key", f"did you mean {near}?" if near else f"remove {path}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) -> str:
     """Return the known name that resembles this one most; empty when none does."""
     folded = {candidate.lower(): candidate for candidate in known}
-    close = get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1)
+    close = get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Day, Duration, key
+from memline.shared.config.keys import NEVER, RESTART, WARN, WARN_IF_NEAR, Block, Day, Duration, key
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.patterns import late
 from memline.shared.values import value
@@ -113,7 +113,8 @@ class Qmd(Block):
 class MemoryBlock(Block):
     """`memory`."""
 
-    unknown = IGNORE
+    unknown = WARN_IF_NEAR
+    beside = ("search",)
 
     backend: str = key("builtin", choices=("builtin", "qmd"), doc="what answers questions")
     qmd: Qmd = key(factory=Qmd)

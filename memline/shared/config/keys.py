@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar, TypeVar
 
-#: What to do about keys that a block does not declare: refuse them, warn of them, warn of those that look
-#: like a declared one, or ignore them because OpenClaw has keys of its own there.
-REFUSE, WARN, WARN_IF_NEAR, IGNORE = "refuse", "warn", "warn-if-near", "ignore"
+#: What to do about keys that a block does not declare: refuse them, warn of them, or, where OpenClaw has keys
+#: of its own, warn of those that look like a declared one.
+REFUSE, WARN, WARN_IF_NEAR = "refuse", "warn", "warn-if-near"
 
 #: How a process that runs takes a change of a key: at once, by executing itself, not at all
 #: (`shared.config.live`).
@@ -48,6 +48,8 @@ class Block:
     members: ClassVar[Mapping[str, Field[Any]]] = {}
     #: What becomes of a key that is not declared.
     unknown: ClassVar[str] = REFUSE
+    #: Keys that are read elsewhere, and keys of OpenClaw that look like a declared one.
+    beside: ClassVar[tuple[str, ...]] = ()
     #: Keys of OpenClaw that would change nothing here, by dotted path, and the reason.
     without_effect: ClassVar[Mapping[str, str]] = {}
     #: Keys of an earlier version, and what holds in their place: a file that has one still works.

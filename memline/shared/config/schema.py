@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from memline.shared.config.installation import Ceilings, ChatScope, MemoryBlock, Qmd, QueueSettings, Serve
-from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
+from memline.shared.config.keys import NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
 from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
@@ -276,7 +276,7 @@ class MemorySearch(Block):
 class ProviderEntry(Block):
     """`models.providers.<id>`: address, key and headers of a provider."""
 
-    unknown = IGNORE
+    unknown = WARN_IF_NEAR
 
     base_url: str = key("", url=True, doc="base address of the provider")
     api_key: str = key("", secret=True, doc="used after `remote.apiKey` and the environment")
@@ -312,6 +312,7 @@ class Compaction(Block):
     """`agents.defaults.compaction`: the keys that a flush depends on."""
 
     unknown = WARN_IF_NEAR
+    beside = ("reserveTokens",)
 
     reserve_tokens_floor: int = key(20_000, low=0, doc="tokens of the window that the agent keeps free")
     memory_flush: MemoryFlush = key(factory=MemoryFlush)
@@ -321,7 +322,8 @@ class Compaction(Block):
 class AgentDefaults(Block):
     """`agents.defaults`, beside `memorySearch`."""
 
-    unknown = IGNORE
+    unknown = WARN_IF_NEAR
+    beside = ("memorySearch",)
 
     workspace: str = key("", doc="folder of the notes")
     context_tokens: int = key(200_000, low=1, doc="window of a model that names none, in tokens")
@@ -333,7 +335,8 @@ class AgentDefaults(Block):
 class AgentEntry(Block):
     """One entry of `agents.list`, beside `memorySearch`."""
 
-    unknown = IGNORE
+    unknown = WARN_IF_NEAR
+    beside = ("memorySearch", "memory")
 
     id: str = key(
         "",
@@ -350,7 +353,8 @@ class AgentEntry(Block):
 class AgentsBlock(Block):
     """`agents`."""
 
-    unknown = IGNORE
+    unknown = WARN_IF_NEAR
+    beside = ("list", "entries")
 
     defaults: AgentDefaults = key(factory=AgentDefaults)
 
@@ -359,7 +363,8 @@ class AgentsBlock(Block):
 class ConfigFile(Block):
     """The whole file, but for the blocks that repeat; other keys in it are OpenClaw's."""
 
-    unknown = IGNORE
+    unknown = WARN_IF_NEAR
+    beside = ("memorySearch", "models", "prices")
 
     agents: AgentsBlock = key(factory=AgentsBlock)
     memory: MemoryBlock = key(factory=MemoryBlock)

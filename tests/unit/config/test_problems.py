@@ -134,6 +134,15 @@ def test_a_problem_has_its_place_and_its_hint_and_no_secret(
     [
         ("$include", "x.json", "$include"),
         ("queue.ulr", "", "did you mean url"),
+        ("memory.citation", "on", "memory.citation: unknown key, without effect (did you mean citations?)"),
+        ("memory.searhc", {}, "did you mean search?"),
+        ("memorysearch", {}, "did you mean memorySearch?"),
+        ("serv", {}, "did you mean serve?"),
+        ("price", {}, "did you mean prices?"),
+        ("agents.lst", [], "did you mean list?"),
+        ("agents.list", [{"id": "main", "worspace": "/w"}], "agents.list[0].worspace: unknown key"),
+        ("agents.defaults.memorySerch", {}, "did you mean memorySearch?"),
+        ("models.providers.openai", {"apikey": "hush"}, "models.providers.openai.apikey: unknown key"),
         ("agents.defaults.userTimezone", "Mars/Base", "'Mars/Base' is not a valid time zone"),
         ("agents.defaults.compaction.memoryFlush.softTresholdTokens", 1, "did you mean softThresholdTokens?"),
     ],
@@ -145,6 +154,25 @@ def test_what_looks_as_if_it_were_read_gets_a_warning(
 
     assert any(said in warning for warning in loaded.warnings)
     assert not loaded.problems
+
+
+@pytest.mark.parametrize(
+    ("place", "names"),
+    [
+        ("", "meta env auth channels messages session gateway mcp"),
+        ("agents.defaults", "model models contextPruning contextLimits timeFormat envelopeTimezone sandbox"),
+        ("agents.defaults.compaction", "mode reserveTokens keepRecentTokens timeoutSeconds model"),
+        ("memory", "search slots"),
+        ("models.providers.openai", "auth api authHeader models contextTokens timeoutSeconds"),
+    ],
+)
+def test_keys_of_openclaw_beside_those_that_are_read_get_no_warning(
+    at: Examiner, place: str, names: str
+) -> None:
+    for name in names.split():
+        loaded = at(f"{place}.{name}".lstrip("."), {})
+
+        assert (loaded.warnings, loaded.problems) == ((), ())
 
 
 @pytest.mark.parametrize("host", ["a:b", "A", "-a", "a-", "a.DQ", "a@b", "a*", "a>b", "a b", "a" * 64, "ä"])
