@@ -142,7 +142,9 @@ def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
     """
     note, _, fragment = name.rpartition("#")
     if memory_paths.locate(note) is not None:
-        raise PathNotAllowed(f"{fragment!r} names no lines of {note}", hint=f"{note}#L1-L9, or {note} alone")
+        raise PathNotAllowed(
+            f"{fragment!r} names no lines of {note}", hint=f"name lines as {note}#L1-L9, or {note} alone"
+        )
     if name and "/" not in name and not is_markdown(name.partition("#")[0]):
         raise PathNotAllowed(f"no note is named {name[:200]!r}", hint=READABLE)
 

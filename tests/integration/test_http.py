@@ -70,7 +70,7 @@ def test_a_filter_by_what_is_not_a_tag_is_refused_in_the_same_words_on_every_fac
     by_mcp = client.post("/mcp", json=body, headers={"accept": "application/json, text/event-stream"})
     by_command = notes.call("search", "invoices", f"--{name.replace('T', '-t')}", tag)
 
-    assert by_url == by_body == f"{tag!r} is not a tag | a tag such as boat or boat/dinghy"
+    assert by_url == by_body == f"{tag!r} is not a tag | give a tag such as boat or boat/dinghy"
     assert f"{tag!r} is not a tag" in by_mcp.json()["result"]["content"][0]["text"]
     assert by_command.status == 2
     assert by_command.stderr.startswith(f"Error: {tag!r} is not a tag")
@@ -95,11 +95,11 @@ def test_the_server_says_that_it_is_there_and_ready(client: httpx.Client, notes:
 
 WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/search", {}, 400, "query is missing"),
-    ("/search", {"query": "q", "maxresults": "3"}, 400, "did you mean maxResults?"),
+    ("/search", {"query": "q", "maxresults": "3"}, 400, "write maxResults instead"),
     ("/search", {"query": "q", "maxResults": "three"}, 400, "a whole number from 1 to 200"),
     ("/search", {"query": "q", "since": "then"}, 400, "a date such as 2026-02-10"),
     ("/search", [("query", "a"), ("query", "b")], 400, "query is given twice"),
-    ("/search", {"query": "q", "agent": "nobody"}, 404, "the agents are: main"),
+    ("/search", {"query": "q", "agent": "nobody"}, 404, "name one of these: main"),
     ("/search", {"query": "q", "agent": "../x"}, 404, "there is no agent '../x'"),
     ("/get", {"path": "../../etc/passwd"}, 403, "path is not an allowed Markdown memory file"),
     ("/get", {"path": "/etc/nothing-there"}, 403, "path is not an allowed Markdown memory file"),

@@ -67,7 +67,7 @@ def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None
                 said.replace(agent, "AGENT")
                 == "this token does not open the agent 'AGENT' | leave agent out, or name work"
             )
-        assert "the agents are: main, work" in refused(
+        assert "name one of these: main, work" in refused(
             client.get("/status", params={"agent": "nobody"}, headers=bearer(ALL)), 404
         )
 

@@ -69,9 +69,9 @@ def test_a_client_lists_the_tools_searches_and_reads_on(notes: Place) -> None:
 
 
 WRONG = [
-    ("memory_search", {}, "query is missing. What to do: query: What to find"),
+    ("memory_search", {}, "query is missing. What to do: give query. What to find"),
     ("memory_search", {"query": 7}, "query: found the number 7, allowed: text"),
-    ("memory_search", {"query": "q", "maxresults": 3}, "did you mean maxResults?"),
+    ("memory_search", {"query": "q", "maxresults": 3}, "write maxResults instead"),
     ("memory_search", {"query": "q", "since": "then"}, "a date such as 2026-02-10"),
     ("memory_get", {"path": "../../etc/passwd"}, "path is not an allowed Markdown memory file"),
     ("memory_get", {"path": "/etc/nothing"}, "path is not an allowed Markdown memory file"),
@@ -250,7 +250,7 @@ def test_the_context_of_a_session_is_a_prompt_and_a_resource(notes: Place) -> No
         with pytest.raises(MCPError, match="there is no prompt 'nothing'") as error:
             await client.get_prompt("nothing")
         assert error.value.error.code == -32602
-        with pytest.raises(MCPError, match="did you mean private"):
+        with pytest.raises(MCPError, match="write private instead"):
             await client.get_prompt("session_context", {"privat": "true"})
 
     talk(notes, conversation)

@@ -1,6 +1,8 @@
 """The words of code and documentation are the field's: those that readers search for, in one meaning each."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,34 @@ def test_no_text_says_is_no_where_it_means_is_not_a_valid() -> None:
     ]
 
     assert found == []
+
+
+#: How texts begin that name no next thing to do.
+_NO_ADVICE = re.compile(
+    r"(?:an?|the|this|that|these|it|is|one of|at (?:least|most)|such as|did you|letters|digits) |-|\\S+ is "
+)
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """Yield where a hint of an error is written, and how it begins."""
+    for path in sorted((ROOT / "memline").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            is_problem = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("issues.problem")
+            given = [each.value for each in getattr(node, "keywords", ()) if each.arg == "hint"]
+            given += node.args[1:] if is_problem and isinstance(node, ast.Call) else []
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "hint":
+                given.append(node.value)
+            for value in given:
+                choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+                for choice in choices:
+                    yield f"{path.relative_to(ROOT)}:{choice.lineno}", ast.unparse(choice).lstrip("f'\"")
+
+
+def test_every_hint_begins_with_what_to_do() -> None:
+    found = [(place, hint) for place, hint in hints() if _NO_ADVICE.match(hint)]
+
+    assert found == []
+    assert len([*hints()]) > 200
 
 
 def test_every_module_begins_with_a_docstring() -> None:

@@ -58,7 +58,7 @@ def append(
     cannot be written, and BadRequest for an entry that is empty or too long.
     """
     if target not in ("daily", "longTerm"):
-        raise BadRequest(f"there is no target {target[:80]!r}", hint="daily or longTerm")
+        raise BadRequest(f"there is no target {target[:80]!r}", hint="write daily or longTerm")
     is_lasting = target == "longTerm"
     if is_lasting and chat is not None and not chat.is_private:
         raise AccessDenied(

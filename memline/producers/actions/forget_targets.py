@@ -115,7 +115,8 @@ class Lines:
             anchor, relative, data = _note(agent, self.path)
             if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
                 raise MemlineError(
-                    f"{self.path} is not UTF-8, so its lines are not taken out", hint="--keep-note"
+                    f"{self.path} is not UTF-8, so its lines are not taken out",
+                    hint="add --keep-note to leave it as it is",
                 )
             if note_files.remove_lines(anchor, relative, self.first, self.last, data):
                 return

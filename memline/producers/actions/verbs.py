@@ -265,7 +265,7 @@ def list_messages(asker: Asker, *, limit: int = 0, cursor: str = "", **where: An
 def drop(asker: Asker, **where: Any) -> Done:
     """Remove messages for good."""
     if not any(where.get(name) for name in ("queue", "group", "match", "ids")):
-        raise BadRequest("name the messages", hint="--group, --id, --queue or --match GLOB")
+        raise BadRequest("name the messages", hint="name them with --group, --id, --queue or --match GLOB")
     return _change_messages("drop", asker, **where)
 
 

@@ -114,7 +114,7 @@ class MemoryTools:
         """Return the memory of an agent. Raises UnknownAgent for one that is not served here."""
         if agent not in self.agents:
             raise UnknownAgent(
-                f"there is no agent {agent[:80]!r}", hint=f"the agents are: {', '.join(self.agents)}"
+                f"there is no agent {agent[:80]!r}", hint=f"name one of these: {', '.join(self.agents)}"
             )
         with self._lock:
             if agent not in self._memories:
@@ -166,7 +166,7 @@ class MemoryTools:
         memory, chat = self._allowed(caller)
         several = values.get("paths", [])
         if ("path" in values) == bool(several):
-            hint = "path: a path or citation of a hit of memory_search; paths: several of them"
+            hint = "give as path a path or citation of a hit of memory_search, or as paths several of them"
             raise BadRequest("give path or paths, not both" if several else "path is missing", hint=hint)
         options: Json = {"lines": values.get("lines"), "around": values.get("around", 0), "chat": chat}
         if not several:
@@ -265,7 +265,7 @@ def request_of(values: Mapping[str, Any], *, now: float, **more: Any) -> SearchR
     try:
         day_bounds(request, now)
     except ConfigError as error:
-        hint = "a date such as 2026-02-10, an age: 30d, or words: last week"
+        hint = "give a date such as 2026-02-10, an age: 30d, or words: last week"
         raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
     return request
 

@@ -138,7 +138,7 @@ class Client:
 def _check_name(name: str) -> None:
     """Raise ConfigError for what cannot be the name of a server."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
+        raise ConfigError(f"{name!r} cannot be the name of a server", hint="use letters, digits, - and _")
 
 
 def _parted(text: str) -> tuple[str, str]:

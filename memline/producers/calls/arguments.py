@@ -80,11 +80,11 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
     for name, raw in arguments.items():
         parameter = by_name.get(name)
         if parameter is None:
-            near = nearest(name[:80], by_name)
+            near = nearest(name, by_name)
             names = ", ".join(dict.fromkeys(each.name for each in by_name.values())) or "none"
             raise BadRequest(
                 f"there is no parameter {name[:80]!r}",
-                hint=f"did you mean {near}?" if near else f"the parameters are: {names}",
+                hint=f"write {near} instead" if near else f"give no others than: {names}",
             )
         if raw is None:
             continue
@@ -92,10 +92,10 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
             raw = [raw]
         if not _fits(parameter.schema, raw):
             at, member, schema = _mismatch(name, raw, parameter.schema)
-            near = nearest(member[:80], schema.get("enum", ())) if isinstance(member, str) else ""
+            near = nearest(member, schema.get("enum", ())) if isinstance(member, str) else ""
             raise BadRequest(
                 f"{at}: found {_found(member, schema)}, allowed: {allowed(schema)}",
-                hint=f"did you mean {near}?" if near else f"{name}: {parameter.description}",
+                hint=f"write {near} instead" if near else f"correct {name}. {parameter.description}",
             )
         checked = int(raw) if parameter.kind == "integer" else raw
         if values.setdefault(parameter.name, checked) != checked:
@@ -105,7 +105,7 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
             )
     for parameter in by_name.values():
         if parameter.is_required and parameter.name not in values:
-            hint = f"{parameter.name}: {parameter.description}"
+            hint = f"give {parameter.name}. {parameter.description}"
             raise BadRequest(f"{parameter.name} is missing", hint=hint)
     return values
 

@@ -119,7 +119,9 @@ def _answers(
     no hits are merged.
     """
     if not workspace.is_dir():
-        raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")
+        raise MemlineError(
+            f"there is no folder {workspace}", hint="name a ROOT with a folder for every workspace"
+        )
     with TemporaryDirectory(prefix="memline-bench-") as folder:
         state_dir = Path(folder)
         if view == SESSIONS:

@@ -80,7 +80,7 @@ def forget(
     of_list = as_list + (undo is not None)
     if given + of_list != 1:
         reason = "say one thing, not several" if given + of_list else "say what to forget"
-        raise ConfigError(reason, hint="one of: PATH, --query, --session, --before, --list, --undo")
+        raise ConfigError(reason, hint="give one of: PATH, --query, --session, --before, --list, --undo")
     if of_list:
         return _forgotten_list(agent, undo, as_json)
     if query is not None and not resolve.terms_of(query):

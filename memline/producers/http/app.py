@@ -188,12 +188,14 @@ class Api:
         if call.audit:
             access.caller().check_acting()
         if call.rights == OWNER and access.only:
-            raise AccessDenied("this is of all agents", hint=f"this token opens the agent {access.only}")
+            raise AccessDenied(
+                "this is of all agents", hint=f"ask for the agent {access.only}, or use a token of all"
+            )
         if agent or access.only or call.is_of_one_agent:
             agent = access.caller(agent).agent
             if agent not in names:
                 raise UnknownAgent(
-                    f"there is no agent {agent[:80]!r}", hint=f"the agents are: {', '.join(names)}"
+                    f"there is no agent {agent[:80]!r}", hint=f"name one of these: {', '.join(names)}"
                 )
             names = (agent,)
         note(request.scope, agent=agent)
@@ -301,7 +303,7 @@ async def read_arguments(
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, "the body has to be JSON")
-    hint = f"such as {example}"
+    hint = f"send an object, such as {example}"
     try:
         body = await request.json()
     except (ValueError, RecursionError) as error:

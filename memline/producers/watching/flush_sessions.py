@@ -139,7 +139,9 @@ def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionSt
         why, example = why_off(settings), '{ model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }'
         raise ConfigError(
             f"no session of {settings.agent} is flushed: {why}",
-            hint=f"such as memoryFlush: {example}" if why == SET_UP else "set that key to true",
+            hint=f"write memoryFlush: {example}, with your model and its address"
+            if why == SET_UP
+            else "set that key to true",
         )
     folder = flush_plan.folder_of(settings)
     if not flush_state.can_be_named(name):

@@ -237,7 +237,9 @@ def span_of(view: View) -> tuple[str, Span]:
     """Return the span that a page is asked for. Raises BadRequest."""
     name = view.query.get("span", "hour")
     if name not in SPANS:
-        raise BadRequest(f"{name[:20]!r} is not a valid span", hint=f"span is one of: {', '.join(SPANS)}")
+        raise BadRequest(
+            f"{name[:20]!r} is not a valid span", hint=f"give as span one of: {', '.join(SPANS)}"
+        )
     return name, SPANS[name]
 
 

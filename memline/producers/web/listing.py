@@ -77,7 +77,7 @@ def asked(view: View, columns: Collection[str], default: str = "") -> tuple[str,
     """Return the order that a page is asked for, and the other fields of its address. Raises BadRequest."""
     order = view.query.get("sort") or default
     if order and order.removeprefix("-") not in columns:
-        raise BadRequest(f"{order[:40]!r} is not a column", hint=f"sort is one of: {', '.join(columns)}")
+        raise BadRequest(f"{order[:40]!r} is not a column", hint=f"sort by one of: {', '.join(columns)}")
     return order, {name: text for name, text in view.query.items() if name not in ("sort", "first")}
 
 

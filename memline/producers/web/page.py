@@ -265,7 +265,9 @@ def acting(call: Call) -> Action:
 def require_owner(view: View) -> None:
     """Raise AccessDenied unless the token opens all agents."""
     if not view.is_owner:
-        raise AccessDenied("this is of all agents", hint=f"this token opens the agent {view.access.only}")
+        raise AccessDenied(
+            "this is of all agents", hint=f"look at the agent {view.access.only}, or use a token of all"
+        )
 
 
 def command_line(*words: str) -> str:

@@ -137,7 +137,7 @@ def _filter(given: Mapping[str, str]) -> Filter:
     fields["state"] = fields["state"] or DEAD
     if fields["state"] not in STATES:
         raise BadRequest(
-            f"{fields['state'][:80]!r} is not a state", hint=f"the states are: {', '.join(STATES)}"
+            f"{fields['state'][:80]!r} is not a state", hint=f"name one of these: {', '.join(STATES)}"
         )
     return Filter(**fields)
 
@@ -202,7 +202,8 @@ def _message(view: View) -> Data:
     found = message_list.details(view.queue_url, where.state, queue, name)
     if found is None:
         raise PageMissing(
-            f"there is no {where.state} message {name[:80]!r} on this queue", hint="it was taken, or removed"
+            f"there is no {where.state} message {name[:80]!r} on this queue",
+            hint="look at the list again: it was taken, or removed",
         )
     return {
         "message": found,

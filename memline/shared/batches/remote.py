@@ -302,8 +302,8 @@ class BatchApi(ResultReader):
         if reply.status in _UNKNOWN_THERE:
             raise ProviderStop(
                 self._http.error(reply).message,
-                hint="there is no Batch API for this model at this address: set "
-                "memorySearch.remote.batch.enabled to false",
+                hint="set memorySearch.remote.batch.enabled to false: this model has no Batch API at this "
+                "address",
                 status=reply.status,
             )
         return self._named_json(reply)

@@ -54,11 +54,12 @@ class AgentList(Block):
         if not is_agent_id(agent):
             raise ConfigError(
                 f"{agent!r} is not a valid agent id",
-                hint="an id has up to 64 letters, digits, - and _, and begins with a letter or digit",
+                hint="use up to 64 letters, digits, - and _, and begin with a letter or digit",
             )
         if not self.has(agent):
             raise ConfigError(
-                f"there is no agent {agent!r} in agents.list", hint=f"one of: --agent {', '.join(self.ids)}"
+                f"there is no agent {agent!r} in agents.list",
+                hint=f"name one of these: --agent {', '.join(self.ids)}",
             )
         return agent
 

@@ -169,8 +169,8 @@ def _report_mismatch(raw: object, allowed: str, limits: Mapping[str, Any], at: s
     found, hint = describe(raw), ""
     if isinstance(raw, str):
         found = "a value" if limits.get("secret") else found
-        near = nearest(raw[:_MAX_WORD], limits.get("choices", ()))
-        hint = limits.get("advice", {}).get(raw) or (f"did you mean {near}?" if near else "")
+        near = nearest(raw, limits.get("choices", ()))
+        hint = limits.get("advice", {}).get(raw) or (f"write {near} instead" if near else "")
     issues.problem(
         f"{at}: found {found}, allowed: {allowed}",
         hint or "correct the value, or remove the key to have its default",
@@ -192,11 +192,10 @@ def _report_unknown(
     if instead := block.gone.get(name):
         issues.warn(f"{at}: without effect since 0.3: {instead}")
         return
-    near = nearest(name[:_MAX_WORD], known, _ALIKE if block.unknown == WARN_IF_NEAR else _RATHER_ALIKE)
+    near = nearest(name, known, _ALIKE if block.unknown == WARN_IF_NEAR else _RATHER_ALIKE)
     if block.unknown != REFUSE:
         if near or block.unknown == WARN:
-            meant = f" (did you mean {near}?)" if near else ""
-            issues.warn(f"{at}: unknown key, without effect{meant}")
+            issues.warn(f"{at}: {unknown_key(near)}")
     elif reason := root.without_effect.get(path):
         if not (isinstance(value, dict) and value.get("enabled") is False):
             issues.problem(f"{at}: this key of the original has no effect here: {reason}", f"remove {path}")
@@ -206,13 +205,19 @@ def _report_unknown(
         paths = [*(path.rpartition(".")[0] for path in paths), *paths]
         by_name = {path.rpartition(".")[2]: path for path in paths}
         near = near or by_name.get(name) or by_name.get(nearest(name, by_name), "")
-        issues.problem(f"{at}: unknown key", f"did you mean {near}?" if near else f"remove {path}")
+        issues.problem(f"{at}: unknown key", f"write {near} instead" if near else f"remove {path}")
+
+
+def unknown_key(near: str) -> str:
+    """Say of a key in a warning that it is not known, and which one to write; `near` may be empty."""
+    return f"unknown key, without effect{f', write {near} instead' if near else ''}"
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) -> str:
     """Return the known name that resembles this one most; empty when none does."""
     folded = {candidate.lower(): candidate for candidate in known}
-    close = get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=likeness)
+    word = name[:_MAX_WORD].lower().replace("_", "").replace("-", "")
+    close = get_close_matches(word, folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""
 
 

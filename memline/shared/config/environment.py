@@ -223,7 +223,7 @@ def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> t
     for variable, word, known in ((LOG_LEVEL, level, LOG_LEVELS), (LOG_FORMAT, style, LOG_FORMATS)):
         if word not in known:
             raise ConfigError(
-                f"{variable}: {word!r} is not a valid value", hint=f"{variable}={'|'.join(known)}"
+                f"{variable}: {word!r} is not a valid value", hint=f"set it to one of: {', '.join(known)}"
             )
     return level, style
 

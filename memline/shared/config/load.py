@@ -46,7 +46,7 @@ _SHORTEST_TOKEN = 8
 
 #: Characters of the name of a token at most, and what its role needs.
 _LONGEST_NAME = 80
-_ROLES = "owner opens all agents, agent the one that it names, reader either"
+_ROLES = "name an agent with the role agent, none with owner; a reader opens the one that it names, or all"
 
 
 @value
@@ -244,10 +244,10 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
         )
     name, origin = given(settings, "queue.name")
     if name and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
-        issues.problem(f"{origin}: not a valid name", "letters, digits, '.', '_' and '-', 64 at most")
+        issues.problem(f"{origin}: not a valid name", "use letters, digits, '.', '_' and '-', 64 at most")
     host, origin = given(settings, "queue.host")
     if host and not re.fullmatch(installation.HOST_NAME, host):
-        allowed = "small letters, digits and '-' between them, 63 at most, such as index-2"
+        allowed = "use small letters, digits and '-' between them, 63 at most, such as index-2"
         issues.problem(f"{origin}: not a valid name of an index host", allowed)
     if host and url and not name:
         words = "queue.host needs queue.name: the name that all hosts of the fleet have in common"
@@ -338,12 +338,14 @@ def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Is
         place = f"{origin}: {each.name[:_LONGEST_NAME]!r}"
         named.append((place, each.token))
         if each.agent and not agents.has(each.agent):
-            issues.problem(f"{origin}: there is no agent {each.agent!r}", f"one of: {', '.join(agents.ids)}")
+            issues.problem(
+                f"{origin}: there is no agent {each.agent!r}", f"name one of these: {', '.join(agents.ids)}"
+            )
         if bool(each.agent) is not (each.role == installation.AGENT) and each.role != installation.READER:
             what = "needs" if not each.agent else "takes no"
             issues.problem(f"{place}: the role {each.role} {what} agent", _ROLES)
         if each.name in names or not each.name.isprintable() or len(each.name) > _LONGEST_NAME:
-            allowed = f"{_LONGEST_NAME} visible characters at most, not token, and of no other entry"
+            allowed = f"use {_LONGEST_NAME} visible characters at most, not token, and of no other entry"
             issues.problem(f"{place}: not usable as a name", allowed)
         names.add(each.name)
     seen: set[str] = set()
@@ -351,7 +353,7 @@ def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Is
         if len(text) < _SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
             issues.problem(
                 f"{place}: not usable as a token",
-                f"at least {_SHORTEST_TOKEN} visible ASCII characters: openssl rand -hex 24",
+                f"use at least {_SHORTEST_TOKEN} visible ASCII characters: openssl rand -hex 24",
             )
         if text in seen:
             issues.problem(f"{place}: another entry has the same token", "give each its own")

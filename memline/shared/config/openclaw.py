@@ -8,7 +8,7 @@ above the defaults.
 
 from __future__ import annotations
 
-from memline.shared.config.check import Issues, RawConfig, check_block, describe
+from memline.shared.config.check import Issues, RawConfig, check_block, describe, nearest, unknown_key
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Qmd
 from memline.shared.config.keys import Block, Setting, block_of
 from memline.shared.config.layers import expand_references
@@ -207,7 +207,7 @@ def _known(
                 if not is_off:
                     issues.warn(f"{at}.{name}: without effect here: {reason}")
             else:
-                issues.warn(f"{at}.{name}: unknown key, without effect")
+                issues.warn(f"{at}.{name}: {unknown_key(nearest(name, block.members))}")
         elif (inner := block_of(field)) and isinstance(value, dict):
             kept[name] = _known(inner, value, at=f"{at}.{name}", issues=issues, path=f"{full}.")
         else:

@@ -210,8 +210,8 @@ class ProviderClient(ABC):
             reason = redact_line(str(error) or type(error).__name__, self._endpoint.secrets)
             # getaddrinfo(3) numbers its errors below zero.
             is_unknown = "[Errno -" in reason
-            online = "is this machine online, and the name right?"
-            hint = online if is_unknown else f"is a server running at {address}?"
+            online = "check that this machine is online, and that the name is right"
+            hint = online if is_unknown else f"check that a server is running at {address}"
             later = ProviderLater(self._message(what, reason), hint=hint)
         later.maybe_paid = was_sent
         later.maybe_done = once and was_sent

@@ -341,4 +341,4 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
 
 def check_queue(queue: str) -> None:
     if not routes.is_queue(queue, QUEUES):
-        raise BadRequest(f"there is no queue {queue[:80]!r}", hint=f"the queues are: {', '.join(QUEUES)}")
+        raise BadRequest(f"there is no queue {queue[:80]!r}", hint=f"name one of these: {', '.join(QUEUES)}")

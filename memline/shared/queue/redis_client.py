@@ -108,7 +108,7 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
         # Its words quote the URL, which may be cut within the password.
         raise QueueError(
             f"queue.url {mask_url(url)} is not a valid Redis URL",
-            hint="redis://127.0.0.1:6379/0; in a password write # / ? @ : as %23 %2F %3F %40 %3A",
+            hint="write it as redis://127.0.0.1:6379/0; in a password write # / ? @ : as %23 %2F %3F %40 %3A",
         ) from None
 
 

@@ -104,7 +104,7 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
             if not is_storable(text):
                 raise not_utf_8(text)
             if "tag" in name and not any(map(tag_key, filter(str.strip, text.split(",")))):
-                raise BadRequest(f"{text[:80]!r} is not a tag", hint="a tag such as boat or boat/dinghy")
+                raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
     return SearchRequest(query=query, private=private, **given)
 
 

@@ -122,7 +122,7 @@ def parse_bound(text: str, today: date, *, option: str, is_end: bool = False) ->
     except (ValueError, OverflowError) as error:
         raise ConfigError(
             f"{option} is not a valid date: {text[:40]!r}",
-            hint=f"{option} 2026-02-10, an age: {option} 30d, or words: {option} 'last week'",
+            hint=f"give a day: {option} 2026-02-10, an age: {option} 30d, or words: {option} 'last week'",
         ) from error
     return days.last if is_end else days.first
 

@@ -167,7 +167,7 @@ def test_an_address_where_nobody_listens_is_told_with_what_to_do(place: Place) -
 
     assert report.failed
     assert report.vectors["pending"] == TEXTS
-    assert "is a server running" in report.action
+    assert "a server is running" in report.action
     assert paths(place.search("word3x1x7")) == ["memory/note-3.md"]
 
 

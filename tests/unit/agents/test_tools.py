@@ -383,7 +383,7 @@ def test_an_agent_that_is_not_there_is_refused_with_those_that_are(
     with pytest.raises(BadRequest) as caught:
         made().search(Caller(agent=agent), {"query": "q"})
 
-    assert "the agents are: main" in caught.value.hint
+    assert "name one of these: main" in caught.value.hint
     assert not (tmp_path / "home" / "memory").exists()
 
 

@@ -126,7 +126,7 @@ def test_show_of_a_broken_file_prints_nothing_on_stdout(
     output = capsys.readouterr()
     assert (status, output.out) == (2, "")
     assert "memorySearch.providr: unknown key" in output.err
-    assert "Try: did you mean provider?" in output.err
+    assert "Try: write provider instead" in output.err
 
 
 def test_path_prints_the_file_that_is_used(capsys: pytest.CaptureFixture[str], home: Path) -> None:
@@ -166,7 +166,7 @@ def test_check_names_every_problem_and_fails(capsys: pytest.CaptureFixture[str],
         "memorySearch.providr",
         "memorySearch.query.maxResults",
     ]
-    assert answer["problems"][0]["action"] == "did you mean provider?"
+    assert answer["problems"][0]["action"] == "write provider instead"
     assert len(answer["warnings"]) == 1
 
 

@@ -46,7 +46,7 @@ def test_an_unknown_key_names_the_nearest_known_one(raw: object, key: str, sugge
     message, hint = only_problem(raw)
 
     assert message == f"f: {key}: unknown key"
-    assert hint == f"did you mean {suggestion}?"
+    assert hint == f"write {suggestion} instead"
 
 
 def test_a_key_of_an_earlier_version_is_told_and_the_file_still_works() -> None:
@@ -140,7 +140,7 @@ def test_a_wrong_word_is_named_with_the_allowed_one_that_resembles_it_most(
     message, found_hint = only_problem(raw)
 
     assert at in message
-    assert found_hint == f"did you mean {hint}?"
+    assert found_hint == f"write {hint} instead"
 
 
 def test_each_wrong_member_of_a_list_is_named_and_nothing_of_the_list_counts() -> None:

@@ -81,6 +81,18 @@ def test_a_key_that_is_not_known_is_named() -> None:
     assert issues.warnings == ["f: memory.qmd.mcporter: unknown key, without effect"]
 
 
+def test_a_misspelt_key_of_the_newest_form_is_named_with_the_one_to_write(read: Loader) -> None:
+    search = {"provder": "none", "query": {"maxresult": 3}, "new": 1}
+
+    warnings = read({"memory": {"search": search}}).warnings
+
+    assert [warning.partition("memory.search.")[2] for warning in warnings] == [
+        "provder: unknown key, without effect, write provider instead",
+        "query.maxresult: unknown key, without effect, write maxResults instead",
+        "new: unknown key, without effect",
+    ]
+
+
 def test_groups_do_not_use_memory_unless_a_scope_says_so() -> None:
     found, _ = layer({"backend": "qmd"})
     scope = found["memory.scope"].value

@@ -112,12 +112,12 @@ class Collections:
         """
         name, _, relative = path.removeprefix(PREFIX).partition("/")
         if not name or not relative:
-            raise PathNotAllowed("invalid qmd path", hint="qmd/<collection>/<path>, as a search gives it")
+            raise PathNotAllowed("invalid qmd path", hint="name it as a search does: qmd/<collection>/<path>")
         absolute = self.file(name, relative)
         collection = self._by_name[name]
         located = self.paths.locate(absolute) if collection.source == MEMORY else None
         if not is_markdown(os.path.basename(absolute)) or (collection.source == MEMORY and located is None):
-            raise PathNotAllowed("path required", hint="a Markdown file, by the path that a search gives")
+            raise PathNotAllowed("path required", hint="name a Markdown file by the path that a search gives")
         return collection.root, absolute, located.path if located else path
 
     def _is_memory(self, collection: Collection, absolute: str) -> bool:
