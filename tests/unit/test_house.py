@@ -5,6 +5,7 @@ import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import click
 import grimp
@@ -164,6 +165,17 @@ def test_the_floors_that_are_drawn_are_those_that_are_checked(folder: str) -> No
     assert [int(number) for number, _ in drawn] == list(reversed(range(len(layers))))
     for (_, packages), layer in zip(drawn, layers, strict=True):
         assert set(re.findall(r"`(\w+)(?:\.py)?`", packages)) == set(layer.split(" | "))
+
+
+@pytest.mark.parametrize("folder", ["shared", "producers"])
+def test_every_module_stands_on_a_floor(folder: str) -> None:
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if each.get("containers") == [f"memline.{folder}"])
+    standing = {name for layer in layers for name in layer.split(" | ")}
+
+    modules = {each.name for each in iter_modules([str(ROOT / "memline" / folder)])}
+
+    assert (sorted(modules - standing), sorted(standing - modules)) == ([], [])
 
 
 def test_the_late_imports_are_those_of_the_list() -> None:
