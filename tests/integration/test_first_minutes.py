@@ -120,11 +120,20 @@ def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell,
     assert shell("init", str(tmp_path / "elsewhere"), "--yes").status == 1
 
 
+@pytest.mark.parametrize("mark", [".obsidian/app.json", "logseq/config.edn"])
+def test_init_takes_thousands_of_notes_of_a_vault_or_a_graph(shell: Shell, tmp_path: Path, mark: str) -> None:
+    vault = make(tmp_path / "vault", {f"pages/{n}.md": f"Note {n}." for n in range(2_001)} | {mark: "{}"})
+
+    ran = shell("init", str(vault), "--yes")
+
+    assert (ran.status, "Indexed 2,001 files" in ran.stdout) == (0, True)
+
+
 WIDE = {
     "a home directory": ({"a.md": "One.", "b.md": "Two."}, "is your home directory, with 2 Markdown files"),
     "thousands of files": (
         {f"{n // 100}/{n}.md": f"Note {n}." for n in range(2_001)},
-        "has 2,001 Markdown files and is not a repository",
+        "has 2,001 Markdown files and is not a repository, vault or graph",
     ),
 }
 

@@ -185,8 +185,8 @@ def _much(folder: Path, count: int) -> str:
         is_home = "is" if workspaces.is_same(home, folder) else "holds"
         return f"{folder} {is_home} your home directory, with {files}"
     above = (folder, *folder.parents)
-    if count > MANY_FILES and not any((each / ".git").exists() for each in above):
-        return f"{folder} has {files} and is not a repository"
+    if count > MANY_FILES and not any((each / ".git").exists() or kind_of(each) in _NOTES for each in above):
+        return f"{folder} has {files} and is not a repository, vault or graph"
     return ""
 
 
@@ -360,6 +360,9 @@ LOGSEQ = Kind(name="a Logseq graph")
 CLAUDE_CODE = Kind(name="the project memory of Claude Code")
 REPOSITORY = Kind(name="a repository with documentation")
 PLAIN = Kind(name="a folder of Markdown")
+
+#: Those whose files are notes, however many there are.
+_NOTES = (OBSIDIAN, LOGSEQ)
 
 
 def kind_of(folder: Path) -> Kind:
