@@ -14,6 +14,7 @@ from functools import cache
 from unicodedata import normalize
 
 from memline.shared.errors import ConfigError
+from memline.shared.note_names import without_ending
 from memline.shared.patterns import late
 from memline.shared.values import replace, value
 from memline.shared.words import stop_words, word_lists
@@ -35,6 +36,14 @@ _TOKEN = late(
 )
 #: What may stand between the words of a day ("l'an", "avant-hier", "14. März"); before figures a comma, too.
 _GAP = late(r"[\s'’-]{1,3}|\.\s")
+
+#: The day in the name of a file, the year first; below folders of its year and month; a year that is near.
+_DAY_OF_NAME = late(r"(?<!\d)(\d{4})([-_.]?)(\d{2})\2(\d{2})(?!\d)")
+_DAY_BELOW = late(r"(?:^|/)(\d{4})/(?:\1-)?(\d{2})(?:-[^/\d]*)?/(\d{2})\.\w+$")
+_YEAR = late(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+#: In words the day is 10, 10th or 10.; without words 10.2.2026.
+_NUMBER_OF_DAY = late(r"(\d{1,2})(?:st|nd|rd|th|er|º|ª)?")
+_DOTTED = late(r"(?:[^\W\d_]+,?\s)?(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\w)")
 
 #: Key -> words joined by a blank -> value: the number of a month, of a day of the week (Monday is 0), or 0.
 _Table = Mapping[str, Mapping[str, int]]
@@ -140,11 +149,53 @@ def day_of_path(path: str) -> date | None:
     """Read the day in the name of a file; None when there is none.
 
     `2026-02-10-rollout.md`, Logseq's `2026_02_10.md` and the compact `20260210.md` are of the same day.
+    So are `2026/02/10.md` and what begins with it in words, `Tuesday, February 10th 2026.md`.
     """
-    match = re.search(r"(?<!\d)(\d{4})([-_]?)(\d{2})\2(\d{2})(?!\d)", path.rpartition("/")[2])
-    if match is None or (not match[2] and not match[1].startswith(("19", "20"))):
+    name = path.rpartition("/")[2]
+    match = _DAY_OF_NAME.search(name)
+    if match and (match[2] or match[1].startswith(("19", "20"))):
+        return _valid(int(match[1]), int(match[3]), int(match[4]))
+    if not _YEAR.search(path):
         return None
-    return _valid(int(match[1]), int(match[3]), int(match[4]))
+    if match := _DAY_BELOW.search(path):
+        return _valid(*map(int, match.groups()))
+    found = _day_in_words(without_ending(name))
+    return found[0] if found else None
+
+
+def day_named(name: str) -> date | None:
+    """Return the day that a name is, in words or figures; None where it is anything else."""
+    found = _day_in_words(name)
+    return found[0] if found and not found[1] else None
+
+
+def _day_in_words(name: str) -> tuple[date, Sequence[str]] | None:
+    """Return the day that a name begins with, `10 de febrero de 2026`, `10.2.2026`; the words behind."""
+    if not _YEAR.search(name):
+        return None
+    plain = "".join(c if c in "çÇ" else normalize("NFD", c)[0] for c in name).lower()
+    if match := _DOTTED.match(plain):
+        day = _valid(*map(int, reversed(match.groups())))
+        return (day, re.findall(r"\w+", plain[match.end() :])) if day else None
+    words = [word for word in re.findall(r"[^\W_]+", plain) if word not in ("de", "of")]
+    weekdays, months = _calendar()
+    if words[0].isalpha() and any(day.startswith(words[0]) for day in weekdays if len(words[0]) > 1):
+        del words[0]
+    if len(words) < 3 or not _YEAR.fullmatch(words[2]):
+        return None
+    first, second = words[:2]
+    named, counted = (second, first) if first[:1].isdigit() else (first, second)
+    number = _NUMBER_OF_DAY.fullmatch(counted)
+    day = _valid(int(words[2]), months[named], int(number[1])) if number and named in months else None
+    return (day, words[3:]) if day else None
+
+
+@cache
+def _calendar() -> tuple[Sequence[str], Mapping[str, int]]:
+    """Return the days of the week, and the months with their numbers, in all languages."""
+    tables = [*map(_table, LANGUAGES)]
+    months = {word: number for table in tables for word, number in table["months"].items()}
+    return [day for table in tables for day in table["weekdays"]], months
 
 
 def day_of_time(seconds: float) -> date:
