@@ -26,6 +26,9 @@ _BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000\u2011", "     -") | {
 _HAS_BETWEEN = late(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
 _HAS_LETTERS = late(f"[{''.join(map(chr, _LETTERS))}]")
 
+#: What Logseq writes in the names of files for what some systems have in none: `"#%*./:<>?\`|`.
+_ESCAPED = late("%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)")
+
 #: Half-width marks of kana, which make one letter with the one before them.
 _KANA_MARKS = "\uff9e\uff9f"
 
@@ -62,9 +65,14 @@ def name_key(name: str) -> str:
 
 
 def stem_key(path: str) -> str:
-    """Return the same of the name of a note's file; Logseq writes the page `a/b` into `a___b.md`."""
-    stem = os.path.splitext(path.rpartition("/")[2])[0]
-    return name_key(stem.replace("___", "/").replace("%2F", "/"))
+    """Return the same of the name of a note's file; Logseq writes the page `a/b?` into `a___b%3F.md`."""
+    return name_key(page_name(path))
+
+
+def page_name(path: str) -> str:
+    """Return the name of a note by that of its file."""
+    stem = os.path.splitext(path.rpartition("/")[2])[0].replace("___", "/")
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), stem) if "%" in stem else stem
 
 
 def fold_with_places(text: str) -> tuple[str, Sequence[int]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from memline.shared.note_names import is_markdown, without_ending
+from memline.shared.sources.dates import day_named
 from memline.shared.sources.folding import stem_key
 from memline.shared.sources.markdown import without_code
 from memline.shared.values import value
@@ -34,8 +35,9 @@ class Link:
 
     @property
     def key(self) -> str:
-        """What its last part is looked up by; Logseq's page `a/b` is also in `a___b.md`."""
-        return stem_key(f"{last_part(self.target)}.md").rpartition("/")[2]
+        """What its last part is looked up by: a day in figures; Logseq's page `a/b` is also in `a___b.md`."""
+        day = day_named(self.target)
+        return day.isoformat() if day else stem_key(f"{last_part(self.target)}.md").rpartition("/")[2]
 
 
 @value
