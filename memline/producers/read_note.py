@@ -25,6 +25,7 @@ from memline.shared.sources.excerpt import (
     read_excerpt,
 )
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
+from memline.shared.sources.links import line_of
 from memline.shared.sources.paths import (
     SESSIONS,
     TRANSCRIPT_PREFIX,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 #: Notes with the same name that are listed, and notes that a note is linked with.
 _LISTED = 10
 LINKED = 50
+
+#: A note from its first line to its last: none has more than the size of a file that is read.
+_WHOLE = Part(lines=2**31, max_chars=2**31)
 
 
 def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
@@ -126,13 +130,27 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
     try:
         excerpt = read_or_kept(name)
     except PathNotAllowed:
-        if (note := _note_named(settings, name, private=private)) is None:
-            _refuse_name(memory_paths, name)
-            raise
-        return read_or_kept(note)
+        if (note := _note_named(settings, name, private=private)) is not None:
+            return read_or_kept(note)
+        if (linked := _linked(settings, name, private=private)) is not None:
+            note, place = linked
+            whole = read_excerpt(memory_paths, note, part=_WHOLE, gone=lines_of(settings), clock=clock)
+            if first := line_of(whole.text.split("\n"), place):
+                return _read(settings, note, replace(part, first=first), private=private, clock=clock)
+            name = f"{note}#{place}"
+        _refuse_name(memory_paths, name)
+        raise
     if excerpt.status == "not_found" and (note := _note_named(settings, name, private=private)) is not None:
         return read_or_kept(note)
     return excerpt
+
+
+def _linked(settings: AgentSettings, name: str, *, private: bool) -> tuple[str, str] | None:
+    """Return note and place of a link as it is written, `[[note#heading|alias]]`; None where it is none."""
+    bare = name.removeprefix("!").removeprefix("[[").removesuffix("]]").partition("|")[0]
+    note, _, place = bare.partition("#")
+    path = _note_named(settings, note.strip(), private=private) if note.strip() else None
+    return (path, place.strip()) if path else None
 
 
 def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:

@@ -137,6 +137,39 @@ def test_a_note_is_read_by_whatever_names_it_in_any_case(
     assert answer == excerpt.to_json()
 
 
+@pytest.mark.parametrize(
+    ("link", "first"),
+    [
+        ("[[Crew#The cook]]", 6),
+        ("![[crew#The Cook|her]]", 6),
+        ("[[Crew#Crew#The cook]]", 6),
+        ("crew.md#the cook", 6),
+        ("[[Crew#^knots]]", 4),
+        ("[[crew|those]]", 1),
+        ("![[crew]]", 1),
+    ],
+)
+def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(
+    place: Place, link: str, first: int
+) -> None:
+    lines = ["# Crew", "", "- Ada steers", "- Bo ties knots ^knots", "", "## The cook", "", "Cy cooks."]
+    place.write("crew.md", "\n".join([*lines, ""]))
+    place.index()
+
+    with Memory.of(place.settings, place.agent) as memory:
+        found = memory.get(link)
+
+    assert (found.path, found.first, found.text) == ("crew.md", first, "\n".join(lines[first - 1 :]))
+
+
+def test_a_link_to_a_heading_that_is_not_there_says_so(place: Place) -> None:
+    with Memory.of(place.settings, place.agent) as memory:
+        with pytest.raises(PathNotAllowed, match=r"'No such' names no lines of projects/p1\.md"):
+            memory.get("[[Deploy Plan#No such]]")
+        with pytest.raises(PathNotAllowed, match="no note is named"):
+            memory.get("[[No such note#Steps]]")
+
+
 def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place: Place) -> None:
     for number in range(12):
         place.write(f"{number:02}/Twin.md", "x\n")

@@ -11,8 +11,8 @@ from functools import cache
 
 from memline.shared.note_names import is_markdown, without_ending
 from memline.shared.sources.dates import day_named
-from memline.shared.sources.folding import stem_key
-from memline.shared.sources.markdown import without_code
+from memline.shared.sources.folding import name_key, stem_key
+from memline.shared.sources.markdown import outline, without_code
 from memline.shared.values import value
 
 #: Links of a note that are kept; a list of everything has a few thousand.
@@ -103,6 +103,22 @@ def _without_comments(lines: Sequence[str], code: Collection[int]) -> list[str]:
         kept += text[end:start], "x", "\n" * text.count("\n", start, close)
         end = close + 3
     return "".join((*kept, text[end:])).split("\n")
+
+
+def line_of(lines: Sequence[str], place: str) -> int:
+    """Return the line, from 1, that a link names behind its note: a heading, or a block by its `^id`.
+
+    Of headings below each other (`Boat#Sails`) the last counts. Without a place it is the first line, and 0
+    for one that the note does not have.
+    """
+    if not place:
+        return 1
+    if place.startswith("^"):
+        marked = (at for at, line in enumerate(lines, 1) if f" {line.rstrip()}".endswith(f" {place}"))
+        return next(marked, 0)
+    wanted = name_key(place.rpartition("#")[2])
+    named = (each.line + 1 for each in outline(list(lines)).headings if name_key(each.title) == wanted)
+    return next(named, 0)
 
 
 def last_part(target: str) -> str:
