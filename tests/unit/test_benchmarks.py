@@ -12,6 +12,7 @@ from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bench import Bench
 from benchmarks.children import environment, memline
 from benchmarks.figures import Figure, at_least, at_most, table
+from benchmarks.rate_limits import promised
 from tests.support.local_model import needs_model
 
 
@@ -189,3 +190,8 @@ def test_documentation_is_asked_for_its_pages_without_their_descriptions(
     assert f"| {docs} | 2, 2 |" + " 1.000 / 1.000 |" * 4 in capsys.readouterr().out
     assert documentation.main([str(tmp_path / "ws/guides")]) == 2
     assert "no page has a title and a description" in capsys.readouterr().err
+
+
+def test_the_use_of_a_limit_is_measured_by_what_texts_are_promised_of_it() -> None:
+    # Nine tenths of a minute that counts for 62 seconds, of tokens a request less.
+    assert (promised("requests"), promised("tokens")) == (86, 81)
