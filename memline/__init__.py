@@ -18,10 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from memline.producers.actions.append_entry import Entry as Entry
+    from memline.producers.agent_view import Chat as Chat
+    from memline.producers.agent_view import chat_of as chat_of
+    from memline.producers.backends import IndexReport as IndexReport
+    from memline.producers.backends import LinkCheck as LinkCheck
     from memline.producers.memory import Memory as Memory
+    from memline.producers.memory import Status as Status
     from memline.shared.errors import MemlineError as MemlineError
     from memline.shared.search.results import Answer as Answer
     from memline.shared.search.results import Hit as Hit
+    from memline.shared.sources.excerpt import Excerpt as Excerpt
 
 #: Where the public names are; loaded at first use, so that `import memline` costs nothing.
 _HOMES = {
@@ -29,9 +36,19 @@ _HOMES = {
     "MemlineError": "memline.shared.errors",
     "Answer": "memline.shared.search.results",
     "Hit": "memline.shared.search.results",
+    "Excerpt": "memline.shared.sources.excerpt",
+    "Entry": "memline.producers.actions.append_entry",
+    "IndexReport": "memline.producers.backends",
+    "LinkCheck": "memline.producers.backends",
+    "Status": "memline.producers.memory",
+    "Chat": "memline.producers.agent_view",
+    "chat_of": "memline.producers.agent_view",
 }
 
-__all__ = ["Answer", "Hit", "MemlineError", "Memory"]
+__all__ = [
+    *("Answer", "Chat", "Entry", "Excerpt", "Hit", "IndexReport", "LinkCheck", "MemlineError", "Memory"),
+    *("Status", "chat_of"),
+]
 
 
 def __getattr__(name: str) -> Any:

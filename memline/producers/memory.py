@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from os import PathLike
+from functools import update_wrapper
+from os import PathLike, fspath
 from pathlib import Path
 
 from memline.producers.backends import Asked
@@ -15,7 +16,7 @@ from memline.producers.builtin import choose
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import ConfigError, IndexFault
+from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
 from memline.shared.search.request import SearchOptions, SearchRequest, search_request
@@ -25,7 +26,7 @@ from memline.shared.values import field, fields, replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+    from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
     from memline.producers.actions.append_entry import Entry
     from memline.producers.agent_view import Chat
@@ -70,6 +71,8 @@ class Status:
 
 def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
     """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
+    if chat is not None and not hasattr(chat, "is_private"):
+        raise TypeError(f"chat is not a Chat, make one with chat_of: {chat!r:.80}")
     return chat is None or chat.is_private or settings.private_in_groups
 
 
@@ -83,7 +86,10 @@ def _awaitable(
 
         return await asyncio.to_thread(method, self, *args, **options)
 
-    return awaited
+    # Its parameters and what it does are those of the method, also to a framework that makes a tool of it.
+    twin = update_wrapper(awaited, method)
+    twin.__name__, twin.__qualname__ = f"a{method.__name__}", f"Memory.a{method.__name__}"
+    return twin
 
 
 @value
@@ -187,6 +193,10 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        # It holds an open index and locks; without this the error is about some local object.
+        raise TypeError("a Memory cannot be copied or pickled: open one in each process")
+
     def close(self) -> None:
         """Close the index and free the vectors; the next call opens them again."""
         self._backend.close()
@@ -202,6 +212,8 @@ class Memory:
         keyword index first; their vectors are left to `index`. Raises IndexFaults, BadRequest for a value
         that is not allowed, and ConfigError for a bad date.
         """
+        if not isinstance(question.query, str):
+            raise TypeError(f"query is not a text: {question.query!r:.80}")
         given = {name: getattr(question, name) for name in SearchOptions.__annotations__}
         private = sees_private(self.settings, question.chat)
         return self.ask(search_request(question.query, private=private, **given))
@@ -221,7 +233,7 @@ class Memory:
 
     def get(
         self,
-        path: str,
+        path: str | PathLike[str],
         *,
         first: int | None = None,
         lines: int | None = None,
@@ -238,6 +250,14 @@ class Memory:
         AccessDenied for the long-term note and conversations in a `chat` that is not private, and BadRequest
         for a name that several notes have, with these.
         """
+        if not isinstance(path := fspath(path), str):
+            raise TypeError(f"path is not a text: {path!r:.80}")
+        counts = {"first": first, "lines": lines, "around": around, "max_chars": max_chars}
+        for name, count in counts.items():
+            if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
+                raise BadRequest(
+                    f"{name}: {count!r:.80} is not a whole number", hint=f"give {name} as an int"
+                )
         asked = Asked(path=path, first=first, lines=lines, around=around, max_chars=max_chars)
         excerpt = self._backend.get(asked, private=sees_private(self.settings, chat))
         return replace(excerpt, workspace=str(self.settings.workspace))
@@ -258,6 +278,9 @@ class Memory:
         """
         from memline.producers.actions.append_entry import append
 
+        for name, given in (("text", text), ("target", target), ("heading", heading)):
+            if not isinstance(given, str):
+                raise TypeError(f"{name} is not a text: {given!r:.80}")
         entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.

@@ -56,7 +56,7 @@ def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
     first, lines = asked.first, asked.lines
     if first is None:
         first, lines = cited.first or 1, cited.lines if lines is None else lines
-    max_chars = asked.max_chars or MAX_CHARS
+    max_chars = max(0, asked.max_chars or 0) or MAX_CHARS
     return cited.path, Part(first=first, lines=lines, around=asked.around, max_chars=max_chars)
 
 

@@ -67,7 +67,7 @@ def test_reading_a_note_loads_nothing_of_searching(notes: Path, tmp_path: Path) 
 
 
 def test_the_public_names_are_listed_and_others_are_an_attribute_error() -> None:
-    assert {"Memory", "MemlineError", "Answer", "Hit"} <= set(dir(memline))
+    assert {"Memory", "MemlineError", "Answer", "Hit"} <= set(memline.__all__) <= set(dir(memline))
     assert all(hasattr(memline, name) for name in memline.__all__)
     with pytest.raises(AttributeError, match="no attribute 'memory_of'"):
         memline.memory_of  # noqa: B018
@@ -119,6 +119,52 @@ def test_a_search_says_its_options_to_who_asks_for_its_signature() -> None:
     assert {"since", "exclude", "chat"} <= set(shown)
 
 
+@pytest.mark.parametrize("name", ["search", "get", "lint", "append", "index", "status"])
+def test_the_twin_of_a_method_says_of_itself_what_the_method_says(name: str) -> None:
+    method, twin = getattr(Memory, name), getattr(Memory, f"a{name}")
+
+    assert (twin.__name__, twin.__doc__) == (f"a{name}", method.__doc__)
+    assert inspect.signature(twin).parameters == inspect.signature(method).parameters
+    assert inspect.iscoroutinefunction(twin)
+
+
+def test_a_memory_itself_is_neither_copied_nor_pickled(memory: Memory) -> None:
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="a Memory cannot be copied or pickled: open one in each process"):
+            copied(memory)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda memory: memory.search(None), "query is not a text: None"),
+        (lambda memory: memory.search(b"cents"), "query is not a text: b'cents'"),
+        (lambda memory: memory.search("cents", chat="agent:main:main"), "chat is not a Chat"),
+        (lambda memory: memory.get(b"MEMORY.md"), "path is not a text: b'MEMORY.md'"),
+        (lambda memory: memory.append(5), "text is not a text: 5"),
+        (lambda memory: memory.append("Ada.", heading=None), "heading is not a text: None"),
+        (lambda memory: memory.append("Ada.", target=None), "target is not a text: None"),
+    ],
+)
+def test_an_argument_of_another_type_is_a_type_error_that_names_it(
+    memory: Memory, call: Callable[[Memory], Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        call(memory)
+
+
+@pytest.mark.parametrize("given", [{"first": "2"}, {"lines": 2.0}, {"around": True}, {"max_chars": "x"}])
+def test_a_count_that_is_not_a_whole_number_is_refused(memory: Memory, given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(BadRequest, match=f"{name}: .* is not a whole number"):
+        memory.get("MEMORY.md", **given)
+
+
+def test_a_note_is_read_by_a_path_object_too(memory: Memory, notes: Path) -> None:
+    assert memory.get(Path("MEMORY.md")) == memory.get(notes / "MEMORY.md") == memory.get("MEMORY.md")
+    assert memory.get("MEMORY.md", max_chars=-1) == memory.get("MEMORY.md")
+
+
 def test_filters_limit_a_search(memory: Memory) -> None:
     with memory:
         assert memory.search("deploy", path="MEMORY.md").hits == ()
@@ -134,6 +180,7 @@ def test_filters_limit_a_search(memory: Memory) -> None:
         ({"since": date(2026, 1, 1)}, "since: '2026-01-01' is not a text"),
         ({"tag": ["a", 3]}, "tag: \"('a', 3)\" is not a text or several"),
         ({"tag": ["a", ""]}, "'' is not a tag"),
+        ({"tag": 5}, "tag: '5' is not a text or several"),
         ({"exclude_tag": " , "}, "' , ' is not a tag"),
     ],
 )
@@ -146,6 +193,9 @@ def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[st
 def test_values_that_are_empty_or_larger_than_other_callers_may_give_are_allowed(memory: Memory) -> None:
     memory.index()
     assert memory.search("invoices", max_results=500, source="all", tag=(), since="").hits
+    assert memory.search("invoices", exclude_tag={"a", "b"}) == memory.search(
+        "invoices", exclude_tag=["b", "a"]
+    )
 
 
 def test_an_entry_for_a_note_that_there_is_not_is_refused(memory: Memory) -> None:

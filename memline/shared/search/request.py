@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date
 
 from memline.shared.errors import BadRequest, not_utf_8
@@ -38,9 +38,9 @@ class SearchOptions:
     #: A glob of the same kind; it wins over `path`.
     exclude: str = ""
     #: One, or several that a note must have; `#boat` and `Boat` are the same. An empty text is not a tag.
-    tag: str | tuple[str, ...] = ()
+    tag: str | Collection[str] = ()
     #: One, or several of which a note may have none; it wins over `tag`.
-    exclude_tag: str | tuple[str, ...] = ()
+    exclude_tag: str | Collection[str] = ()
     #: Path or name of a note: only the notes that it links to.
     linked_from: str = ""
     #: A date, an age (`30d`, `2w`) or words such as "last week": the day that a note says or has in its name,
@@ -65,7 +65,9 @@ class SearchRequest(SearchOptions):
 
 _TEXT: tuple[Callable[[Any], bool], str] = lambda each: isinstance(each, str), "a text"
 _TEXTS: tuple[Callable[[Any], bool], str] = (
-    lambda each: isinstance(each, str) or all(isinstance(one, str) for one in each),
+    lambda each: (
+        isinstance(each, str) or (isinstance(each, tuple) and all(isinstance(one, str) for one in each))
+    ),
     "a text or several",
 )
 #: What the options take that are no text: a test, and the same in words.
@@ -89,7 +91,7 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     """
     given: dict[str, Any] = {
         # One of several values is a list in JSON.
-        name: tuple(each) if isinstance(each, list) else each
+        name: tuple(each) if isinstance(each, (list, set, frozenset)) else each
         for name, each in options.items()
         if each is not None
     }
@@ -108,9 +110,9 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     return SearchRequest(query=query, private=private, **given)
 
 
-def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
+def _texts(given: str | Collection[str]) -> tuple[str, ...]:
     """Return the texts of an option that takes one or several."""
-    return (given,) if isinstance(given, str) else given
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def filters_of(request: SearchRequest) -> tuple[str, ...]:

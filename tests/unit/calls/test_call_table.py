@@ -137,7 +137,7 @@ def test_the_options_of_a_search_are_those_of_the_table() -> None:
         each.key: each for each in CALLS["search"].parameters if PYTHON in each.faces and each.name != "query"
     }
     kinds = {"integer": "int | None", "number": "float | None", "string": "str", "boolean": "bool"}
-    kinds["array"] = "str | tuple[str, ...]"
+    kinds["array"] = "str | Collection[str]"
 
     assert SearchOptions.__annotations__ == {name: kinds[each.kind] for name, each in said.items()}
 
