@@ -108,7 +108,7 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
     read = partial(
         read_excerpt,
         memory_paths,
-        part=part.widened(),
+        part=part,
         private=private,
         gone=lines_of(settings),
         clock=clock,
@@ -121,10 +121,10 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
             # Of a workspace that is missing no path can be looked at: what was indexed answers.
             is_missing = not settings.workspace.is_dir()
             is_open = is_missing and not is_transcript(path) and (private or not is_private(path))
-            if is_open and (kept := _kept(settings, path, part.widened())) is not None:
+            if is_open and (kept := _kept(settings, path, part)) is not None:
                 return kept
             raise
-        kept = _kept(settings, excerpt.path, part.widened()) if excerpt.status == "not_found" else None
+        kept = _kept(settings, excerpt.path, part) if excerpt.status == "not_found" else None
         return kept or excerpt
 
     try:

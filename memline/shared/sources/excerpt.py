@@ -85,12 +85,6 @@ class Part:
     around: int = 0
     max_chars: int = MAX_CHARS
 
-    def widened(self) -> Part:
-        """Return the part with the lines around it."""
-        first = max(1, self.first - self.around)
-        lines = (self.lines or DEFAULT_LINES) + (max(1, self.first) - first) + self.around
-        return replace(self, first=first, lines=lines, around=0) if self.around > 0 else self
-
 
 @value
 class Citation:
@@ -183,10 +177,39 @@ def read_file_excerpt(
     return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
 
 
+def _span(all_lines: Sequence[str], part: Part) -> tuple[int, int]:
+    """Return where the part begins and ends, from 0.
+
+    The lines around it are added from the nearest on, as long as they fit: what was asked for comes first.
+    """
+    start = max(1, part.first) - 1
+    stop = start + (DEFAULT_LINES if part.lines is None else max(1, part.lines))
+    around = max(0, part.around)
+    first, last = max(0, start - around), min(len(all_lines), stop + around)
+    if start >= len(all_lines):
+        return first, stop
+    room = part.max_chars - sum(len(line) + 1 for line in all_lines[start:stop])
+
+    def fits(at: int) -> bool:
+        nonlocal room
+        room -= len(all_lines[at]) + 1
+        return room >= 0
+
+    while start > first or stop < last:
+        # A line that does not fit ends its side, not the other one.
+        if stop < last and not fits(stop):
+            room, last = room + len(all_lines[stop]) + 1, stop
+        stop += stop < last
+        if start > first and not fits(start - 1):
+            room, first = room + len(all_lines[start - 1]) + 1, start
+        start -= start > first
+    return start, stop
+
+
 def excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
     """Cut the part out of the lines of a file."""
-    first, max_chars = max(1, part.first), part.max_chars
-    wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if part.lines is None else max(1, part.lines))]
+    start, stop = _span(all_lines, part)
+    first, max_chars, wanted = start + 1, part.max_chars, all_lines[start:stop]
     whole: list[str] = []
     chars = 0
     for line in wanted:

@@ -195,6 +195,12 @@ def test_lines_around_a_citation_are_added(made: Maker, workspace: Path) -> None
 
     read = tools.get(MAIN, {"path": "memory/long.md#L10-L11", "around": 2})
     assert (read["from"], read["lines"], read["text"].split("\n")[0]) == (8, 6, "Line 8.")
+    # What was asked for is there, whatever fits around it.
+    (workspace / "memory" / "wide.md").write_text("\n".join(f"Line {n} {'w' * 90}" for n in range(1, 402)))
+    for line in (1, 120, 401):
+        read = tools.get(MAIN, {"path": f"memory/wide.md#L{line}", "around": 200})
+        assert f"Line {line} w" in read["text"] and 11_000 < len(read["text"]) <= 12_000
+        assert read["from"] <= line < read["from"] + read["lines"] == (read["nextFrom"] or 402)
     # There is nothing above the first line.
     assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["from"] == 1
     assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["lines"] == 7

@@ -107,7 +107,6 @@ class QmdBackend:
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
         gone = lines_of(self._settings)(ledger)
-        part = part.widened()
         return read_file_excerpt(absolute, root=root, shown=path, part=part, gone=gone, clock=self._clock)
 
     def lint(self, *, private: bool) -> LinkCheck:
