@@ -162,6 +162,23 @@ def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(
     assert (found.path, found.first, found.text) == ("crew.md", first, "\n".join(lines[first - 1 :]))
 
 
+@pytest.mark.parametrize(
+    "name", ["two\nlines.md", "\u202eturned\u200b.md", "tab\there.md", "a\\b.md", "bell\a.md"]
+)
+def test_a_citation_is_read_as_an_agent_sees_it(place: Place, name: str) -> None:
+    place.write(name, "# Zeppelin\n")
+    place.index()
+    tools = MemoryTools(place.settings, (place.agent.agent,))
+    caller = Caller(agent=place.agent.agent)
+
+    (hit,) = tools.search(caller, {"query": "zeppelin"})["results"]
+    read = tools.get(caller, {"path": hit["citation"]})
+    tools.close()
+
+    assert hit["citation"].replace("\t", " ").isprintable()
+    assert (read["path"], read["status"], read["text"]) == (name, "ok", "# Zeppelin")
+
+
 def test_a_link_to_a_heading_that_is_not_there_says_so(place: Place) -> None:
     with Memory.of(place.settings, place.agent) as memory:
         with pytest.raises(PathNotAllowed, match=r"'No such' names no lines of projects/p1\.md"):

@@ -138,7 +138,7 @@ class MemoryServer(MCPServer[Any]):
         if name not in names:
             raise MCPError(
                 INVALID_PARAMS,
-                _error_text(f"there is no tool {name[:80]!r}", f"the tools are: {', '.join(names)}"),
+                _error_text(f"there is no tool {name[:80]!r}", f"call one of these: {', '.join(names)}"),
             )
         return await super().call_tool(name, arguments, context)
 

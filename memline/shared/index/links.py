@@ -19,6 +19,7 @@ from memline.shared.sources.folding import name_key, page_name, path_key, stem_k
 from memline.shared.sources.links import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
+from memline.shared.visible_text import in_name, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     """
     ways = chain.from_iterable(_by_way(connection, each) for each in (name, f"{name}?"))
     return next(filter(None, ways), [])
+
+
+def notes_shown_as(connection: Connection, name: str) -> list[str]:
+    """Return the notes whose path reads like this where what cannot be seen is written out: in a citation."""
+    if "\\" not in name:
+        return []
+    rows = connection.execute("SELECT path FROM files WHERE outcome = ? AND source = ?", (INDEXED, MEMORY))
+    return [path for (path,) in rows if name in (one_line(path), in_name(path))]
 
 
 def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:
