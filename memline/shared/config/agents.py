@@ -143,6 +143,7 @@ class ResolveContext(Block):
     #: `--workspace` or `MEMLINE_WORKSPACE`, with the agent that it is for.
     named_workspace: Setting | None = None
     named_for: str = ""
+    started_in: Path | None = None
     #: Whether the file that was read is the original's own: its usual workspace is then the configured one.
     is_openclaw: bool = False
     #: `memorySearch`, merged, by dotted path, of the agents with overrides; under "" that of all others.
@@ -153,6 +154,11 @@ class ResolveContext(Block):
     file: schema.ConfigFile
     sessions: schema.Sessions
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def current_folder(self) -> Path:
+        """The current folder, of a process that stays the one it was started in."""
+        return self.started_in or Path.cwd()
 
     def settings(self, agent: str) -> Mapping[str, Setting]:
         """Return the agent's `memorySearch`; an agent that is not listed has the defaults."""
@@ -178,7 +184,7 @@ class ResolveContext(Block):
             return named if is_chosen else self._beside(named, agent)
         if configured is not None and (configured.origin != USUAL or self.is_openclaw):
             return configured
-        found = workspaces.find_above(Path.cwd(), self.env) or configured or self._only_indexed()
+        found = workspaces.find_above(self.current_folder, self.env) or configured or self._only_indexed()
         if found is None:
             others, away = workspaces.indexed(self.home, self.named_for), self._away()
             known = [*map(str, others), *(f"{each} (not there now)" for each in away)]
@@ -230,10 +236,10 @@ class ResolveContext(Block):
 
     def _only_indexed(self) -> Setting | None:
         found = workspaces.indexed(self.home, self.named_for)
-        if found and workspaces.has_own_notes(Path.cwd(), self.env):
+        if found and workspaces.has_own_notes(self.current_folder, self.env):
             # The notes at hand are meant, not those of another folder.
             raise NoWorkspace(
-                f"{Path.cwd()} has Markdown, and Memline was not initialised there",
+                f"{self.current_folder} has Markdown, and Memline was not initialised there",
                 hint=f"memline init   (or, for the notes of {found[0]}:"
                 f" memline --workspace {shlex.quote(str(found[0]))} …)",
             )

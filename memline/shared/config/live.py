@@ -13,6 +13,7 @@ import time
 from _blake2 import blake2b
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from memline.shared.config import environment
@@ -88,6 +89,9 @@ class SettingsWatch:
         self.never: tuple[str, ...] = ()
         #: Called when one of these two has changed.
         self.tell: Callable[[tuple[str, ...], str], None] = lambda never, problem: None
+        with suppress(FileNotFoundError):
+            # A folder that is moved takes the current one along: the notes would be looked for elsewhere.
+            options = replace(options, started_in=Path.cwd())
         self._options, self._env, self._restarts = options, dict(env), restarts
         self._lock = threading.Lock()
         self._taken: dict[str, str] = {}

@@ -59,6 +59,9 @@ class Options(Block):
     agent: str | None = None
     #: Whether `agent` may be one that has no index yet while others have.
     new_agent: bool = False
+    #: The folder in which the process was started: in a folder that is moved the current one changes with it.
+    #: None: the current one.
+    started_in: Path | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given, as words of a command line."""
@@ -165,7 +168,8 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         home=shared["home"].value,
         state_dir=shared["stateDir"].value,
         base=path.parent if path else Path(),
-        named_workspace=_folder(options.workspace, "--workspace", environment.WORKSPACE, env),
+        named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
+        started_in=options.started_in,
         named_for=chosen or agents.default,
         is_openclaw=path is not None and path.parent == shared["stateDir"].value,
         memory={},
@@ -260,7 +264,7 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
             del settings["agents.defaults.userTimezone"]
             issues.warn(f"{origin}: {zone!r} is not a valid time zone, the machine's own is used")
     moved = environment.STATE_DIR if environment.value(env, environment.STATE_DIR) else "default"
-    home = _folder(options.home, "--home", environment.HOME, env)
+    home = _folder(options, "home", environment.HOME, env)
     home = home or Setting(value=environment.xdg(env, "XDG_DATA_HOME", ".local/share"), origin="default")
     if url and not name:
         settings["queue.name"] = Setting(value=environment.fleet_name(home.value), origin="default")
@@ -323,10 +327,14 @@ def _merge_memory(
     return merged
 
 
-def _folder(option: Path | None, name: str, variable: str, env: Environment) -> Setting | None:
+def _folder(options: Options, name: str, variable: str, env: Environment) -> Setting | None:
     """Return the folder of an option, else of a variable."""
-    text, origin = (str(option), name) if option else (environment.value(env, variable), variable)
-    return Setting(value=Path(environment.expand_user(text, env)).absolute(), origin=origin) if text else None
+    option: Path | None = getattr(options, name)
+    text, origin = (str(option), f"--{name}") if option else (environment.value(env, variable), variable)
+    if not text:
+        return None
+    folder = Path(environment.expand_user(text, env))
+    return Setting(value=((options.started_in or Path()) / folder).absolute(), origin=origin)
 
 
 def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Issues) -> None:

@@ -1,6 +1,7 @@
 """A process sees that its settings changed, and what of it can be taken."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,6 +208,32 @@ def test_a_file_that_comes_first_now_and_that_of_the_workspace_are_seen(tmp_path
     changed = watch.look(at_once=True)
 
     assert changed is not None and changed.live == ("limits.maxCostPerDay",)
+
+
+@pytest.mark.parametrize("named", [None, Path("notes"), Path()])
+def test_a_folder_that_is_moved_takes_no_process_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: Path | None
+) -> None:
+    env = {"HOME": str(tmp_path), "MEMLINE_HOME": str(tmp_path / "data")}
+    notes = tmp_path / "vault" / ("notes" if named == Path("notes") else "")
+    (notes / "memory").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "vault")
+    options = Options(workspace=named)
+    watch = SettingsWatch(load(options, env), options, env)
+    before = watch.settings.agents["main"]
+    before.index_path.parent.mkdir(parents=True)
+    before.index_path.touch()
+
+    (tmp_path / "vault").rename(tmp_path / "elsewhere")
+
+    assert watch.look(at_once=True) is None
+    assert (watch.problem, watch.never) == ("", ())
+    again = watch.loaded.settings.agents["main"]
+    assert again.workspace == before.workspace == notes
+    assert again.index_path == before.index_path
+
+    shutil.rmtree(tmp_path / "elsewhere")
+    assert (watch.look(at_once=True), watch.problem) == (None, "")
 
 
 def test_digests_name_what_differs_and_never_its_value(place: Place) -> None:
