@@ -16,8 +16,8 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +72,9 @@ def taken_apart(documentation: Path, workspace: Path) -> list[Question]:
     return [each for some in kinds for each in some[:MOST]]
 
 
-def plain_fts5(workspace: Path, titles: Mapping[str, str]) -> Ask:
-    """Index the pages in one FTS5 table, and return what asks it for ten windows."""
+@contextmanager
+def plain_fts5(workspace: Path, titles: Mapping[str, str]) -> Iterator[Ask]:
+    """Index the pages in one FTS5 table, and give what asks it for ten windows."""
     connection = sqlite3.connect(":memory:")
     connection.execute(
         "CREATE VIRTUAL TABLE pages USING fts5(path UNINDEXED, name, title, body, tokenize = 'porter')"
@@ -87,13 +88,13 @@ def plain_fts5(workspace: Path, titles: Mapping[str, str]) -> Ask:
 
     def ask(words: str) -> list[str]:
         asked = re.findall(r"\w+", words.lower())
-        match = " OR ".join(
-            f'"{word}"' for word in [w for w in asked if w not in stop_words_of("en")] or asked
-        )
+        said = [word for word in asked if word not in stop_words_of("en")]
+        match = " OR ".join(f'"{word}"' for word in said or asked)
         ranked = "SELECT path FROM pages WHERE pages MATCH ? ORDER BY bm25(pages, 0, 2, 5, 1) LIMIT 10"
         return [path for (path,) in connection.execute(ranked, (match,))]
 
-    return ask
+    with closing(connection):
+        yield ask
 
 
 def shares(ask: Ask, questions: Sequence[Question]) -> str:
@@ -113,8 +114,9 @@ def row(folder: Path, made: Path) -> str:
     memory = {"provider": "none", "extraPaths": ["."]}
     place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": memory}}}))
     run(memline(*place.options(), "index", "--json"))
-    fts5 = plain_fts5(place.workspace, {each.path: each.words for each in kinds[0]})
-    with closing(Memory(workspace=place.workspace, config=place.config, home=place.home)) as searched:
+    titles = {each.path: each.words for each in kinds[0]}
+    opened = Memory(workspace=place.workspace, config=place.config, home=place.home)
+    with closing(opened) as searched, plain_fts5(place.workspace, titles) as fts5:
 
         def ask(words: str) -> list[str]:
             return [hit.path for hit in searched.search(words, max_results=10).hits]
