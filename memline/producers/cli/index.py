@@ -33,7 +33,6 @@ from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import hosts
-from memline.shared.queue.hosts import serving_host
 from memline.shared.values import replace
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
@@ -71,7 +70,7 @@ def index(
 
     def leave(agent: AgentSettings, error: MemlineError) -> None:
         is_elsewhere = isinstance(error, IndexElsewhere) and not invocation.loaded.chosen
-        if is_elsewhere and (host := serving_host(invocation.settings.queue.address, agent.agent)):
+        if is_elsewhere and (host := hosts.serving_host(invocation.settings.queue.address, agent.agent)):
             _note(f"Agent {agent.agent}: served by {host}, left to it.")
             return
         if len(agents) == 1:
