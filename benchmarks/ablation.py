@@ -95,6 +95,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
         _changed, (keyword, "ranked", _with(ranking.ranked, is_all=False))
     ),
     "without the rule of a copied line": partial(_changed, (query, "LINE_WORDS", range(0))),
+    "without the rule of what a list says of a note": partial(_changed, (ranking, "LISTS", 0)),
     "without other forms, spellings and synonyms": partial(
         _changed, (forms, "related", lambda word: {}), (forms, "spellings", lambda word: [])
     ),

@@ -320,6 +320,15 @@ def needle_of(match: str) -> str:
     return first[: next(differ, len(first))]
 
 
+def needles_of(lookups: Sequence[Lookup], mass: float) -> list[tuple[str, int, float]]:
+    """Return for each way of each term what its forms begin with, the number of the term, and its share."""
+    return [
+        (needle_of(way.match), number, way.weight * lookup.idf / mass)
+        for number, lookup in enumerate(lookups)
+        for way in lookup.ways
+    ]
+
+
 def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[float, float]:
     """Return the most that the terms within WINDOW characters of `text` are worth, and how early they begin.
 
@@ -356,10 +365,6 @@ def near(
     new = [each for each in chunk_ids if each not in known]
     if not new:
         return
-    needles = [
-        (needle_of(way.match), number, way.weight * lookup.idf / mass)
-        for number, lookup in enumerate(lookups)
-        for way in lookup.ways
-    ]
+    needles = needles_of(lookups, mass)
     for chunk_id, text in connection.execute(_TEXTS, (json_ids(new),)):
         yield chunk_id, together(text.lower(), needles)

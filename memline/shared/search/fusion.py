@@ -102,6 +102,8 @@ class Candidate:
     named: int = 0
     #: Whether it counts more as the beginning of its note.
     is_beginning: bool = False
+    #: Path and line of the list that describes its note and stands behind it for that.
+    described: str = ""
     path: str = ""
     source: str = ""
     start_line: int = 0
@@ -162,6 +164,7 @@ class Candidate:
             "late": self.late,
             "named": _TIER_WORDS[self.named],
             "beginning": self.is_beginning,
+            "described": self.described,
             "fused": self.fused,
             "decay": self.decay,
             "rerank": self.rerank,
@@ -242,6 +245,7 @@ class Found:
                 candidate.keyword_rank = self.keyword_ranks[chunk_id]
                 candidate.coverage = 1.0 if hit.is_full else round(hit.coverage, DECIMALS)
                 candidate.is_full, candidate.has_id = hit.is_full, hit.has_id
+                candidate.described = hit.described.place if hit.described else ""
             candidate.cosine = self.cosines.get(chunk_id)
             candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
             candidate.late, _ = self.late.get(chunk_id, (None, 0.0))
@@ -297,6 +301,9 @@ class Found:
                 else:
                     fused += MOST_LIFT if tier == MOST else LIFT[tier] * max(1.0 - fused, 0.0)
             scores[chunk_id] = fused
+        for chunk_id, hit in self.hits.items():
+            if hit.described:
+                put_above(scores, [chunk_id], [hit.described.list_id])
         self._put_exact_first(scores)
         self.fused = {
             chunk_id: round(fused + self.lifted.get(chunk_id, 0.0), FINE)

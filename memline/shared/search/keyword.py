@@ -17,7 +17,7 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
     near    the share of the idf of the question that stands within 200 characters, for the best chunks
     early   1 / (1 + characters before the first term / 200), for the same
 
-Then five rules (`ranking.py`) put some chunks before others. docs/search.md has them, and what each part is
+Then six rules (`ranking.py`) put some chunks before others. docs/search.md has them, and what each part is
 worth.
 """
 
@@ -155,7 +155,7 @@ class _KeywordSearch:
                     found_idfs.append(idf)
             if term.is_word:
                 rarity[term.label] = idf
-        mass = math.fsum(idfs) or 1.0
+        mass = self._found.mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
         self._line = question.line
@@ -170,12 +170,13 @@ class _KeywordSearch:
             self._ask_all(more)
             self._pool |= more
             file_of = self._postings.files_of(self._connection, self._pool)
-            limit = self._limit
+            limit, files = self._limit, self._files
             hits = ranked(
-                self._connection, self._found, self._pool, file_of, mass=mass, is_all=is_all, limit=limit
+                self._connection, self._found, self._pool, file_of, is_all=is_all, limit=limit, files=files
             )
-            # Behind those that were lifted there may be more.
+            # Behind those that were lifted there may be more, and notes that a list describes.
             more = self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]], file_of)
+            more |= self._found.described - self._pool
         top, kept = (hits[0].strength if hits else 0.0), {id(lookup.term) for lookup in self._found.lookups}
         return KeywordHits(
             hits=hits,

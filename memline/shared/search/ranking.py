@@ -1,4 +1,4 @@
-"""Put chunks that hold words of a question in order: by their sums, what stands together, and five rules.
+"""Put chunks that hold words of a question in order: by their sums, what stands together, and six rules.
 
 What each part is worth stands in docs/search.md; `keyword.py` has the sum.
 """
@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from memline.shared.search.forms import HALVES, Lookup, near
+from memline.shared.search.link_lists import Described, described_in
 from memline.shared.search.postings import strongest
 from memline.shared.search.query import Term
 from memline.shared.values import field, value
@@ -43,6 +44,9 @@ ABOVE, FULL_ABOVE = 0.05, 0.22
 #: The other words beside which a word that one file alone has comes first, and chunks that may hold it.
 LOUD_WORDS, ALONE_CHUNKS = 2, 50
 
+#: The best chunks in which a list may describe another note.
+LISTS = 3
+
 #: The idf from which on such a word is rare, whatever else a search goes by: in one chunk of 220, in ten of
 #: 1,500.
 RARE = 5.0
@@ -54,7 +58,17 @@ Held = tuple[int, int, int]
 class KeywordHit:
     """A chunk with a term of the question, in it or in its file's name: made in 0.11 µs, a value in 0.77."""
 
-    __slots__ = ("chunk_id", "coverage", "has_alone", "has_id", "is_full", "is_line", "name", "strength")
+    __slots__ = (
+        "chunk_id",
+        "coverage",
+        "described",
+        "has_alone",
+        "has_id",
+        "is_full",
+        "is_line",
+        "name",
+        "strength",
+    )
 
     def __init__(
         self,
@@ -66,6 +80,7 @@ class KeywordHit:
         has_alone: bool = False,
         is_line: bool = False,
         name: float = 0.0,
+        described: Described | None = None,
     ) -> None:
         self.chunk_id = chunk_id
         #: Share of the idf mass of the question that the chunk holds, by weight.
@@ -80,6 +95,8 @@ class KeywordHit:
         self.is_line = is_line
         #: What the name of its file adds to the sum.
         self.name = name
+        #: What describes its note, where it stands before that for it.
+        self.described = described
 
 
 @value
@@ -108,6 +125,8 @@ class Evidence:
 
     #: The terms that are searched, the rarest first.
     lookups: Sequence[Lookup] = ()
+    #: The idf of all that was asked.
+    mass: float = 1.0
     #: Of each chunk that was found: the sum of the terms; and for each term the weights of those with it.
     sums: dict[int, float] = field(default_factory=dict)
     held: list[dict[int, float]] = field(default_factory=list)
@@ -120,6 +139,8 @@ class Evidence:
     lines: set[int] = field(default_factory=set)
     #: By chunk, how much of the question stands together there, and how early: `forms.near`.
     near: dict[int, tuple[float, float]] = field(default_factory=dict)
+    #: Chunks of notes that a list describes, and that have none among those that may be hits.
+    described: set[int] = field(default_factory=set)
 
 
 def ranked(
@@ -128,15 +149,16 @@ def ranked(
     pool: Collection[int],
     file_of: Mapping[int, int],
     *,
-    mass: float,
     is_all: bool,
     limit: int,
+    files: str | None,
 ) -> list[KeywordHit]:
     """Make hits of the chunks of a pool, the best `limit`, best first.
 
-    `mass`: idf of all that was asked. `is_all`: nothing but the terms of `found` was asked for.
+    `is_all`: nothing but the terms of `found` was asked for.
+    `files`: a JSON array of the ids of files to stay in, None for all.
     """
-    lookups = found.lookups
+    lookups, mass = found.lookups, found.mass
     # What the terms say of the chunks and of the names of their files, in the order of ids.
     sums = {each: found.sums[each] + found.names.get(file_of[each], 0.0) for each in sorted(pool)}
     best = strongest(NEAR_CHUNKS, sums)
@@ -196,6 +218,8 @@ def ranked(
     put_above(sums, lines, sums.keys() - lines - with_id)
     put_above(sums, with_id - lines, lines - with_id)
     covered = {each: covers[held] for held, rows in groups.items() for each in rows}
+    described = _put_described_first(connection, found, sums, file_of, covered, files)
+    full |= {each for each, item in described.items() if item.list_id in full}
     return [
         KeywordHit(
             each,
@@ -206,9 +230,47 @@ def ranked(
             has_alone=each in with_alone,
             is_line=each in lines,
             name=found.names.get(file_of[each], 0.0),
+            described=described.get(each),
         )
         for each in strongest(limit, sums)
     ]
+
+
+def _put_described_first(
+    connection: Connection,
+    found: Evidence,
+    sums: dict[int, float],
+    file_of: Mapping[int, int],
+    covered: dict[int, float],
+    files: str | None,
+) -> dict[int, Described]:
+    """Put what a list describes before the list, of the best chunks, and let it hold what the item holds.
+
+    Returns what describes a chunk, by its id.
+    """
+    lists = {
+        each: covered[each]
+        for each in strongest(LISTS, sums)
+        # A page with most of the question in its name is what is meant.
+        if _idf_of(found.in_names.get(file_of[each], 0), found.lookups) < MOST * covered[each] * found.mass
+    }
+    made: dict[int, Described] = {}
+    found.described.clear()
+    for item in described_in(connection, lists, found.lookups, found.mass, files):
+        chunks = [each for each in item.chunks if each in sums]
+        if not chunks:
+            found.described.update(each for each in item.chunks if each in found.sums)
+            found.described.update(item.chunks[:1])
+            continue
+        best = max(chunks, key=sums.__getitem__)
+        name = found.in_names.get(file_of[best], 0)
+        # A note that has nothing of it but its name is not described: the item says it all itself.
+        has_more = any(best in held and not name >> number & 1 for number, held in enumerate(found.held))
+        if has_more and sums[best] < sums[item.list_id]:
+            put_above(sums, [best], [item.list_id])
+            covered[best] = covered[item.list_id]
+            made[best] = item
+    return made
 
 
 def _idf_of(terms: int, lookups: Sequence[Lookup]) -> float:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
+from itertools import takewhile
 
 from memline.shared.note_names import is_markdown, without_ending
+from memline.shared.patterns import late
 from memline.shared.sources.dates import day_named
 from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.markdown import outline, without_code
@@ -18,8 +20,14 @@ from memline.shared.values import value
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
 
+#: Letters behind a link from which on an item describes what it links to: fewer are a date or a name.
+_DESCRIPTION = 15
+
 #: What stands in a line with a link.
 _MARKS = ("[[", "](", "]:")
+
+#: What an item of a list or a row of a table begins with, before a link.
+_ITEM = late(r"\s*(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)")
 
 
 @value
@@ -73,7 +81,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
 def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Link, ...]:
     """Return the links in the lines of a note; `code` returns the lines (from 0) that are code."""
     found: dict[Link, None] = {}
-    pattern, other_file, address = _patterns()
+    pattern, _, _ = _patterns()
     if any("<!--" in line for line in lines):
         lines = _without_comments(lines, code())
     for at, line in enumerate(lines):
@@ -81,18 +89,50 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
         for match in pattern.finditer(without_code(line)):
-            if match[1] is not None:
-                target, is_path = match[1].strip().rstrip("\\").strip(), False
-                is_note = not (other_file.search(target) or address.match(target))
-            else:
-                written = next(filter(None, match.groups()), "")
-                target, is_path = _decoded(written.partition("#")[0].partition("?")[0]), True
-                is_note = is_markdown(target) and not address.match(written)
-            if target and is_note:
-                found[Link(line=at + 1, target=target, is_path=is_path)] = None
+            link = _link(match, at + 1)
+            if link and (not link.is_path or is_markdown(link.target)):
+                found[link] = None
         if len(found) >= _MAX_LINKS:
             break
     return tuple(found)[:_MAX_LINKS]
+
+
+def described(text: str) -> list[tuple[Link, str]]:
+    """Return the links with which items of a list or rows of a table begin, each with the text of its item.
+
+    Those with a description behind the link. A path may lack its ending, as in `/guide/start`.
+    """
+    found: list[tuple[Link, str]] = []
+    pattern, _, _ = _patterns()
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        begin = _ITEM.match(line)
+        match = pattern.search(line, begin.end()) if begin else None
+        # The first link of the line, and nothing before it.
+        if match is None or begin is None or "]" in line[begin.end() : match.start()]:
+            continue
+        link = _link(match, at + 1)
+        if link is None or (match[1] is not None and match.start() > begin.end()):
+            continue
+        item = [line, *takewhile(lambda more: more[:1].isspace() and not _ITEM.match(more), lines[at + 1 :])]
+        if sum(map(str.isalnum, "".join(item)[match.end() :])) >= _DESCRIPTION:
+            found.append((link, "\n".join(item)))
+    return found
+
+
+def _link(match: re.Match[str], line: int) -> Link | None:
+    """Return what the pattern of links found; None where it is no note: a picture, an address."""
+    _, other_file, address = _patterns()
+    if match[1] is not None:
+        target = match[1].strip().rstrip("\\").strip()
+        is_other = not target or other_file.search(target) or address.match(target)
+        return None if is_other else Link(line=line, target=target)
+    written = next(filter(None, match.groups()), "")
+    target = _decoded(written.partition("#")[0].partition("?")[0])
+    is_note = is_markdown(target) or "." not in last_part(target)
+    if not (target and is_note) or address.match(written):
+        return None
+    return Link(line=line, target=target, is_path=True)
 
 
 def _without_comments(lines: Sequence[str], code: Collection[int]) -> list[str]:
