@@ -12,10 +12,11 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any
 from unittest.mock import patch
 
@@ -24,6 +25,7 @@ from benchmarks.children import ROOT, memline, run
 from benchmarks.local_model import MODEL
 from memline import Memory
 from memline.producers.cli.bench import mean, read_questions, score
+from memline.shared.index.driver import json_ids
 from memline.shared.search import (
     forms,
     fusion,
@@ -33,6 +35,7 @@ from memline.shared.search import (
     query,
     ranking,
     retrieve,
+    retrievers,
     service,
 )
 from memline.shared.values import replace
@@ -69,6 +72,37 @@ def _with(call: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
     """Return what calls `call` with some of its options fixed, whatever it is given."""
     return lambda *args, **given: call(*args, **given | fixed)
 
+
+#: Among chunks, those of about half of the files.
+_OF_HALF = (
+    "SELECT id FROM chunks WHERE file_id * 7919 % 1000 < 500 AND id IN (SELECT value FROM json_each(?))"
+)
+
+
+def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object]:
+    """Take the vectors of half of the files away, as while an index gets them."""
+    by_vector, cosines = retrievers.by_vector, retrievers.cosines
+
+    def of_half(connection: Connection, chunk_ids: Iterable[int]) -> set[int]:
+        return {row for (row,) in connection.execute(_OF_HALF, (json_ids(chunk_ids),))}
+
+    def half_by_vector(connection: Connection, *args: Any) -> list[tuple[int, float]]:
+        found = by_vector(connection, *args)
+        known = of_half(connection, [chunk_id for chunk_id, _ in found])
+        return [each for each in found if each[0] in known]
+
+    def half_cosines(connection: Connection, backend: Any, links: Any, chunk_ids: Any) -> dict[int, float]:
+        return cosines(connection, backend, links, of_half(connection, chunk_ids))
+
+    return _changed((retrievers, "by_vector", half_by_vector), (retrievers, "cosines", half_cosines), *more)
+
+
+def _of_vectors_alone(found: fusion.Found, weight: float) -> dict[int, float]:
+    whole = _BY_VECTOR(found, weight)
+    return {chunk_id: whole[chunk_id] for chunk_id in found.cosines}
+
+
+_BY_VECTOR = fusion.Found._by_vector
 
 _NONE: Mapping[int, float] = dict.fromkeys(fusion.LIFT, 0.0)
 
@@ -121,6 +155,10 @@ PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without the beginning of a note": partial(_changed, (fusion, "BEGINNING", 1.0)),
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
     "without token vectors": partial(_changed, (retrieve._Search, "_compare_tokens", lambda *_: None)),
+    "half of the files wait for their vectors": _half_waits,
+    "the same, and words do not stand in for them": partial(
+        _half_waits, (fusion.Found, "_by_vector", _of_vectors_alone)
+    ),
     "without the lift of a name or title": PARTS["without the lift of a name or title"],
     "with the light words of a question": PARTS["with the light words of a question"],
     "each chunk cited alone": PARTS["each chunk cited alone"],
@@ -177,13 +215,15 @@ def _indexed(bench: Bench, name: str, memory: Mapping[str, object]) -> dict[str,
     return places
 
 
-def rows(bench: Bench, sets: Sequence[str], *, meaning: bool = False) -> Iterator[str]:
-    """Yield the lines of the table, in Markdown."""
+def rows(bench: Bench, sets: Sequence[str], *, meaning: bool = False, only: str = "") -> Iterator[str]:
+    """Yield the lines of the table, in Markdown: of the parts with these words in their name."""
     local = {"provider": "local", "local": {"modelPath": str(MODEL)}}
     places = {name: _indexed(bench, name, local if meaning else {"provider": "none"}) for name in sets}
     yield f"| | {' | '.join(sets)} |"
     yield "|---" * (len(sets) + 1) + "|"
     for what, change in (PARTS_OF_MEANING if meaning else PARTS).items():
+        if only not in what:
+            continue
         cells = []
         with change():
             for name in sets:
@@ -198,6 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("sets", nargs="*", default=SETS, metavar="SET", help=", ".join(SETS))
     parser.add_argument("--meaning", action="store_true", help="with vectors; half an hour to index openclaw")
     parser.add_argument("--keep", metavar="DIR", help="use the indexes in DIR again next time")
+    parser.add_argument("--only", default="", metavar="WORDS", help="the rows with these words")
     options = parser.parse_args(arguments)
     sets = options.sets
     missing = [name for name in sets if not (FOLDER / name / "queries.jsonl").is_file()]
@@ -208,7 +249,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"needs the model ../shared/models/{MODEL.name}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="memline-ablation-") as folder:
-        for line in rows(Bench(Path(options.keep or folder)), sets, meaning=options.meaning):
+        for line in rows(
+            Bench(Path(options.keep or folder)), sets, meaning=options.meaning, only=options.only
+        ):
             print(line, flush=True)
     return 0
 

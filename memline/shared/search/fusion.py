@@ -277,18 +277,17 @@ class Found:
             # Words that stand nowhere together say less of what is meant. Conversations won .002 of recall
             # and .005 of nDCG, abstracts .004; down to nothing they won more, and notes lost .003 of both.
             text_weight *= (1.0 + max((hit.coverage for hit in self.hits.values()), default=1.0)) / 2
+        whole = late_whole if late else whole_weight
+        by_vector = {} if is_rrf else self._by_vector(vector_weight)
         scores = {}
         for chunk_id in self.ids:
-            whole = late_whole if chunk_id in late else whole_weight
             if is_rrf:
-                fused = text_weight * _reciprocal(self.keyword_ranks.get(chunk_id, 0))
-                fused += vector_weight * _reciprocal(self.vector_ranks.get(chunk_id, 0))
+                rank = self.keyword_ranks.get(chunk_id, 0)
+                # As below, words stand in for a vector that is still to come.
+                other = self.vector_ranks.get(chunk_id, 0) if chunk_id in cosines else rank
+                fused = text_weight * _reciprocal(rank) + vector_weight * _reciprocal(other)
             else:
-                cosine = cosines.get(chunk_id, 0.0)
-                share = vector_weight * cosine if cosine > 0.0 else 0.0
-                if chunk_id in late:
-                    share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
-                fused = text_weight * shares.get(chunk_id, 0.0) + share
+                fused = text_weight * shares.get(chunk_id, 0.0) + by_vector.get(chunk_id, 0.0)
                 if cosines:
                     fused += NAME_BESIDE * whole * self.names.get(chunk_id, 0.0)
                 if chunk_id in self.beginnings:
@@ -309,6 +308,22 @@ class Found:
             chunk_id: round(fused + self.lifted.get(chunk_id, 0.0), FINE)
             for chunk_id, fused in scores.items()
         }
+
+    def _by_vector(self, weight: float) -> dict[int, float]:
+        """Return what vectors say of each chunk, times their weight.
+
+        Of a chunk whose vector is still to come they are taken to say what they say at most of one with words
+        of the question, times the share of its own words. Where half of the notes wait, .95 of the evidence is
+        among six hits, and .78 with nothing in the place of a vector.
+        """
+        found: dict[int, float] = {}
+        for chunk_id, cosine in self.cosines.items():
+            said = weight * max(cosine, 0.0)
+            if chunk_id in self.late:
+                said = LATE_WEIGHT * (said + weight * self.late[chunk_id][1])
+            found[chunk_id] = said
+        most = max((said for chunk_id, said in found.items() if chunk_id in self.shares), default=0.0)
+        return {each: most * share for each, share in self.shares.items() if each not in found} | found
 
     def _put_exact_first(self, scores: dict[int, float]) -> None:
         """Put what is exact before what is nearer by its vector, or belongs to a page that is named."""

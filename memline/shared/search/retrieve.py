@@ -279,8 +279,8 @@ class _Search:
         )
         scores = late.scores(asked, [*packed.items()], fitted)
         best = max(scores.values(), default=0.0) or 1.0
-        for chunk_id in found.ids:
-            score = scores.get(chunk_id, min(max(found.cosines.get(chunk_id, 0.0), 0.0), best))
+        for chunk_id, cosine in found.cosines.items():
+            score = scores.get(chunk_id, min(max(cosine, 0.0), best))
             found.late[chunk_id] = round(score, DECIMALS), round(score / best, DECIMALS)
 
     def _vector_backend(self, vector: QueryVector) -> VectorBackend | None:

@@ -104,7 +104,24 @@ def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     rrf = Hybrid(fusion="rrf")
 
     assert fused(Found([keyword_hit(1, 2.0)], [(1, 0.9), (2, 0.1)], []), rrf)[0] == 1.0
-    assert fused(Found([keyword_hit(1, 2.0)], [(2, 0.1)], []), rrf)[0] == 0.5
+    far = Found([keyword_hit(1, 2.0)], [(2, 0.1)], [])
+    far.cosines[1] = 0.05
+    assert fused(far, rrf)[0] == 0.5
+
+
+def test_where_a_vector_is_still_to_come_words_stand_in_for_it() -> None:
+    hits = [keyword_hit(1, 4.0, coverage=1.0), keyword_hit(2, 3.0), keyword_hit(3, 2.0)]
+
+    # Chunk 4, the nearest, holds no word: it says nothing of what words are worth.
+    assert fused(Found(hits, [(4, 0.9), (3, 0.6), (2, 0.4)], []), Hybrid())[0] == 0.5 + 0.3
+    half = [keyword_hit(2, 4.0, coverage=1.0), keyword_hit(1, 2.0)]
+    assert fused(Found(half, [(2, 0.6)], []), Hybrid())[0] == (0.5 + 0.3) / 2
+    # With token vectors, too.
+    found = Found(half, [(2, 0.6)], [])
+    found.late[2] = 0.8, 1.0
+    assert fused(found, Hybrid())[0] == round(0.5 * (0.5 + 0.85 * 0.8) / 1.35, 9)
+    # By ranks the place that it has by words counts twice.
+    assert fused(Found(half, [(2, 0.6)], []), Hybrid(fusion="rrf"))[0] == round(61 / 62, 9)
 
 
 def test_a_named_file_is_lifted_and_more_when_the_question_is_only_its_name() -> None:

@@ -278,6 +278,24 @@ def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> N
     assert "explain" not in ask(index, "barn").to_json()["results"][0]
 
 
+@pytest.mark.parametrize("question", ["kestrels nest barn", "do kestrels nest in the barn?"])
+def test_a_note_whose_vector_is_still_to_come_is_in_its_place(
+    question: str, notes: Notes, index: SearchIndex
+) -> None:
+    for number in range(12):
+        notes.add(f"memory/{number}.md", f"Kestrels hunt above field {number}, and nest far away.")
+    notes.embed()
+    notes.give_tokens(*(f"memory/{number}.md" for number in range(12)))
+    notes.add("memory/new.md", "Kestrels nest in the old barn.")
+
+    request = SearchRequest(query=question, explain=True)
+    best, *_ = retrieve(index, request, Query(), embed_query=notes.vector_with_tokens).hits
+
+    assert best.path == "memory/new.md"
+    assert best.explanation is not None
+    assert (best.explanation["cosine"], best.explanation["late"]) == (None, None)
+
+
 def failing(text: str) -> QueryVector:
     raise ProviderLater("openai answered 429", hint="wait a minute, then search again")
 
