@@ -300,10 +300,10 @@ class Found:
                 else:
                     fused += MOST_LIFT if tier == MOST else LIFT[tier] * max(1.0 - fused, 0.0)
             scores[chunk_id] = fused
+        self._put_exact_first(scores)
         for chunk_id, hit in self.hits.items():
             if hit.described:
                 put_above(scores, [chunk_id], [hit.described.list_id])
-        self._put_exact_first(scores)
         self.fused = {
             chunk_id: round(fused + self.lifted.get(chunk_id, 0.0), FINE)
             for chunk_id, fused in scores.items()

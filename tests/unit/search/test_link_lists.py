@@ -51,13 +51,20 @@ def test_the_explanation_names_the_item(notes: Notes, index: SearchIndex) -> Non
     assert [hit.explanation and hit.explanation["described"] for hit in hits[:2]] == ["memory/map.md:3", ""]
 
 
-def test_a_note_comes_before_the_list_beside_vectors_too(notes: Notes, index: SearchIndex) -> None:
+@pytest.mark.parametrize(
+    "question",
+    # The second one is copied from the list.
+    ["insurance broker renewal", "policy and renewal of our insurance"],
+)
+def test_a_note_comes_before_the_list_beside_vectors_too(
+    question: str, notes: Notes, index: SearchIndex
+) -> None:
     notes.add("memory/map.md", LIST)
     notes.embed()
 
     # Nothing is nearer to the question than the list.
-    request, nearest = SearchRequest(query="insurance broker renewal"), notes.vector(LIST.strip())
-    hits = retrieve(index, request, Query(), embed_query=lambda text: nearest).hits
+    nearest = notes.vector(LIST.strip())
+    hits = retrieve(index, SearchRequest(query=question), Query(), embed_query=lambda text: nearest).hits
 
     assert max(hits, key=lambda hit: hit.vector_score).path == "memory/map.md"
     assert [hit.path for hit in hits[:2]] == ["memory/boat.md", "memory/map.md"]
