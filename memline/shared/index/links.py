@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 from posixpath import join, normpath
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 #: Where the path of a link begins, apart from the folder of its note.
 _START = re.compile(r"(?:\.{0,2}/)+")
 
+_LINKS_OF = (
+    "SELECT target, is_path FROM links WHERE file_id = (SELECT id FROM files WHERE path = ?) ORDER BY ordinal"
+)
 
 #: Path, line and target of a link, and whether it is a Markdown link.
 Place = tuple[str, int, str, bool]
@@ -82,6 +84,7 @@ class Resolver:
     """Resolves links of one state of an index; the same name is looked up once."""
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._by_way = cache(lambda name: _by_way(connection, name))
 
     def note(self, target: str, *, is_path: bool, of: str) -> str:
@@ -101,10 +104,13 @@ class Resolver:
             found, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
         )
 
-    def notes(self, links: Iterable[tuple[str, bool]], *, of: str) -> list[str]:
-        """Return the paths of the other notes that links (target, is_path) lead to, each once."""
-        found = dict.fromkeys(self.note(target, is_path=is_path, of=of) for target, is_path in links)
-        return [path for path in found if path not in ("", of)]
+    def linked_from(self, path: str) -> list[str]:
+        """Return the paths of the other notes that a note links to, in its order, each once."""
+        rows = self._connection.execute(_LINKS_OF, (path,))
+        found = dict.fromkeys(
+            self.note(target, is_path=is_path, of=path) for target, is_path in rows.fetchall()
+        )
+        return [each for each in found if each not in ("", path)]
 
 
 def linked(
@@ -115,7 +121,7 @@ def linked(
     `private`: False leaves private notes out.
     """
     resolver = Resolver(connection)
-    out = resolver.notes(links_of(connection, path), of=path)
+    out = resolver.linked_from(path)
     back = _linking_to(connection, resolver, path)
     seen = ([each for each in found if private or not is_private(each)] for found in (out, back))
     links, backlinks = (_named(connection, found) for found in seen)
@@ -141,12 +147,6 @@ def check(connection: Connection) -> tuple[list[Place], list[tuple[str, str]]]:
         "SELECT path, day FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
     )
     return dead, [(path, day) for path, day in notes if path not in joined]
-
-
-def links_of(connection: Connection, path: str) -> list[tuple[str, bool]]:
-    of = "SELECT id FROM files WHERE path = ?"
-    query = f"SELECT target, is_path FROM links WHERE file_id = ({of}) ORDER BY ordinal"
-    return connection.execute(query, (path,)).fetchall()
 
 
 def _linking_to(connection: Connection, resolver: Resolver, path: str) -> list[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from memline.shared.index.driver import json_ids
-from memline.shared.index.links import Resolver
 from memline.shared.search.forms import Lookup, needles_of, together
+from memline.shared.search.request import resolver_of
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.folding import fold
 from memline.shared.sources.links import described
@@ -30,9 +30,11 @@ MOST_OF_LIST = 0.7
 #: Chunks of a note among which the best is looked for.
 MOST_CHUNKS = 50
 
+# CROSS JOIN: the few that are given first.
 _LISTS = (
-    "SELECT chunks.id, path, start_line, text FROM chunks JOIN files ON files.id = file_id"
-    " WHERE source = ? AND day = '' AND chunks.id IN (SELECT value FROM json_each(?))"
+    "SELECT chunks.id, path, start_line, text FROM chunks CROSS JOIN files ON files.id = file_id"
+    " WHERE chunks.id IN (SELECT value FROM json_each(?)) AND source = ? AND day = ''"
+    " AND (instr(text, '](') OR instr(text, '[['))"
 )
 _CHUNKS = (
     "SELECT chunks.id FROM chunks JOIN files ON files.id = file_id WHERE path = ? AND ordinal < ?"
@@ -64,11 +66,9 @@ def described_in(
     array of the ids of files to stay in, None for all. A note of a day has no lists: a log says what
     happened, and not what a note is about.
     """
-    needles = needles_of(lookups, mass)
-    found = connection.execute(_LISTS, (MEMORY, json_ids(lists))).fetchall()
+    found = connection.execute(_LISTS, (json_ids(lists), MEMORY)).fetchall()
+    needles = needles_of(lookups, mass) if found else []
     for chunk_id, path, start_line, text in found:
-        if "](" not in text and "[[" not in text:
-            continue
         items = described(text)
         if len({link.target for link, _ in items}) < ITEMS or day_of_path(path):
             continue
@@ -76,7 +76,7 @@ def described_in(
         if max(held) < MOST_OF_LIST * lists[chunk_id]:
             continue
         link, _ = items[held.index(max(held))]
-        target = Resolver(connection).note(link.target, is_path=link.is_path, of=path)
+        target = resolver_of(connection).note(link.target, is_path=link.is_path, of=path)
         if target and target != path:
             rows = connection.execute(_CHUNKS, (target, MOST_CHUNKS, files)).fetchall()
             place = f"{path}:{start_line + link.line - 1}"
