@@ -313,8 +313,8 @@ class Found:
         """Return what vectors say of each chunk, times their weight.
 
         Of a chunk whose vector is still to come they are taken to say what they say at most of one with words
-        of the question, times the share of its own words. Where half of the notes wait, six hits have .95 of the
-        evidence, and .78 with nothing in the place of a vector.
+        of the question, times the share of its own words. Where half of the notes wait, six hits have .95 of
+        the evidence, and .78 with nothing in the place of a vector.
         """
         found: dict[int, float] = {}
         for chunk_id, cosine in self.cosines.items():
