@@ -30,13 +30,17 @@ def is_question(text: str) -> bool:
 
 def stop_words(words: list[str]) -> frozenset[str]:
     """Choose the stop words that apply to a text of these lower-case words."""
-    english = stop_words_of("en")
-    in_english = sum(word in english for word in words)
+    return stop_words_of(language_of(words))
+
+
+def language_of(words: list[str]) -> str:
+    """Return `en`, or that of FOREIGN whose stop words are most of those among some lower-case words."""
+    in_english = sum(word in stop_words_of("en") for word in words)
     if not words or len(words) == in_english:
-        return english
+        return "en"
     counts = {language: sum(word in stop_words_of(language) for word in words) for language in FOREIGN}
     best = max(FOREIGN, key=lambda language: (counts[language], language))
-    return stop_words_of(best) if counts[best] > max(1, in_english) else english
+    return best if counts[best] > max(1, in_english) else "en"
 
 
 @cache

@@ -13,13 +13,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
+from unicodedata import combining, normalize
 
 from memline.shared.index.driver import json_ids
 from memline.shared.patterns import late
 from memline.shared.search.postings import CHUNKS, NAMES, Postings
 from memline.shared.search.query import MOST_LETTERS, Term, any_of, quoted
 from memline.shared.values import replace, value
-from memline.shared.words import word_lists
+from memline.shared.words import FOREIGN, word_lists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ LONG = 5
 #: Words of a question that are looked for as typed wrong, at most. Of one in another language no word is
 #: there: 24 words of 23 letters took 85 ms, and while full text is in 63 segments, as in an import, 2.3 s.
 MOST_SLIPS = 4
+
+#: Letters that a word has before an ending of another language.
+STEM = 3
 
 #: Chunks with a word from which on it is not looked for as two: common words are rarely compounds.
 COMMON = 1_000
@@ -113,6 +117,8 @@ class Ways:
         is_there = bool(ways)
         if with_forms:
             inflected = inflections(term.label)
+            if term.language != "en":
+                inflected += self._there(endings(term.label, term.language))
             if ways and ways[0].match == term.match and term.label.isalpha():
                 typed = any_of(map(quoted, inflected))
                 # The word itself is in most of them, and asking for all forms takes three times as long.
@@ -124,7 +130,8 @@ class Ways:
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
                     ways[0] = replace(ways[0], weight=weight, typed=typed, typed_df=count or ways[0].df)
             weight = HALVES if ways else 1.0
-            spelled = [way for other in spellings(term.label) if (way := self._way(quoted(other), weight))]
+            others = [*spellings(term.label), *self._other_stems(term, inflected)]
+            spelled = [way for other in others if (way := self._way(quoted(other), weight))]
             ways, is_there = ways + spelled, is_there or bool(spelled)
             for other, is_form in related(term.label).items():
                 # To the stemmer `try` and `tried` are two words.
@@ -138,17 +145,38 @@ class Ways:
             return [Way(match=term.match, weight=1.0, df=df, typed_df=df)], True
         if not ways:
             ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
-        if not ways and with_forms and self._slips_left and (near := [*slips_of(term.label)]):
+        if not ways and with_forms and self._slips_left and may_be_wrong(term.label):
             self._slips_left -= 1
-            # As they are: one that no note has may share the stem of a word of the notes.
-            slips = f"[{','.join(map(quoted, near))}]"
-            for word, _ in self._connection.execute(_COMMONEST, (slips,)).fetchall():
-                if way := self._way(quoted(word), FORM_WEIGHT):
-                    ways.append(way)
-                    self.meant.append(word)
-                    # The others may be in files that are not searched.
-                    break
+            # Of keywords no language is known.
+            of_any = (other for language in FOREIGN for other in endings(term.label, language))
+            way = self._meant(slips_of(term.label)) or self._meant(of_any)
+            ways = [way] if way else []
         return ways, is_there
+
+    def _meant(self, near: Iterable[str]) -> Way | None:
+        """Return what finds the commonest of some words, which is meant by one that is nowhere."""
+        # The others may be in files that are not searched.
+        found = ((word, self._way(quoted(word), FORM_WEIGHT)) for word in self._there(near))
+        word, way = next((each for each in found if each[1]), ("", None))
+        self.meant += [word] if way else []
+        return way
+
+    def _there(self, words: Iterable[str]) -> list[str]:
+        """Return which of some words the notes have, the commonest first.
+
+        As they are: one that no note has may share the stem of a word of the notes.
+        """
+        rows = self._connection.execute(_COMMONEST, (f"[{','.join(map(quoted, words))}]",))
+        return [word for word, _ in rows.fetchall()]
+
+    def _other_stems(self, term: Term, inflected: Iterable[str]) -> list[str]:
+        """Return which forms of a word of another language the stemmer does not know: it knows `Termine`."""
+        return [
+            word
+            for word in inflected
+            if term.language != "en"
+            and self._postings.count(self._connection, CHUNKS.name, f"{quoted(word)} NOT {term.match}")
+        ]
 
     def _way(self, match: str, weight: float) -> Way | None:
         df = self._count(CHUNKS.name, match)
@@ -181,19 +209,35 @@ class Ways:
         return self._postings.count(self._connection, NAMES.name, match) if term.is_asked else 0
 
 
+def may_be_wrong(word: str) -> bool:
+    """Tell whether a word is long enough to be known when typed wrong, and not too long to be a word."""
+    return LONG <= len(word) < MOST_LETTERS and word.isalpha()
+
+
 def slips_of(word: str) -> Iterator[str]:
     """Yield what a long word may be if one letter is missing, too many or wrong, or two are exchanged.
 
     The first one hardly ever is.
     """
-    if not LONG <= len(word) < MOST_LETTERS or not word.isalpha():
-        return
     for at in range(1, len(word) + 1):
         before, after = word[:at], word[at:]
         yield from (before + letter + after for letter in _LETTERS)
         if after:
             yield from (before + letter + after[1:] for letter in ("", *_LETTERS))
             yield before + after[1::-1] + after[2:]
+
+
+def endings(word: str, language: str) -> list[str]:
+    """List a lower-case word with the other endings that it may have in one of `words.FOREIGN`."""
+    plain = "".join(each for each in normalize("NFD", word) if not combining(each))
+    found: dict[str, None] = {}
+    for group in word_lists()[f"endings.{language}"].split("|"):
+        ends = [each.strip("-") for each in group.split()]
+        for end in ends:
+            if plain.endswith(end) and len(plain) - len(end) >= STEM:
+                found |= dict.fromkeys(plain[: len(plain) - len(end)] + other for other in ends)
+    found.pop(plain, None)
+    return [*found]
 
 
 def related(word: str) -> dict[str, bool]:

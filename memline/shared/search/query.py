@@ -22,7 +22,7 @@ from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.values import replace, value
-from memline.shared.words import is_question, light_words, stop_words, stop_words_of, word_lists
+from memline.shared.words import is_question, language_of, light_words, stop_words_of, word_lists
 
 #: Characters of a question that are looked at: more is a pasted document, not a question.
 MAX_CHARS = 4_000
@@ -89,8 +89,9 @@ class Term:
     halves: tuple[str, ...] = ()
     #: What may stand for it when it is nowhere: its pieces, or the words that it is the beginning of.
     fallbacks: tuple[str, ...] = ()
-    #: A plain word: it may have other forms and synonyms.
+    #: A plain word: it may have other forms and synonyms; in `en` or one of `words.FOREIGN`.
     is_word: bool = False
+    language: str = "en"
     #: An id, a version, a file name or a quoted phrase: what holds it comes before what does not.
     is_exact: bool = False
     #: How an id is spelled: its tokens in a row are not it. None when the tokens are enough.
@@ -190,8 +191,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (str(each) for each in exact if each.has_year)
     found = tuple(terms.values())[:MAX_CANDIDATES]
-    if text != original:
-        found = _as_typed(found, original)
+    found = _as_typed(found, original) if text != original else found
     return Question(
         text=original,
         terms=found,
@@ -394,12 +394,13 @@ def _take_words(
                 end = match.end()
                 seen.append(piece)
                 words.setdefault(piece, typed if piece == word else piece)
-    stop = stop_words(seen)
+    language = language_of(seen)
+    stop = stop_words_of(language)
     joined = [pair for pair in neighbours if _are_one(*pair, stop)]
     content = [word for word in words if word not in stop]
     if not content and not terms and not is_enough:
         content = list(words)
-    light = light_words([words[word] for word in content] if asks and stop is stop_words_of("en") else [])
+    light = light_words([words[word] for word in content] if asks and language == "en" else [])
     for word in (each for each in content if each not in light):
         term = Term(
             label=word,
@@ -411,6 +412,7 @@ def _take_words(
             halves=tuple(_halves(word, stop)),
             fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
             is_word=True,
+            language=language,
             is_exact=_is_code(word),
             typed="" if word in pieces else words[word],
         )

@@ -66,6 +66,52 @@ def test_another_spelling_is_the_word_and_a_little_less_beside_it(
     assert all(hit.score >= 0.9 for hit in (*alone.hits, *both.hits))
 
 
+@pytest.mark.parametrize(
+    ("question", "note"),
+    [
+        ("wo sind die Häuser", "Das Haus am See wurde verkauft."),
+        ("wann enden die Verträge", "Der Vertrag endet im Mai."),
+        ("où sont les chevaux", "Le cheval est au pré."),
+        ("cuándo son las reuniones", "La reunión del lunes."),
+        ("para que são os animais", "O animal doente foi para casa."),
+        ("dove sono le fatture", "La fattura del dottore."),
+    ],
+)
+def test_words_of_other_languages_have_their_endings(
+    notes: Notes, index: SearchIndex, question: str, note: str
+) -> None:
+    for number in range(8):
+        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
+    notes.add("memory/a.md", note)
+
+    answer = retrieve(index, SearchRequest(query=question), Query())
+
+    assert answer.hits[0].path == "memory/a.md"
+    assert answer.missing == ()
+
+
+def test_a_word_of_another_language_comes_first_as_it_was_typed(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/one.md", "Die Rechnung vom Klempner liegt im Ordner.")
+    notes.add("memory/many.md", "Die Rechnungen vom Klempner liegen im Ordner.")
+
+    assert paths(index, "wo ist die Rechnung") == ["memory/one.md", "memory/many.md"]
+    assert paths(index, "wo sind die Rechnungen") == ["memory/many.md", "memory/one.md"]
+    # Keywords may be of any language.
+    assert paths(index, "Rechnung") == ["memory/one.md"]
+
+
+def test_a_keyword_that_is_nowhere_is_looked_for_with_another_ending(
+    notes: Notes, index: SearchIndex
+) -> None:
+    notes.add("memory/a.md", "Ein Buch über Vögel.")
+
+    answer = retrieve(index, SearchRequest(query="Bücher"), Query())
+
+    assert [hit.path for hit in answer.hits] == ["memory/a.md"]
+    assert answer.missing == ("Bücher",)
+    assert "searched instead: buch" in answer.notice
+
+
 def test_accents_and_case_do_not_matter(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Réunion au CAFÉ de la gare")
 
