@@ -12,7 +12,7 @@ from functools import cache
 from itertools import chain
 from posixpath import join, normpath
 
-from memline.shared.note_names import MARKDOWN, without_ending
+from memline.shared.note_names import MARKDOWN, is_markdown, without_ending
 from memline.shared.sources.dates import day_named
 from memline.shared.sources.folding import name_key, page_name, path_key, stem_key
 from memline.shared.sources.links import NoteName, last_part
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Where the path of a link begins, apart from the folder of its note.
 _START = re.compile(r"(?:\.{0,2}/)+")
+
+#: What the page is called that a site shows for a folder.
+PAGES_OF_FOLDERS = ("index", "README")
 
 _LINKS_OF = (
     "SELECT target, is_path FROM links WHERE file_id = (SELECT id FROM files WHERE path = ?) ORDER BY ordinal"
@@ -95,6 +98,8 @@ class Resolver:
             beside, *_ = self._by_way(normpath(join(folder, target)))
             if beside:
                 return beside[0]
+            if is_path and (page := self._page_of_folder(target, folder)):
+                return page
         found = next(filter(None, self._by_way(bare)), [])
         if not found and "/" in bare:
             # It was moved. Of several notes with its name none is taken for it.
@@ -103,6 +108,17 @@ class Resolver:
         return min(
             found, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
         )
+
+    def _page_of_folder(self, target: str, folder: str) -> str:
+        """Return the page of a folder: `/guide` is `guide/index.md`. Empty where there is none."""
+        if is_markdown(target):
+            return ""
+        for name in PAGES_OF_FOLDERS:
+            beside, *_ = self._by_way(normpath(join(folder, target, name)))
+            below = self._by_way(normpath(join(target.lstrip("./"), name)))
+            if found := beside or below[0] or below[3]:
+                return found[0]
+        return ""
 
     def linked_from(self, path: str) -> list[str]:
         """Return the paths of the other notes that a note links to, in its order, each once."""
@@ -129,7 +145,10 @@ def linked(
 
 
 def check(connection: Connection) -> tuple[list[Place], list[tuple[str, str]]]:
-    """Return the dead links, and path and day of the notes that no link joins with another one."""
+    """Return the dead links, and path and day of the notes that no link joins with another one.
+
+    A path without the ending of Markdown is none of them where it leads nowhere: a site has other pages.
+    """
     resolver = Resolver(connection)
     dead: list[Place] = []
     joined: set[str] = set()
@@ -139,9 +158,9 @@ def check(connection: Connection) -> tuple[list[Place], list[tuple[str, str]]]:
     )
     for path, line, target, is_path in rows.fetchall():
         note = resolver.note(target, is_path=is_path, of=path)
-        if not note:
+        if not note and (is_markdown(target) or not is_path):
             dead.append((path, line, target, bool(is_path)))
-        elif note != path:
+        elif note and note != path:
             joined |= {note, path}
     notes = connection.execute(
         "SELECT path, day FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
@@ -153,6 +172,8 @@ def _linking_to(connection: Connection, resolver: Resolver, path: str) -> list[s
     """Return the paths of the notes that link to this one, sorted."""
     named = "SELECT key FROM names WHERE file_id = (SELECT id FROM files WHERE path = ?)"
     keys = {key.rpartition("/")[2] for (key,) in connection.execute(named, (path,))}
+    if page_name(path).casefold() in map(str.casefold, PAGES_OF_FOLDERS):
+        keys.add(stem_key(f"{last_part(path.rpartition('/')[0])}.md"))
     rows = connection.execute(
         "SELECT DISTINCT path, target, is_path FROM links JOIN files ON files.id = file_id"
         " WHERE key IN (SELECT value FROM json_each(?)) AND path <> ? ORDER BY path",

@@ -1,5 +1,7 @@
 """Read the links of a note to other notes: `[[wikilinks]]`, and Markdown links to Markdown files.
 
+A path may lack its ending, as on sites that are made of notes (`/guide/start`).
+
 They are kept as they are written; which note one leads to is decided when it is asked (`index/links.py`).
 """
 
@@ -89,8 +91,7 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
             continue
         for match in pattern.finditer(without_code(line)):
-            link = _link(match, at + 1)
-            if link and (not link.is_path or is_markdown(link.target)):
+            if link := _link(match, at + 1):
                 found[link] = None
         if len(found) >= _MAX_LINKS:
             break
@@ -100,7 +101,7 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
 def described(text: str) -> list[tuple[Link, str]]:
     """Return the links with which items of a list or rows of a table begin, each with the text of its item.
 
-    Those with a description behind the link. A path may lack its ending, as in `/guide/start`.
+    Those with a description behind the link.
     """
     found: list[tuple[Link, str]] = []
     pattern, _, _ = _patterns()

@@ -17,10 +17,10 @@ class Notes:
         self._at = 0
 
     def add(self, path: str, *targets: str, names: str = "", text: str = "x") -> None:
-        """A target that ends like a file is a Markdown link."""
+        """A target that begins or ends like a path is a Markdown link."""
         self._at += 1
         links = tuple(
-            Link(line=line, target=target, is_path=target.endswith(".md"))
+            Link(line=line, target=target, is_path=target.endswith(".md") or target.startswith("/"))
             for line, target in enumerate(targets, 1)
         )
         self.writer.store_file(replace(file_row(path, text, at=self._at), links=links, names=names))
@@ -86,6 +86,46 @@ def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(
 
     resolver = Resolver(notes.writer.connection)
     assert resolver.note(target, is_path=target.endswith(".md"), of="boats/from.md") == meant
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        ("/guide/start", "docs/guide/start.md"),
+        ("start", "docs/guide/start.md"),
+        ("./start/", "docs/guide/start.md"),
+        ("/guide", "docs/guide/index.md"),
+        ("../install/", "docs/install/README.md"),
+        ("/docs/install", "docs/install/README.md"),
+        ("../elsewhere", ""),
+    ],
+)
+def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(
+    notes: Notes, target: str, meant: str
+) -> None:
+    notes.add("docs/guide/index.md", text="# Guide")
+    notes.add("docs/guide/start.md")
+    notes.add("docs/install/README.md")
+    # Its name is not what the path of the folder means.
+    notes.add("other/guide.md")
+
+    resolver = Resolver(notes.writer.connection)
+    assert resolver.note(target, is_path=True, of="docs/guide/from.md") == meant
+
+
+def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes: Notes) -> None:
+    notes.add("guide/README.md", text="# Everything that there is to know")
+    notes.add("a.md", "/guide")
+
+    assert notes.of("a.md") == (["guide/README.md"], [])
+    assert notes.of("guide/README.md") == ([], ["a.md"])
+
+
+def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes: Notes) -> None:
+    notes.add("a.md", "/pricing", "gone.md", "gone")
+
+    dead, _ = check(notes.writer.connection)
+    assert [(line, target) for _, line, target, _ in dead] == [(2, "gone.md"), (3, "gone")]
 
 
 def test_a_question_mark_at_the_end_of_a_name_may_be_left_out(notes: Notes) -> None:

@@ -27,6 +27,7 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("---\nrelated: '[[note]]'\n---\n[[Node.js]]", ["note", "Node.js"]),
         ("[a](b.md) [c](../c%20d.md#part 'Title') [e](</f g.md>)", [("b.md",), ("../c d.md",), ("/f g.md",)]),
         ("[a](b_(1).MD) [see [1]](c.markdown)", [("b_(1).MD",), ("c.markdown",)]),
+        ("[a](/guide/start#part) [b](../b/) [c](x.py) [d](..) ![e](f.svg)", [("/guide/start",), ("../b/",)]),
         ("[ref]: notes/a.md\n[^1]: b.md", [("notes/a.md",)]),
         ("[[https://x.org]] [[mailto:a@b.c]] <!-- [[gone]] --> [[there]] <!-- [a](b.md) -->", ["there"]),
         ("[[a]] <!-- [[b]]\n[[c]]\n[[d]] --> [[e]] <!-- [[f]]\n--> [[g]]", ["a", "e", "g"]),
