@@ -312,9 +312,9 @@ class Found:
     def _by_vector(self, weight: float) -> dict[int, float]:
         """Return what vectors say of each chunk, times their weight.
 
-        Of a chunk whose vector is still to come they are taken to say what they say at most of one with words
-        of the question, times the share of its own words. Where half of the notes wait, six hits have .95 of
-        the evidence, and .78 with nothing in the place of a vector.
+        Of a chunk whose vector is still to come they are taken to say what they say of the nearest, times the
+        share of its own words. Where half of the notes wait, six hits have .95 of the evidence, and .78 with
+        nothing in the place of a vector.
         """
         found: dict[int, float] = {}
         for chunk_id, cosine in self.cosines.items():
@@ -322,7 +322,7 @@ class Found:
             if chunk_id in self.late:
                 said = LATE_WEIGHT * (said + weight * self.late[chunk_id][1])
             found[chunk_id] = said
-        most = max((said for chunk_id, said in found.items() if chunk_id in self.shares), default=0.0)
+        most = max(found.values(), default=0.0)
         return {each: most * share for each, share in self.shares.items() if each not in found} | found
 
     def _put_exact_first(self, scores: dict[int, float]) -> None:

@@ -112,8 +112,7 @@ def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
 def test_where_a_vector_is_still_to_come_words_stand_in_for_it() -> None:
     hits = [keyword_hit(1, 4.0, coverage=1.0), keyword_hit(2, 3.0), keyword_hit(3, 2.0)]
 
-    # Chunk 4, the nearest, holds no word: it says nothing of what words are worth.
-    assert fused(Found(hits, [(4, 0.9), (3, 0.6), (2, 0.4)], []), Hybrid())[0] == 0.5 + 0.3
+    assert fused(Found(hits, [(4, 0.9), (3, 0.6), (2, 0.4)], []), Hybrid())[0] == 0.5 + 0.45
     half = [keyword_hit(2, 4.0, coverage=1.0), keyword_hit(1, 2.0)]
     assert fused(Found(half, [(2, 0.6)], []), Hybrid())[0] == (0.5 + 0.3) / 2
     # With token vectors, too.
