@@ -30,17 +30,22 @@ def is_question(text: str) -> bool:
 
 def stop_words(words: list[str]) -> frozenset[str]:
     """Choose the stop words that apply to a text of these lower-case words."""
-    return stop_words_of(language_of(words))
+    return stop_words_of(language_of(words) or "en")
 
 
 def language_of(words: list[str]) -> str:
-    """Return `en`, or that of FOREIGN whose stop words are most of those among some lower-case words."""
+    """Return whose stop words are most of those among some lower-case words: `en`, or one of FOREIGN.
+
+    Empty where none is among them.
+    """
     in_english = sum(word in stop_words_of("en") for word in words)
     if not words or len(words) == in_english:
         return "en"
     counts = {language: sum(word in stop_words_of(language) for word in words) for language in FOREIGN}
     best = max(FOREIGN, key=lambda language: (counts[language], language))
-    return best if counts[best] > max(1, in_english) else "en"
+    if counts[best] > max(1, in_english):
+        return best
+    return "en" if in_english else ""
 
 
 @cache

@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
-from unicodedata import combining, normalize
+from itertools import chain, islice
 
 from memline.shared.index.driver import json_ids
 from memline.shared.patterns import late
 from memline.shared.search.postings import CHUNKS, NAMES, Postings
 from memline.shared.search.query import MOST_LETTERS, Term, any_of, quoted
+from memline.shared.sources.folding import without_accents
 from memline.shared.values import replace, value
 from memline.shared.words import FOREIGN, word_lists
 
@@ -44,8 +44,8 @@ LONG = 5
 #: there: 24 words of 23 letters took 85 ms, and while full text is in 63 segments, as in an import, 2.3 s.
 MOST_SLIPS = 4
 
-#: Letters that a word has before an ending of another language.
-STEM = 3
+#: Letters that a word has before an ending of another language, and where the language is not known.
+STEM, GUESSED_STEM = 3, 4
 
 #: Chunks with a word from which on it is not looked for as two: common words are rarely compounds.
 COMMON = 1_000
@@ -56,8 +56,9 @@ _ANY = (
 )
 # Of words, which of them stand in chunks as they are, in most of them first: a millisecond for 500 words.
 _COMMONEST = (
-    "SELECT value, (SELECT count(*) FROM forms_fts WHERE forms_fts MATCH value) AS chunks FROM json_each(?)"
-    " WHERE chunks ORDER BY chunks DESC, value"
+    "WITH found AS MATERIALIZED ("
+    "SELECT value, (SELECT count(*) FROM forms_fts WHERE forms_fts MATCH value) AS chunks FROM json_each(?))"
+    " SELECT value, chunks FROM found WHERE chunks ORDER BY chunks DESC, value"
 )
 _TEXTS = "SELECT id, ifnull(folded, text) FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
@@ -117,8 +118,8 @@ class Ways:
         is_there = bool(ways)
         if with_forms:
             inflected = inflections(term.label)
-            if term.language != "en":
-                inflected += self._there(endings(term.label, term.language))
+            with_endings = self._with_endings(term)
+            inflected += with_endings
             if ways and ways[0].match == term.match and term.label.isalpha():
                 typed = any_of(map(quoted, inflected))
                 # The word itself is in most of them, and asking for all forms takes three times as long.
@@ -130,7 +131,7 @@ class Ways:
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
                     ways[0] = replace(ways[0], weight=weight, typed=typed, typed_df=count or ways[0].df)
             weight = HALVES if ways else 1.0
-            others = [*spellings(term.label), *self._other_stems(term, inflected)]
+            others = [*spellings(term.label), *self._other_stems(term, with_endings)]
             spelled = [way for other in others if (way := self._way(quoted(other), weight))]
             ways, is_there = ways + spelled, is_there or bool(spelled)
             for other, is_form in related(term.label).items():
@@ -147,9 +148,7 @@ class Ways:
             ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
         if not ways and with_forms and self._slips_left and may_be_wrong(term.label):
             self._slips_left -= 1
-            # Of keywords no language is known.
-            of_any = (other for language in FOREIGN for other in endings(term.label, language))
-            way = self._meant(slips_of(term.label)) or self._meant(of_any)
+            way = self._meant(slips_of(term.label)) or self._meant(other_endings(term))
             ways = [way] if way else []
         return ways, is_there
 
@@ -169,13 +168,17 @@ class Ways:
         rows = self._connection.execute(_COMMONEST, (f"[{','.join(map(quoted, words))}]",))
         return [word for word, _ in rows.fetchall()]
 
-    def _other_stems(self, term: Term, inflected: Iterable[str]) -> list[str]:
-        """Return which forms of a word of another language the stemmer does not know: it knows `Termine`."""
+    def _with_endings(self, term: Term) -> list[str]:
+        """Return in which other endings of its language a word stands in the notes."""
+        words = endings(term.label, term.language) if term.language in FOREIGN else ()
+        return [each for each in words if self._postings.count(self._connection, CHUNKS.typed, quoted(each))]
+
+    def _other_stems(self, term: Term, words: Iterable[str]) -> list[str]:
+        """Return which forms of a word the stemmer takes for another one: of `Termin` it knows `Termine`."""
         return [
             word
-            for word in inflected
-            if term.language != "en"
-            and self._postings.count(self._connection, CHUNKS.name, f"{quoted(word)} NOT {term.match}")
+            for word in words
+            if self._postings.count(self._connection, CHUNKS.name, f"{quoted(word)} NOT {term.match}")
         ]
 
     def _way(self, match: str, weight: float) -> Way | None:
@@ -227,17 +230,35 @@ def slips_of(word: str) -> Iterator[str]:
             yield before + after[1::-1] + after[2:]
 
 
-def endings(word: str, language: str) -> list[str]:
-    """List a lower-case word with the other endings that it may have in one of `words.FOREIGN`."""
-    plain = "".join(each for each in normalize("NFD", word) if not combining(each))
+def endings(word: str, language: str, *, least: int = STEM, without: str = "") -> list[str]:
+    """List a lower-case word with the other endings that it may have in one of `words.FOREIGN`.
+
+    `least`: letters before an ending. `without`: one that is none.
+    """
+    plain = without_accents(word)
+    # FTS5 knows some letters and marks by which a word is two.
+    if not plain.isalpha():
+        return []
     found: dict[str, None] = {}
     for group in word_lists()[f"endings.{language}"].split("|"):
-        ends = [each.strip("-") for each in group.split()]
+        ends = [each.strip("-") for each in group.split() if each != without]
         for end in ends:
-            if plain.endswith(end) and len(plain) - len(end) >= STEM:
+            if plain.endswith(end) and len(plain) - len(end) >= least:
                 found |= dict.fromkeys(plain[: len(plain) - len(end)] + other for other in ends)
     found.pop(plain, None)
     return [*found]
+
+
+def other_endings(term: Term) -> list[str]:
+    """List what a word may be that is nowhere: with the endings of its language, or of any if none is known.
+
+    In English, `Docker` is no form of `dock`, and `printer` none of `print`.
+    """
+    if term.language:
+        return endings(term.label, term.language) if term.language in FOREIGN else []
+    without = "er" if term.label.isascii() else ""
+    guessed = (endings(term.label, each, least=GUESSED_STEM, without=without) for each in FOREIGN)
+    return [*dict.fromkeys(chain.from_iterable(guessed))]
 
 
 def related(word: str) -> dict[str, bool]:
@@ -367,10 +388,23 @@ def needle_of(match: str) -> str:
 def needles_of(lookups: Sequence[Lookup], mass: float) -> list[tuple[str, int, float]]:
     """Return for each way of each term what its forms begin with, the number of the term, and its share."""
     return [
-        (needle_of(way.match), number, way.weight * lookup.idf / mass)
+        (_as_searched(needle_of(way.match), lookups), number, way.weight * lookup.idf / mass)
         for number, lookup in enumerate(lookups)
         for way in lookup.ways
     ]
+
+
+def share_of(
+    text: str, lookups: Sequence[Lookup], needles: Sequence[tuple[str, int, float]]
+) -> tuple[float, float]:
+    """Return `together` of a folded text for the needles of lookups."""
+    return together(_as_searched(text.lower(), lookups), needles)
+
+
+def _as_searched(text: str, lookups: Sequence[Lookup]) -> str:
+    """Take the accents off where words of another language are meant, whose forms have them or not."""
+    is_foreign = any(lookup.term.language in FOREIGN for lookup in lookups)
+    return without_accents(text) if is_foreign else text
 
 
 def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[float, float]:
@@ -411,4 +445,4 @@ def near(
         return
     needles = needles_of(lookups, mass)
     for chunk_id, text in connection.execute(_TEXTS, (json_ids(new),)):
-        yield chunk_id, together(text.lower(), needles)
+        yield chunk_id, share_of(text, lookups, needles)

@@ -243,7 +243,8 @@ class Found:
             if hit := self.hits.get(chunk_id):
                 candidate.sum, candidate.keyword = hit.strength, round(self.shares[chunk_id], FINE)
                 candidate.keyword_rank = self.keyword_ranks[chunk_id]
-                candidate.coverage = 1.0 if hit.is_full else round(hit.coverage, DECIMALS)
+                is_whole = hit.is_full and not hit.described
+                candidate.coverage = 1.0 if is_whole else round(hit.coverage, DECIMALS)
                 candidate.is_full, candidate.has_id = hit.is_full, hit.has_id
                 candidate.described = hit.described.place if hit.described else ""
             candidate.cosine = self.cosines.get(chunk_id)

@@ -27,7 +27,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
-from unicodedata import combining, normalize
 
 from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
@@ -37,6 +36,7 @@ from memline.shared.search.forms import FORM_WEIGHT, HALVES, Lookup, Way, Ways
 from memline.shared.search.postings import CHUNKS, NAMES, SOME, Fits, Postings, Table, strongest
 from memline.shared.search.query import Question, Term, any_of, as_typed
 from memline.shared.search.ranking import ALONE_CHUNKS, Evidence, KeywordHit, KeywordHits, ranked
+from memline.shared.sources.folding import without_accents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -300,8 +300,7 @@ class _KeywordSearch:
         words = set(_PHRASE.findall(typed))
         best = json_ids(nlargest(SPELLED, fits, key=fits.__getitem__))
         for row, text in self._connection.execute(_NAMES, (best,)):
-            plain = "".join(each for each in normalize("NFKD", text.lower()) if not combining(each))
-            if words.isdisjoint(_WORD.findall(plain)):
+            if words.isdisjoint(_WORD.findall(without_accents(text.lower()))):
                 fits[row] = -fits[row]
         return fits.items()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from memline.shared.index.driver import json_ids
-from memline.shared.search.forms import Lookup, needles_of, together
+from memline.shared.search.forms import Lookup, needles_of, share_of
 from memline.shared.search.request import resolver_of
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.folding import fold
@@ -67,17 +67,21 @@ def described_in(
     happened, and not what a note is about.
     """
     found = connection.execute(_LISTS, (json_ids(lists), MEMORY)).fetchall()
-    needles = needles_of(lookups, mass) if found else []
+    if not found:
+        return
+    needles = needles_of(lookups, mass)
+    # Who searches some files alone may not read the private ones.
+    resolver = resolver_of(connection, private=files is None)
     for chunk_id, path, start_line, text in found:
         items = described(text)
         if len({link.target for link, _ in items}) < ITEMS or day_of_path(path):
             continue
-        held = [together(fold(item).lower(), needles)[0] for _, item in items]
+        held = [share_of(fold(item), lookups, needles)[0] for _, item in items]
         if max(held) < MOST_OF_LIST * lists[chunk_id]:
             continue
         link, _ = items[held.index(max(held))]
-        target = resolver_of(connection).note(link.target, is_path=link.is_path, of=path)
-        if target and target != path:
+        target = resolver.note(link.target, is_path=link.is_path, of=path)
+        if target:
             rows = connection.execute(_CHUNKS, (target, MOST_CHUNKS, files)).fetchall()
             place = f"{path}:{start_line + link.line - 1}"
             yield Described(list_id=chunk_id, place=place, chunks=[row for (row,) in rows])

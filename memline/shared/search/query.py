@@ -22,7 +22,7 @@ from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.values import replace, value
-from memline.shared.words import is_question, language_of, light_words, stop_words_of, word_lists
+from memline.shared.words import FOREIGN, is_question, language_of, light_words, stop_words_of, word_lists
 
 #: Characters of a question that are looked at: more is a pasted document, not a question.
 MAX_CHARS = 4_000
@@ -89,7 +89,7 @@ class Term:
     halves: tuple[str, ...] = ()
     #: What may stand for it when it is nowhere: its pieces, or the words that it is the beginning of.
     fallbacks: tuple[str, ...] = ()
-    #: A plain word: it may have other forms and synonyms; in `en` or one of `words.FOREIGN`.
+    #: A plain word: it may have other forms and synonyms, in the language of the question (`language_of`).
     is_word: bool = False
     language: str = "en"
     #: An id, a version, a file name or a quoted phrase: what holds it comes before what does not.
@@ -395,12 +395,12 @@ def _take_words(
                 seen.append(piece)
                 words.setdefault(piece, typed if piece == word else piece)
     language = language_of(seen)
-    stop = stop_words_of(language)
+    stop = stop_words_of(language or "en")
     joined = [pair for pair in neighbours if _are_one(*pair, stop)]
     content = [word for word in words if word not in stop]
     if not content and not terms and not is_enough:
         content = list(words)
-    light = light_words([words[word] for word in content] if asks and language == "en" else [])
+    light = light_words([words[word] for word in content] if asks and language not in FOREIGN else [])
     for word in (each for each in content if each not in light):
         term = Term(
             label=word,

@@ -139,6 +139,8 @@ class Evidence:
     lines: set[int] = field(default_factory=set)
     #: By chunk, how much of the question stands together there, and how early: `forms.near`.
     near: dict[int, tuple[float, float]] = field(default_factory=dict)
+    #: By chunk, the note that it describes as a list, once that was looked up.
+    lists: dict[int, Described | None] = field(default_factory=dict)
     #: Chunks of notes that a list describes, and that have none among those that may be hits.
     described: set[int] = field(default_factory=set)
 
@@ -218,7 +220,9 @@ def ranked(
     put_above(sums, lines, sums.keys() - lines - with_id)
     put_above(sums, with_id - lines, lines - with_id)
     covered = {each: covers[held] for held, rows in groups.items() for each in rows}
-    described = _put_described_first(connection, found, sums, file_of, covered, files)
+    # An id is asked for as such: it comes before what is said of it.
+    no_ids = {each: share for each, share in covered.items() if each not in with_id}
+    described = _put_described_first(connection, found, sums, file_of, no_ids, files)
     full |= {each for each, item in described.items() if item.list_id in full}
     return [
         KeywordHit(
@@ -241,10 +245,10 @@ def _put_described_first(
     found: Evidence,
     sums: dict[int, float],
     file_of: Mapping[int, int],
-    covered: dict[int, float],
+    covered: Mapping[int, float],
     files: str | None,
 ) -> dict[int, Described]:
-    """Put what a list describes before the list, of the best chunks, and let it hold what the item holds.
+    """Put what a list describes before the list: of `covered`, which may be lists, the best.
 
     Returns what describes a chunk, by its id.
     """
@@ -252,15 +256,19 @@ def _put_described_first(
         each: covered[each]
         for each in strongest(LISTS, sums)
         # A page with most of the question in its name is what is meant.
-        if _idf_of(found.in_names.get(file_of[each], 0), found.lookups) < MOST * covered[each] * found.mass
+        if each in covered
+        and _idf_of(found.in_names.get(file_of[each], 0), found.lookups) < MOST * covered[each] * found.mass
     }
+    new = {each: share for each, share in lists.items() if each not in found.lists}
+    found.lists |= dict.fromkeys(new)
+    items = described_in(connection, new, found.lookups, found.mass, files) if new else ()
+    found.lists |= {item.list_id: item for item in items}
     made: dict[int, Described] = {}
     found.described.clear()
-    for item in described_in(connection, lists, found.lookups, found.mass, files):
+    for item in filter(None, map(found.lists.get, lists)):
         chunks = [each for each in item.chunks if each in sums]
         if not chunks:
             found.described.update(each for each in item.chunks if each in found.sums)
-            found.described.update(item.chunks[:1])
             continue
         best = max(chunks, key=sums.__getitem__)
         name = found.in_names.get(file_of[best], 0)
@@ -268,7 +276,6 @@ def _put_described_first(
         has_more = any(best in held and not name >> number & 1 for number, held in enumerate(found.held))
         if has_more and sums[best] < sums[item.list_id]:
             put_above(sums, [best], [item.list_id])
-            covered[best] = covered[item.list_id]
             made[best] = item
     return made
 

@@ -194,7 +194,7 @@ def files_within(
 
 def _linked_from(connection: Connection, request: SearchRequest) -> set[str]:
     """Return the notes to which that one links which the request names by path, citation or name."""
-    resolver, name = resolver_of(connection), request.linked_from
+    resolver, name = resolver_of(connection, private=request.private), request.linked_from
     found = (resolver.note(each, is_path=False, of="") for each in (name, name.partition("#")[0]))
     path = next(filter(None, found), "")
     if not path or (is_private(path) and not request.private):
@@ -204,11 +204,11 @@ def _linked_from(connection: Connection, request: SearchRequest) -> set[str]:
     return set(resolver.linked_from(path))
 
 
-def resolver_of(connection: Connection) -> Resolver:
+def resolver_of(connection: Connection, *, private: bool) -> Resolver:
     """Return what resolves links. It takes 1.5 ms to load, which only those pay who need it."""
     from memline.shared.index.links import Resolver
 
-    return Resolver(connection)
+    return Resolver(connection, private=private)
 
 
 def _each_tag(connection: Connection, given: Iterable[str]) -> Iterator[str]:

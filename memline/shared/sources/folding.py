@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from unicodedata import category, normalize
+from unicodedata import category, combining, normalize
 
 from memline.shared.patterns import late
 
@@ -73,6 +73,13 @@ def page_name(path: str) -> str:
     """Return the name of a note by that of its file."""
     stem = os.path.splitext(path.rpartition("/")[2])[0].replace("___", "/")
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), stem) if "%" in stem else stem
+
+
+def without_accents(text: str) -> str:
+    """Take the accents off, as SQLite does when it looks words up."""
+    return (
+        text if text.isascii() else "".join(each for each in normalize("NFKD", text) if not combining(each))
+    )
 
 
 def fold_with_places(text: str) -> tuple[str, Sequence[int]]:

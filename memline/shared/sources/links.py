@@ -22,6 +22,9 @@ from memline.shared.values import value
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
 
+#: Characters of a path at most.
+_MAX_TARGET = 1_000
+
 #: Letters behind a link from which on an item describes what it links to: fewer are a date or a name.
 _DESCRIPTION = 15
 
@@ -106,8 +109,9 @@ def described(text: str) -> list[tuple[Link, str]]:
     found: list[tuple[Link, str]] = []
     pattern, _, _ = _patterns()
     lines = text.split("\n")
+    code = {at for first, last in outline(lines).fences for at in range(first, last + 1)}
     for at, line in enumerate(lines):
-        begin = _ITEM.match(line)
+        begin = _ITEM.match(line) if at not in code else None
         match = pattern.search(line, begin.end()) if begin else None
         # The first link of the line, and nothing before it.
         if match is None or begin is None or "]" in line[begin.end() : match.start()]:
@@ -124,14 +128,16 @@ def described(text: str) -> list[tuple[Link, str]]:
 def _link(match: re.Match[str], line: int) -> Link | None:
     """Return what the pattern of links found; None where it is no note: a picture, an address."""
     _, other_file, address = _patterns()
-    if match[1] is not None:
-        target = match[1].strip().rstrip("\\").strip()
+    wikilink, *paths, named, bare = match.groups()
+    if wikilink is not None:
+        target = wikilink.strip().rstrip("\\").strip()
         is_other = not target or other_file.search(target) or address.match(target)
         return None if is_other else Link(line=line, target=target)
-    written = next(filter(None, match.groups()), "")
+    written = next(filter(None, (*paths, named, bare)), "")
     target = _decoded(written.partition("#")[0].partition("?")[0])
-    is_note = is_markdown(target) or "." not in last_part(target)
-    if not (target and is_note) or address.match(written):
+    # `[Alice]: boat is sold` is none, and of `data:` and `tel:` no page is called.
+    is_page = is_markdown(target) or not (named or bare or ":" in target or "." in last_part(target))
+    if not target or not is_page or len(target) > _MAX_TARGET or address.match(written):
         return None
     return Link(line=line, target=target, is_path=True)
 

@@ -113,6 +113,43 @@ def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(
     assert resolver.note(target, is_path=True, of="docs/guide/from.md") == meant
 
 
+@pytest.mark.parametrize(
+    ("target", "of", "meant"),
+    [
+        ("/guide", "notes/a.md", "guide.md"),
+        ("guide", "notes/a.md", "guide.md"),
+        ("/", "notes/a.md", "README.md"),
+        ("/tour", "notes/a.md", "tour/README.md"),
+        ("/help", "b/c/a.md", "b/help/index.md"),
+        ("/help", "notes/a.md", "z/help.md"),
+        ("/docs/tour", "notes/a.md", "tour/README.md"),
+        ("docs/tour", "notes/a.md", ""),
+        ("/en/docs/tour", "notes/a.md", ""),
+        ("../../issues/12", "notes/a.md", ""),
+        ("somewhere/12", "notes/a.md", ""),
+        ("title", "notes/a.md", ""),
+        ("guide/index.md", "old/a.md", "old/guide/index.md"),
+    ],
+)
+def test_of_pages_that_a_path_may_mean_the_whole_path_is_surest(
+    notes: Notes, target: str, of: str, meant: str
+) -> None:
+    paths = "guide.md old/guide/index.md README.md docs/a/index.md tour/README.md z/tour/index.md 12.md"
+    for path in (*paths.split(), "b/help/index.md", "z/help.md"):
+        notes.add(path, names="title")
+
+    assert Resolver(notes.writer.connection).note(target, is_path=True, of=of) == meant
+
+
+def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes: Notes) -> None:
+    notes.add("a.md", "boat")
+    notes.add("memory/boat.md")
+    notes.add("MEMORY.md", names="boat")
+
+    assert notes.of("a.md")[0] == ["MEMORY.md"]
+    assert notes.of("a.md", private=False)[0] == ["memory/boat.md"]
+
+
 def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes: Notes) -> None:
     notes.add("guide/README.md", text="# Everything that there is to know")
     notes.add("a.md", "/guide")

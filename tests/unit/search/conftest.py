@@ -42,6 +42,7 @@ class Notes:
         mtime: float = 0,
         tags: str = "",
         names: str = "",
+        day: str = "",
     ) -> None:
         self.clock.advance(1)
         chunks = tuple(
@@ -63,6 +64,7 @@ class Notes:
                 chunking="c1",
                 tags=tags,
                 names=names,
+                day=day,
             )
         )
 

@@ -70,7 +70,7 @@ def test_another_spelling_is_the_word_and_a_little_less_beside_it(
     ("question", "note"),
     [
         ("wo sind die Häuser", "Das Haus am See wurde verkauft."),
-        ("wann enden die Verträge", "Der Vertrag endet im Mai."),
+        ("wo sind die Verträge", "Der Vertrag endet im Mai."),
         ("où sont les chevaux", "Le cheval est au pré."),
         ("cuándo son las reuniones", "La reunión del lunes."),
         ("para que são os animais", "O animal doente foi para casa."),
@@ -88,6 +88,41 @@ def test_words_of_other_languages_have_their_endings(
 
     assert answer.hits[0].path == "memory/a.md"
     assert answer.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "note"),
+    [
+        ("cuál es el puerto de la ciudad", "La puerta de la ciudad."),
+        ("où est le port de la ville", "La porte de la ville."),
+        ("wo ist die Macht der Stadt", "Was machen wir in der Stadt?"),
+        ("where is the Docker config", "The dock and its config."),
+    ],
+)
+def test_words_with_other_endings_may_be_other_words(
+    notes: Notes, index: SearchIndex, question: str, note: str
+) -> None:
+    notes.add("memory/a.md", note)
+
+    (hit,) = retrieve(index, SearchRequest(query=question), Query()).hits
+
+    assert hit.score < 0.9
+
+
+@pytest.mark.parametrize("word", ["Docker", "corner", "poster", "printer"])
+def test_a_keyword_is_not_taken_for_what_it_is_made_of(notes: Notes, index: SearchIndex, word: str) -> None:
+    notes.add("memory/a.md", "Dock, corn, post and print.")
+
+    assert paths(index, word) == []
+
+
+@pytest.mark.parametrize("word", ["Auf\u200clage", "नमस्ते", "தமிழ்", "می\u200cخواهم", "x" * 70, "été2"])
+def test_a_word_with_letters_that_part_words_has_no_endings(
+    notes: Notes, index: SearchIndex, word: str
+) -> None:
+    notes.add("memory/a.md", f"Hier steht {word} im Text.")
+
+    assert paths(index, f"wo ist die {word} und das") == ["memory/a.md"]
 
 
 def test_a_word_of_another_language_comes_first_as_it_was_typed(notes: Notes, index: SearchIndex) -> None:

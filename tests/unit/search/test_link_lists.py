@@ -29,7 +29,7 @@ def _described(notes: Notes) -> None:
     ("question", "path"),
     [
         ("insurance broker renewal", "memory/boat.md"),
-        ("beans sown what grows where", "memory/garden.md"),
+        ("sown: what grows where", "memory/garden.md"),
         ("deadlines and receipts for returns", "memory/tax.md"),
     ],
 )
@@ -46,8 +46,9 @@ def test_the_explanation_names_the_item(notes: Notes, index: SearchIndex) -> Non
 
     hits = retrieve(index, SearchRequest(query="insurance broker renewal", explain=True), Query()).hits
 
-    # It holds by its description what was asked.
+    # It scores like the list by its description, and holds itself a part.
     assert hits[0].score > hits[1].score > 0.9
+    assert hits[0].text_score < hits[1].text_score == 1
     assert [hit.explanation and hit.explanation["described"] for hit in hits[:2]] == ["memory/map.md:3", ""]
 
 
@@ -70,9 +71,21 @@ def test_a_note_comes_before_the_list_beside_vectors_too(
     assert [hit.path for hit in hits[:2]] == ["memory/boat.md", "memory/map.md"]
 
 
-@pytest.mark.parametrize("path", ["memory/2026-02-10.md", "memory/2026/02/10.md"])
-def test_a_log_of_a_day_describes_nothing(path: str, notes: Notes, index: SearchIndex) -> None:
-    notes.add(path, LIST)
+def test_a_note_that_comes_first_by_itself_needs_no_description(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/map.md", LIST)
+
+    hits = retrieve(index, SearchRequest(query="boat insurance", explain=True), Query()).hits
+
+    assert [hit.path for hit in hits[:2]] == ["memory/boat.md", "memory/map.md"]
+    assert hits[0].explanation and hits[0].explanation["described"] == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "day"),
+    [("memory/2026-02-10.md", ""), ("memory/2026/02/10.md", ""), ("memory/log.md", "2026-02-10")],
+)
+def test_a_log_of_a_day_describes_nothing(path: str, day: str, notes: Notes, index: SearchIndex) -> None:
+    notes.add(path, LIST, day=day)
 
     assert paths(index, "insurance broker renewal")[0] == path
 
@@ -88,7 +101,12 @@ def test_a_log_of_a_day_describes_nothing(path: str, notes: Notes, index: Search
         "The broker for renewal of the insurance: [Boat](boat.md), [[garden]] and [[tax]] say more of it.",
         # What is to be done says nothing of a note.
         LIST.replace("- [", "- [ ] ["),
-        # An item that leads nowhere.
+        # No item holds enough of it.
+        LIST.replace("broker, ", "").replace("what grows where", "who is the broker of it"),
+        # Code is an example.
+        f"```\n{LIST}```\n",
+        # An item that leads nowhere, or to the list.
+        LIST.replace("boat.md", "map.md"),
         LIST.replace("boat.md", "ship.md"),
         LIST.replace("boat.md", "https://example.org/boat.md"),
     ],
@@ -111,11 +129,46 @@ def test_a_list_comes_first_when_it_is_what_the_question_names(notes: Notes, ind
     assert paths(index, "insurance renewal")[0] == "memory/insurance-renewal.md"
 
 
+def test_an_id_comes_before_what_is_said_of_it(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/map.md", LIST.replace("broker", "broker E40215"))
+
+    assert paths(index, "insurance E40215")[0] == "memory/map.md"
+
+
+def test_a_note_without_a_word_of_the_question_is_no_hit(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/boat.md", "# Ship\n\nNothing is said here.")
+    notes.add("memory/map.md", LIST)
+
+    assert paths(index, "broker policy renewal") == ["memory/map.md"]
+
+
+def test_items_of_another_language_are_found_in_any_number(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/dorf.md", "# Dorf\n\nJeder Baum am See wird gepflegt, jedes Haus gestrichen.")
+    item = "- [Dorf](dorf.md): Häuser, Verträge und Bäume am See"
+    notes.add("memory/map.md", LIST + item)
+
+    for question in (
+        "wo sind die Häuser, die Verträge und die Bäume",
+        "wo ist der Baum, das Haus und der Vertrag",
+    ):
+        assert paths(index, question)[:2] == ["memory/dorf.md", "memory/map.md"]
+
+
 def test_a_described_note_stays_within_the_filters(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/map.md", LIST)
 
     request = SearchRequest(query="insurance broker renewal", path="memory/m*")
     assert [hit.path for hit in retrieve(index, request, Query()).hits] == ["memory/map.md"]
+
+
+def test_a_group_does_not_learn_what_the_private_note_is_called(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/map.md", LIST.replace("[Boat](boat.md)", "[[boat]]"))
+    request = SearchRequest(query="insurance broker renewal", private=False)
+
+    for names in ("", "boat"):
+        notes.add("MEMORY.md", "private things", names=names)
+        hits = retrieve(index, request, Query()).hits
+        assert [hit.path for hit in hits[:2]] == ["memory/boat.md", "memory/map.md"]
 
 
 def test_a_note_is_found_by_its_description_among_many_that_hold_a_word_of_it(
