@@ -1,7 +1,5 @@
 """Find in what forms the index holds a term, and where terms stand together in a text.
 
-Plain inflections and most spellings are known by rule, irregular forms and synonyms by list.
-
 Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and `bought`; and it joins
 `import` and `important`. Irregular forms and synonyms, at a third of the weight of the word itself, are worth
 0.01 of recall on conversations.
@@ -9,18 +7,24 @@ Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
-from itertools import chain, islice
+from itertools import islice
 
 from memline.shared.index.driver import json_ids
-from memline.shared.patterns import late
 from memline.shared.search.postings import CHUNKS, NAMES, Postings
-from memline.shared.search.query import MOST_LETTERS, Term, any_of, quoted
+from memline.shared.search.query import Term, any_of, quoted
+from memline.shared.search.word_forms import (
+    endings,
+    inflections,
+    may_be_wrong,
+    other_endings,
+    related,
+    slips_of,
+    spellings,
+)
 from memline.shared.sources.folding import without_accents
 from memline.shared.values import replace, value
-from memline.shared.words import FOREIGN, word_lists
+from memline.shared.words import FOREIGN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,15 +41,9 @@ HALVES = 0.85
 #: Characters within which terms stand together; 400 found less.
 WINDOW = 200
 
-#: Letters of a word from which on it may be typed wrong: shorter words are one letter away from many.
-LONG = 5
-
 #: Words of a question that are looked for as typed wrong, at most. Of one in another language no word is
 #: there: 24 words of 23 letters took 85 ms, and while full text is in 63 segments, as in an import, 2.3 s.
 MOST_SLIPS = 4
-
-#: Letters that a word has before an ending of another language, and where the language is not known.
-STEM, GUESSED_STEM = 3, 4
 
 #: Chunks with a word from which on it is not looked for as two: common words are rarely compounds.
 COMMON = 1_000
@@ -148,7 +146,7 @@ class Ways:
             ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
         if not ways and with_forms and self._slips_left and may_be_wrong(term.label):
             self._slips_left -= 1
-            way = self._meant(slips_of(term.label)) or self._meant(other_endings(term))
+            way = self._meant(slips_of(term.label)) or self._meant(other_endings(term.label, term.language))
             ways = [way] if way else []
         return ways, is_there
 
@@ -210,170 +208,6 @@ class Ways:
     def count_names(self, term: Term, match: str) -> int:
         # A day of the question is looked for in the path and the headings of a chunk.
         return self._postings.count(self._connection, NAMES.name, match) if term.is_asked else 0
-
-
-def may_be_wrong(word: str) -> bool:
-    """Tell whether a word is long enough to be known when typed wrong, and not too long to be a word."""
-    return LONG <= len(word) < MOST_LETTERS and word.isalpha()
-
-
-def slips_of(word: str) -> Iterator[str]:
-    """Yield what a long word may be if one letter is missing, too many or wrong, or two are exchanged.
-
-    The first one hardly ever is.
-    """
-    for at in range(1, len(word) + 1):
-        before, after = word[:at], word[at:]
-        yield from (before + letter + after for letter in _LETTERS)
-        if after:
-            yield from (before + letter + after[1:] for letter in ("", *_LETTERS))
-            yield before + after[1::-1] + after[2:]
-
-
-def endings(word: str, language: str, *, least: int = STEM, without: str = "") -> list[str]:
-    """List a lower-case word with the other endings that it may have in one of `words.FOREIGN`.
-
-    `least`: letters before an ending. `without`: one that is none.
-    """
-    plain = without_accents(word)
-    # FTS5 knows some letters and marks by which a word is two.
-    if not plain.isalpha():
-        return []
-    found: dict[str, None] = {}
-    for group in word_lists()[f"endings.{language}"].split("|"):
-        ends = [each.strip("-") for each in group.split() if each != without]
-        for end in ends:
-            if plain.endswith(end) and len(plain) - len(end) >= least:
-                found |= dict.fromkeys(plain[: len(plain) - len(end)] + other for other in ends)
-    found.pop(plain, None)
-    return [*found]
-
-
-def other_endings(term: Term) -> list[str]:
-    """List what a word may be that is nowhere: with the endings of its language, or of any if none is known.
-
-    In English, `Docker` is no form of `dock`, and `printer` none of `print`.
-    """
-    if term.language:
-        return endings(term.label, term.language) if term.language in FOREIGN else []
-    without = "er" if term.label.isascii() else ""
-    guessed = (endings(term.label, each, least=GUESSED_STEM, without=without) for each in FOREIGN)
-    return [*dict.fromkeys(chain.from_iterable(guessed))]
-
-
-def related(word: str) -> dict[str, bool]:
-    """Return other forms and synonyms of a lower-case word, with whether it is a form; none for most."""
-    groups = _related_words()
-    for form in _bases(word):
-        if form in groups:
-            return {other: is_form for other, is_form in groups[form].items() if other != word}
-    return {}
-
-
-def spellings(word: str) -> list[str]:
-    """List how else British and American English spell a lower-case word."""
-    ends = [(size, word[-size:]) for size in range(2, 9) if word[-size:] in _SPELLED]
-    others = [word[:-size] + _SPELLED[end][1] for size, end in ends if len(word) >= size + _SPELLED[end][0]]
-    spelled = _spelled_words()
-    others += (spelled[base] for base in _bases(word) if base in spelled)
-    return list(dict.fromkeys(others))
-
-
-@cache
-def _spelled_words() -> dict[str, str]:
-    pairs = (pair.split() for pair in word_lists()["spellings"].strip().replace("\n", "|").split("|"))
-    return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
-
-
-@cache
-def _related_words() -> dict[str, dict[str, bool]]:
-    table: dict[str, dict[str, bool]] = {}
-    lists = word_lists()
-    for section, is_form in (("forms", True), ("synonyms", False)):
-        for group in lists[section].replace("\n", "|").split("|"):
-            members = group.split()
-            for member in members:
-                others = table.setdefault(member, {})
-                for other in members:
-                    if other != member:
-                        others.setdefault(other, is_form)
-    return table
-
-
-#: *Organise* and *organize*, *colour* and *color*, *travelled* and *traveled*. What is no word is nowhere.
-#: Ending -> letters before it, and the other ending. No patterns: to compile six took half a millisecond.
-_SPELLED = {
-    one + suffix: (least, other + suffix)
-    for least, pairs, suffixes in (
-        (3, ("is iz", "ys yz"), ("e", "ed", "er", "es", "ing", "ation", "ations")),
-        (2, ("our or",), ("", "s", "ed", "ing", "ful", "able", "less", "ite", "ites", "al", "hood")),
-        (2, ("ell el", "all al"), ("ed", "ing", "er", "ers")),
-    )
-    for pair in pairs
-    for one, other in (pair.split(), pair.split()[::-1])
-    for suffix in suffixes
-}
-
-#: One vowel between consonants: `car` and `hop` double the last, `hope` and `care` lose their e.
-_SHORT = late("[^aeiouy]*[aeiouy][^aeiouywx]")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_HISSES = ("s", "x", "z", "ch", "sh")
-
-
-def _bases(word: str) -> list[str]:
-    """List `word` and what it may be the plural, the past or the -ing of."""
-    bases = [word]
-    if len(word) < 4 or word in _uninflected():
-        return bases
-    if word.endswith("ies"):
-        bases += [word[:-3] + "y", word[:-1]]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        bases.append(word[:-1])
-        if word.endswith("es") and word[:-2].endswith((*_HISSES, "o")):
-            bases.append(word[:-2])
-    for ending in ("ed", "ing"):
-        stem = word.removesuffix(ending)
-        if stem == word or not re.search("[aeiouy]", stem):
-            continue
-        if stem.endswith("e"):
-            bases.append(stem + "e" * (ending == "ed"))
-        elif _SHORT.fullmatch(stem):
-            bases.append(stem + "e")
-        else:
-            bases += [stem, stem + "e"]
-            if stem[-1] == stem[-2:-1]:
-                bases.append(stem[:-1])
-            if ending == "ed" and stem.endswith("i"):
-                bases.append(stem[:-1] + "y")
-    return bases
-
-
-def inflections(word: str) -> list[str]:
-    """List `word`, what it may be a plain inflection of, and the plain inflections of these."""
-    forms: dict[str, None] = {word: None}
-    if len(word) < 3:
-        return [word]
-    for base in _bases(word):
-        forms[base] = None
-        last = base[-1]
-        if last == "y" and base[-2:-1] not in "aeiou":
-            more = [base[:-1] + "ies", base[:-1] + "ied", base + "ing"]
-        elif last == "e":
-            more = [base + "s", base + "d", base[:-1] + "ing", base + "ing"]
-        elif base.endswith(_HISSES):
-            more = [base + "es", base + "ed", base + "ing"]
-        else:
-            doubled = base + last if last not in "aeiouwxy" and base[-2:-1] in "aeiouy" else base
-            single = doubled if _SHORT.fullmatch(base) else base
-            more = [base + "s", *({base + "es"} if last == "o" else ())]
-            more += [stem + ending for stem in dict.fromkeys((single, doubled)) for ending in ("ed", "ing")]
-        forms.update(dict.fromkeys(form for form in more if form not in _uninflected()))
-    return list(forms)
-
-
-@cache
-def _uninflected() -> frozenset[str]:
-    return frozenset(word_lists()["uninflected"].split())
 
 
 def needle_of(match: str) -> str:

@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memline.shared.search import keyword, retrievers, snippets
-from memline.shared.search.forms import related, spellings
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
 from memline.shared.search.ranking import KeywordHits
 from memline.shared.search.reader import SearchIndex
+from memline.shared.search.word_forms import related, spellings
 from memline.shared.words import is_question, stop_words, stop_words_of
 from tests.unit.search.conftest import Notes
 
