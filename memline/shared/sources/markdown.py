@@ -30,11 +30,6 @@ _BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 _CODE_SPAN = late(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
 _CODE_ELEMENT = late(r"(?i)<(code|pre)(?:\s[^<>]*+)?>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*>")
 
-#: A picture or a file that stands in the text: kind and encoding, and the content.
-_DATA = late(
-    r"(data:[\w.+-]{1,60}/[\w.+-]{1,100}(?:;[\w.+-]{1,60}=[\w.+-]{1,100})*;base64,)[A-Za-z0-9+/=]{64,}"
-)
-
 #: First characters of a line that can start or end a block; the others are passed without a closer look.
 _MARKS = frozenset("#`~=->*+0123456789")
 
@@ -225,14 +220,6 @@ def without_code(line: str) -> str:
     if "`" in line:
         line = _CODE_SPAN.sub("x", line)
     return _CODE_ELEMENT.sub("x", line) if "</" in line else line
-
-
-def without_data(text: str) -> str:
-    """Return a text with `…` for the content of pictures and files that stand in it as `data:` in base64.
-
-    A pasted picture would be a hundred chunks, each embedded and paid. All lines stay where they are.
-    """
-    return _DATA.sub(r"\1…", text) if ";base64," in text else text
 
 
 class Trail:

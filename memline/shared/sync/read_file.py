@@ -18,7 +18,7 @@ from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines, without
 from memline.shared.sources.front_matter import about
-from memline.shared.sources.markdown import front_matter_end, without_data
+from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
@@ -111,7 +111,6 @@ class FileReader:
 
 def parts_of(path: str, text: str, chunking: Chunking) -> dict[str, Any]:
     """Return what the row of a note has of its text."""
-    text = without_data(text)
     lines = text.split("\n")
     said = about(lines, front_matter_end(lines))
     return {

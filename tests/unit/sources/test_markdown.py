@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from memline.shared.sources.markdown import Trail, outline, without_data
+from memline.shared.sources.markdown import Trail, outline
 
 
 def trail_at_the_end(text: str) -> str:
@@ -121,21 +121,3 @@ def test_fences_have_their_first_and_last_line() -> None:
     shape = outline(["a", "```", "b", "```", "c", "~~~", "d"])
 
     assert shape.fences == ((1, 3), (5, 6))
-
-
-@pytest.mark.parametrize("kind", ["image/png", "image/svg+xml;charset=utf-8", "application/pdf;name=a.pdf"])
-def test_what_stands_in_a_text_as_data_is_left_out(kind: str) -> None:
-    data = f"data:{kind};base64,"
-    content = "iVBORw0KGgo+/" * 20_000
-
-    assert (
-        without_data(f"a ![b]({data}{content}==) c\n[d]: <{data}{content}>")
-        == f"a ![b]({data}…) c\n[d]: <{data}…>"
-    )
-
-
-@pytest.mark.parametrize(
-    "text", ["data:image/png;base64,iVBORw0KGgo= is short", "A" * 10_000, ";base64," * 20_000]
-)
-def test_other_text_is_left_as_it_is(text: str) -> None:
-    assert without_data(text) == text

@@ -14,7 +14,7 @@ from memline.shared.search.request import session_days
 from memline.shared.sources.transcripts import transcript_slices
 from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.stores import TranscriptFolder
-from memline.shared.sync.read_file import parts_of, read_transcript
+from memline.shared.sync.read_file import read_transcript
 from tests.support.index_rows import MODEL_A, answer, lease_all
 from tests.support.transcripts import opening, sessions_folder, talk
 
@@ -319,13 +319,3 @@ def test_the_figures_of_a_transcript_are_kept_with_it(
     assert figures.counts.messages == 6
     assert session_days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
     assert ledger.progress(writer.connection, "sessions/b.jsonl") is None
-
-
-def test_a_pasted_picture_is_no_text_of_a_note() -> None:
-    picture = f"![boat](data:image/png;base64,{'iVBORw0KGgo' * 20_000}) with a mast"
-
-    parts = parts_of("memory/a.md", f"# Boat\n\n{picture}\n\nShe is blue.", Chunking())
-
-    (chunk,) = parts["chunks"]
-    assert chunk.text == "# Boat\n\n![boat](data:image/png;base64,…) with a mast\n\nShe is blue."
-    assert (chunk.start_line, chunk.end_line) == (1, 5)

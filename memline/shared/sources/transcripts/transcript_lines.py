@@ -14,7 +14,6 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from memline.shared.sources.markdown import without_data
 from memline.shared.sources.redaction import redact_counted
 from memline.shared.sources.transcripts.openclaw_files import FORMAT
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
@@ -128,13 +127,13 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _cleaned(text: object) -> tuple[str, int]:
-    """Return a text on one line, without secrets, data and control characters, and how many secrets it had.
+    """Return a text on one line, without secrets and control characters, and how many secrets it had.
 
     Empty for anything else.
     """
     if not isinstance(text, str):
         return "", 0
-    clean, secrets = masked(without_data(text))
+    clean, secrets = masked(text)
     return " ".join(clean.split()), secrets
 
 
