@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from itertools import chain, takewhile
+from itertools import chain
 from posixpath import join, normpath
 
 from memline.shared.note_names import MARKDOWN, is_markdown, without_ending
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 _START = re.compile(r"(?:\.{0,2}/)+")
 
 #: What the page is called that a site shows for a folder.
-PAGES_OF_FOLDERS = ("index", "README")
+PAGES_OF_FOLDERS = ("index", "README", "readme")
 
+_PATHS = (
+    "SELECT path FROM files WHERE path IN (SELECT value FROM json_each(?)) AND outcome = ? AND source = ?"
+)
 _LINKS_OF = (
     "SELECT target, is_path FROM links WHERE file_id = (SELECT id FROM files WHERE path = ?) ORDER BY ordinal"
 )
@@ -106,10 +109,7 @@ class Resolver:
         folder = of.rpartition("/")[0]
         bare = _START.sub("", target, count=1) if target[:1] in "./" else target
         if is_path and not is_markdown(target):
-            # A site may be `/docs` of its host.
-            below = bare.partition("/")[2] if target.startswith("/") else ""
-            page = self._page(target, bare, folder)
-            return page or (self._page(f"/{below}", below, folder) if below else "")
+            return self._page(target, folder)
         if is_path or bare != target:
             beside, *_ = self._by_way(normpath(join(folder, target)))
             if beside:
@@ -123,22 +123,27 @@ class Resolver:
             found, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
         )
 
-    def _page(self, target: str, bare: str, folder: str) -> str:
+    def _page(self, target: str, folder: str) -> str:
         """Return the page of a site that a path without an ending means: `/guide`, also `guide/index.md`.
 
-        From the folder of the note, else from the root, else that of which it is the end.
+        From the folder of the note or from the root, or the end of a path. The root of a site is that or one
+        of the folders above the note, the nearest first; and a site may be `/docs` of its host.
         """
-        pages = ("", *(f"/{name}" for name in PAGES_OF_FOLDERS))
-        bare = bare.strip("/")
-        begins = () if target.startswith("/") else (normpath(join(folder, target)),)
-        for begin in (*begins, bare):
-            for page in pages:
-                whole, *_ = self._by_way(f"{begin}{page}".strip("/"))
-                if whole:
-                    return whole[0]
-        ends = [path for page in pages if "/" in target and bare for path in self._by_way(f"{bare}{page}")[3]]
-        # Of two sites the one with the link.
-        return min(ends, key=lambda path: (-_shared(path, folder), path.count("/"), path), default="")
+        whole = "" if target.startswith(".") else target.strip("/")
+        if target.startswith("/"):
+            parts = folder.split("/") if folder else []
+            roots = ["/".join(parts[:size]) for size in range(len(parts), -1, -1)]
+            below = whole.partition("/")[2]
+            begins = [join(root, each) for each in (whole, below) if each or not whole for root in roots]
+        else:
+            begins = [each for each in (normpath(join(folder, target)), whole) if each]
+        pages = [join(begin, page) if page else begin for begin in begins for page in ("", *PAGES_OF_FOLDERS)]
+        paths = [page + ending for page in pages for ending in MARKDOWN]
+        rows = self._connection.execute(_PATHS, (json.dumps(paths), INDEXED, MEMORY))
+        found = {path for (path,) in rows if self._private or not is_private(path)}
+        # The end of a path, but for pages of folders: all of them have the same names.
+        ends = self._by_way(whole)[3] if "/" in target and whole and not found else ()
+        return next((path for path in paths if path in found), min(ends, key=_depth, default=""))
 
     def linked_from(self, path: str) -> list[str]:
         """Return the paths of the other notes that a note links to, in its order, each once."""
@@ -149,10 +154,8 @@ class Resolver:
         return [each for each in found if each not in ("", path)]
 
 
-def _shared(path: str, folder: str) -> int:
-    """Count the folders, from the root, that a path has in common with another one."""
-    pairs = zip(path.split("/")[:-1], folder.split("/"), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+def _depth(path: str) -> tuple[int, str]:
+    return path.count("/"), path
 
 
 def linked(

@@ -222,9 +222,11 @@ def needle_of(match: str) -> str:
 def needles_of(lookups: Sequence[Lookup], mass: float) -> list[tuple[str, int, float]]:
     """Return for each way of each term what its forms begin with, the number of the term, and its share."""
     return [
-        (_as_searched(needle_of(way.match), lookups), number, way.weight * lookup.idf / mass)
+        (needle, number, way.weight * lookup.idf / mass)
         for number, lookup in enumerate(lookups)
         for way in lookup.ways
+        # The forms of `eing` begin with nothing.
+        if (needle := _as_searched(needle_of(way.match), lookups))
     ]
 
 

@@ -122,6 +122,7 @@ def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(
         ("/tour", "notes/a.md", "tour/README.md"),
         ("/help", "b/c/a.md", "b/help/index.md"),
         ("/help", "notes/a.md", "z/help.md"),
+        ("/help", "z/deep/er/a.md", "z/help.md"),
         ("/docs/tour", "notes/a.md", "tour/README.md"),
         ("docs/tour", "notes/a.md", ""),
         ("/en/docs/tour", "notes/a.md", ""),

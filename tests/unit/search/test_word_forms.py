@@ -209,3 +209,10 @@ def test_words_that_are_there_short_or_long_are_not_typed_wrong(notes: Notes, in
     assert paths(index, "cable") == ["memory/b.md"]
     for typed in ("tset", "40211", 29 * "x" + "y"):
         assert not paths(index, typed), typed
+
+
+@pytest.mark.parametrize("word", ["eing", "\u118ding", "e\u0345ing"])
+def test_a_word_whose_forms_begin_with_nothing_is_found(notes: Notes, index: SearchIndex, word: str) -> None:
+    notes.add("memory/a.md", f"The {word} thing is here, broken boat.")
+
+    assert paths(index, f"{word} boat") == ["memory/a.md"]
