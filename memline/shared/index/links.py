@@ -127,12 +127,12 @@ class Resolver:
         """Return the page of a site that a path without an ending means: `/guide`, also `guide/index.md`.
 
         From the folder of the note or from the root, or the end of a path. The root of a site is that or one
-        of the folders above the note, the nearest first; and a site may be `/docs` of its host.
+        of the folders above the note, the topmost first; and a site may be `/docs` of its host.
         """
         whole = "" if target.startswith(".") else target.strip("/")
         if target.startswith("/"):
             parts = folder.split("/") if folder else []
-            roots = ["/".join(parts[:size]) for size in range(len(parts), -1, -1)]
+            roots = ["/".join(parts[:size]) for size in range(len(parts) + 1)]
             below = whole.partition("/")[2]
             begins = [join(root, each) for each in (whole, below) if each or not whole for root in roots]
         else:
