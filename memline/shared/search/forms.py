@@ -7,7 +7,7 @@ Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from memline.shared.index.driver import json_ids
@@ -221,12 +221,13 @@ def needle_of(match: str) -> str:
 
 def needles_of(lookups: Sequence[Lookup], mass: float) -> list[tuple[str, int, float]]:
     """Return for each way of each term what its forms begin with, the number of the term, and its share."""
+    read = _reader(lookups)
     return [
         (needle, number, way.weight * lookup.idf / mass)
         for number, lookup in enumerate(lookups)
         for way in lookup.ways
         # The forms of `eing` begin with nothing.
-        if (needle := _as_searched(needle_of(way.match), lookups))
+        if (needle := read(needle_of(way.match)))
     ]
 
 
@@ -234,13 +235,13 @@ def share_of(
     text: str, lookups: Sequence[Lookup], needles: Sequence[tuple[str, int, float]]
 ) -> tuple[float, float]:
     """Return `together` of a folded text for the needles of lookups."""
-    return together(_as_searched(text.lower(), lookups), needles)
+    return together(_reader(lookups)(text.lower()), needles)
 
 
-def _as_searched(text: str, lookups: Sequence[Lookup]) -> str:
-    """Take the accents off where words of another language are meant, whose forms have them or not."""
+def _reader(lookups: Sequence[Lookup]) -> Callable[[str], str]:
+    """Return what takes accents off, where words of a language are meant whose forms differ in them."""
     is_foreign = any(lookup.term.language in FOREIGN for lookup in lookups)
-    return without_accents(text) if is_foreign else text
+    return without_accents if is_foreign else str
 
 
 def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[float, float]:
