@@ -140,6 +140,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     for thread in {*threading.enumerate()} - item.stash.get(_THREADS_BEFORE, {*threading.enumerate()}):
         runs = type(thread).__module__, getattr(getattr(thread, "_target", None), "__module__", "")
         if any(module.startswith(("memline.", "dramatiq.")) for module in runs):
+            # Beside its starter a thread is listed before it has begun, and cannot be joined then.
+            thread._started.wait(max(0, deadline - time.monotonic()))  # type: ignore[attr-defined]
             thread.join(max(0, deadline - time.monotonic()))
             assert not thread.is_alive(), f"{item.nodeid} left the thread {thread.name} running"
     for client in {*_clients} - item.stash.get(_CLIENTS_BEFORE, {*_clients}):
