@@ -89,6 +89,15 @@ def test_a_synonym_does_not_stand_for_a_missing_word(notes: Notes, index: Search
     assert missing(index, "car") == ("car",)
 
 
+def test_a_verb_of_two_words_has_synonyms_where_it_is_not_quoted(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/reset.md", "Reset the vault with one command.")
+    notes.add("memory/boat.md", "The boat was painted.")
+
+    assert paths(index, "how do I start over") == ["memory/reset.md"]
+    assert missing(index, "how do I start over") == ("start",)
+    assert paths(index, '"start over"') == []
+
+
 @pytest.mark.parametrize(
     ("whole", "halves", "more"),
     [

@@ -223,6 +223,8 @@ def filled(notes: Notes, index: SearchIndex) -> SearchIndex:
         ("children", "child"),
         ("conversion", "convert"),
         ("verified", "verification"),
+        ("folders", "directory"),
+        ("disabled", "deactivate"),
     ],
 )
 def test_irregular_forms_and_synonyms_are_known_in_every_ending(word: str, other: str) -> None:
