@@ -1,6 +1,7 @@
 """Read the links of a note to other notes: `[[wikilinks]]`, and Markdown links to Markdown files.
 
-A path may lack its ending, as on sites that are made of notes (`/guide/start`).
+A path may lack its ending, as on sites that are made of notes (`/guide/start`), and stand in a tag
+(`<Card href="/guide/start">`).
 
 They are kept as they are written; which note one leads to is decided when it is asked (`index/links.py`).
 """
@@ -8,7 +9,7 @@ They are kept as they are written; which note one leads to is decided when it is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import takewhile
 
@@ -31,8 +32,8 @@ _DESCRIPTION = 15
 #: What stands in a line with a link.
 _MARKS = ("[[", "](", "]:")
 
-#: What an item of a list or a row of a table begins with, before a link.
-_ITEM = late(r"\s*(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)")
+#: What an item of a list, a row of a table or a card begins with, before a link.
+_ITEM = late(r"\s*(?:(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)|<([A-Z]\w*)(?=\s[^>]*href=))")
 
 
 @value
@@ -73,6 +74,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
             rf"|(?<!\\)\]\(\s{{0,9}}{place}(?:\s{{1,9}}[\"'(][^\"'()\n]{{0,300}}[\"')])?\s{{0,9}}\)"
             # `[text]: path.md`; `[^1]:` is a footnote.
             rf"|^ {{0,3}}\[[^\[\]^\n]+\]:\s{{1,9}}{place}"
+            # `<Card title="text" href="/guide/start">`
+            r"|(?<!\S)href=[\"']([^\"'\s<>{}]+)[\"']"
         ),
         re.compile(
             r"\.(?:avif|base|bmp|canvas|csv|docx?|excalidraw|flac|gif|html?|jpe?g|json|m4a|mkv|mov|mp[34]|og[gv]"
@@ -91,7 +94,8 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
         lines = _without_comments(lines, code())
     for at, line in enumerate(lines):
         # Most lines end at the first look.
-        if "]" not in line or not any(mark in line for mark in _MARKS) or at in code():
+        has_link = "href=" in line or ("]" in line and any(mark in line for mark in _MARKS))
+        if not has_link or at in code():
             continue
         for match in pattern.finditer(without_code(line)):
             if link := _link(match, at + 1):
@@ -102,7 +106,7 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
 
 
 def described(text: str) -> list[tuple[Link, str]]:
-    """Return the links with which items of a list or rows of a table begin, each with the text of its item.
+    """Return the links with which items of a list, rows of a table or cards begin, each with its text.
 
     Those with a description behind the link.
     """
@@ -119,21 +123,29 @@ def described(text: str) -> list[tuple[Link, str]]:
         link = _link(match, at + 1)
         if link is None or (match[1] is not None and match.start() > begin.end()):
             continue
-        item = [line, *takewhile(lambda more: more[:1].isspace() and not _ITEM.match(more), lines[at + 1 :])]
+        item = [line, *_more_of_item(lines[at + 1 :], line, tag=begin[1])]
         if sum(map(str.isalnum, "".join(item)[match.end() :])) >= _DESCRIPTION:
             found.append((link, "\n".join(item)))
     return found
 
 
+def _more_of_item(below: Iterable[str], line: str, *, tag: str | None) -> Iterator[str]:
+    """Return the lines `below` the first `line` of an item that belong to it: of a card, up to its end."""
+    if tag is None:
+        return takewhile(lambda more: more[:1].isspace() and not _ITEM.match(more), below)
+    end = f"</{tag}"
+    return iter(()) if end in line or "/>" in line else takewhile(lambda more: end not in more, below)
+
+
 def _link(match: re.Match[str], line: int) -> Link | None:
     """Return what the pattern of links found; None where it is no note: a picture, an address."""
     _, other_file, address = _patterns()
-    wikilink, *paths, named, bare = match.groups()
+    wikilink, *paths, named, bare, in_tag = match.groups()
     if wikilink is not None:
         target = wikilink.strip().rstrip("\\").strip()
         is_other = not target or other_file.search(target) or address.match(target)
         return None if is_other else Link(line=line, target=target)
-    written = next(filter(None, (*paths, named, bare)), "")
+    written = next(filter(None, (*paths, named, bare, in_tag)), "")
     target = _decoded(written.partition("#")[0].partition("?")[0])
     # `[Alice]: boat is sold` is none, and of `data:` and `tel:` no page is called.
     is_page = is_markdown(target) or not (named or bare or ":" in target or "." in last_part(target))

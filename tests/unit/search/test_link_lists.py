@@ -41,6 +41,26 @@ def test_a_note_comes_before_the_list_that_describes_it(
     assert paths(index, question)[:2] == [path, "memory/map.md"]
 
 
+def test_cards_of_a_site_are_a_list(notes: Notes, index: SearchIndex) -> None:
+    cards = """# Map
+
+<CardGroup>
+<Card title="Boat" href="/memory/boat">
+Broker, policy and renewal of our insurance
+</Card>
+<Card title="The garden" href="/memory/garden">What grows where, and when it is sown</Card>
+<Card title="Tax" href="/memory/tax" icon="coin">
+
+  Deadlines for returns
+</Card>
+</CardGroup>
+"""
+    notes.add("memory/map.md", cards)
+
+    assert paths(index, "insurance broker renewal")[:2] == ["memory/boat.md", "memory/map.md"]
+    assert paths(index, "sown: what grows where")[:2] == ["memory/garden.md", "memory/map.md"]
+
+
 def test_the_explanation_names_the_item(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/map.md", LIST)
 

@@ -30,6 +30,15 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("[a](/guide/start#part) [b](../b/) [c](x.py) [d](..) ![e](f.svg)", [("/guide/start",), ("../b/",)]),
         ("![p](data:image/png;base64,AA/boat) [t](tel:123) [j](javascript:void) [d](doi:10.1000/boat)", []),
         ("[Alice]: boat is sold\n[10:30]: boat sold\n[TODO]: <boat>", []),
+        (
+            "<Card title='A' href='/guide/start' icon='b'> <a class=\"c\" href=\"d.md#e\">x</a>",
+            [("/guide/start",), ("d.md",)],
+        ),
+        (
+            "<Card\n  href='../up'\n/> <a href='https://x.org/a.md'>a</a> <a href='#b'> <a href='c.html'>",
+            [("../up",)],
+        ),
+        ("`<Card href='/a'>` <a href={url}> data-href='/b' <!-- <a href='/c'> --> href= '/d'", []),
         (f"[a]({'x' * 1001}) [b]({'x' * 1000})", [("x" * 1000,)]),
         ("[ref]: notes/a.md\n[^1]: b.md", [("notes/a.md",)]),
         ("[[https://x.org]] [[mailto:a@b.c]] <!-- [[gone]] --> [[there]] <!-- [a](b.md) -->", ["there"]),
@@ -70,6 +79,7 @@ def test_a_note_has_ten_thousand_links_at_most() -> None:
         "[[a",
         "](a(",
         "](<a",
+        " href='a",
         "[a]: ",
         "](" + "a" * 50,
         "<!--",
