@@ -4,21 +4,29 @@ A chunk is filled up to the limit, then ends at the best place of its last third
 the end of a paragraph or fenced block, else before a list item, else at any line. Short sections share a
 chunk: one with a heading and little else would be a hit for everything and answer nothing. Every chunk is a
 contiguous part of the text, so its lines can be cited; a line that does not fit is cut at sentences or words.
+Of a pasted picture only the beginning is in a chunk: 100 kB in base64 would be 86 chunks that say nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import add
 
+from memline.shared.patterns import late
 from memline.shared.sources.markdown import Outline, Trail, outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, has_dense, pieces, weighted_length
 from memline.shared.values import value
 
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
 _PIECE_SHARE = 8
+
+#: A piece of a line in which a `data:` address begins and does not end; one with nothing else in it
+#: (`[image1]: <data:image/png;base64,…`); and one that goes on with it, to its end or not.
+_DATA = late(r"data:[^\s,]*;base64,[A-Za-z0-9+/=%]*\Z")
+_ONLY_DATA = late(r"\s*\[[^\[\]]*\]:\s*<?data:[^\s,]*;base64,[A-Za-z0-9+/=%]*\Z")
+_MORE_DATA = late(r"[A-Za-z0-9+/=%]+[)>\"'\s]*\Z")
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
@@ -38,8 +46,9 @@ class Chunk:
 def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
     r"""Cut a text whose lines end with "\n" (see `reading.decode`) into chunks, in order.
 
-    Every line that is not blank is in one; the last lines of one are the first of the next, as many as fit
-    in `overlap_tokens`. No chunk weighs more than `max_tokens`, overlap included, and none is blank.
+    Every line that is neither blank nor a picture is in one; the last lines of one are the first of the next,
+    as many as fit in `overlap_tokens`. No chunk weighs more than `max_tokens`, overlap included, and none is
+    blank.
     """
     limit = max(1, max_tokens) * CHARS_PER_TOKEN
     # Above half there would be more repetition than progress.
@@ -136,6 +145,8 @@ class Units:
         self._titles = {heading.line for heading in shape.headings if heading.level}
         self._underlines = {heading.last_line for heading in shape.headings if heading.last_line >= 0}
         self.texts = lines
+        #: Those that are part of a picture, and as good as blank.
+        self._data: set[int] = set()
         #: The line of each unit, from 0.
         self.line_of: Sequence[int] = range(len(lines))
         dense = any(map(has_dense, lines))
@@ -162,7 +173,7 @@ class Units:
 
     def is_blank(self, unit: int) -> bool:
         text = self.texts[unit]
-        return not text or text.isspace()
+        return not text or text.isspace() or unit in self._data
 
     def is_heading(self, unit: int) -> bool:
         line = self.line_of[unit]
@@ -215,6 +226,8 @@ class Units:
         for line, text in enumerate(self.texts):
             if text and weights[line] + above > limit:
                 parts = list(pieces(text, limit // _PIECE_SHARE))
+                if ";base64," in text:
+                    self._data.update(len(texts) + place for place in _pieces_of_data(parts))
                 texts.extend(parts)
                 line_of.extend([line] * len(parts))
             else:
@@ -232,6 +245,18 @@ class Units:
         self._titles -= cut
         self._underlines -= cut
         return True
+
+
+def _pieces_of_data(parts: Sequence[str]) -> Iterator[int]:
+    """Yield which parts of a line say nothing, since they are base64 of a `data:` address."""
+    is_open = False
+    for place, part in enumerate(parts):
+        if is_open and _MORE_DATA.match(part):
+            yield place
+            continue
+        is_open = bool(_DATA.search(part))
+        if _ONLY_DATA.match(part):
+            yield place
 
 
 def _is_item(text: str) -> bool:

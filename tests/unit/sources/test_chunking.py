@@ -1,6 +1,7 @@
 """Chunks: bounded, complete, exact in their lines, and cut where a reader would cut."""
 
 import time
+from base64 import b64encode
 from itertools import count, pairwise
 
 import pytest
@@ -209,6 +210,31 @@ def test_a_long_line_is_cut_after_sentences_and_keeps_its_number() -> None:
     assert len(chunks) > 3
     assert all(chunk.text.rstrip().endswith((".", "outro")) for chunk in chunks)
     assert {chunk.end_line for chunk in chunks[:-1]} == {2}
+
+
+DATA = "data:image/png;base64," + b64encode(bytes(range(256)) * 400).decode()
+
+
+def test_of_a_pasted_picture_only_its_beginning_is_in_a_chunk() -> None:
+    pictures = f"![Plan of the floor]({DATA})\nAfter it ![b]({DATA} 'c') in a line.\n\n[d]: <{DATA}>"
+    text = f"# Kitchen\n\nBefore it.\n{pictures}\nEnd."
+
+    chunks = cut(text)
+
+    assert len(text) > 400_000
+    assert sum(len(chunk.text) for chunk in chunks) < 2_000
+    shown = "\n".join(chunk.text for chunk in chunks)
+    for words in ("Before it.", "Plan of the floor", "After it", "'c') in a line.", "End."):
+        assert words in shown
+    assert "[d]" not in shown
+    assert chunks[-1].end_line == 8
+
+
+@pytest.mark.parametrize(
+    "line", [DATA.removeprefix("data:image/png;base64,"), "base64, " + "words and more " * 200]
+)
+def test_what_is_no_address_of_data_is_text(line: str) -> None:
+    assert "".join(chunk.text for chunk in cut(line, overlap=0)).replace(" ", "") == line.replace(" ", "")
 
 
 def test_a_line_without_spaces_is_cut_between_characters_only() -> None:
