@@ -114,7 +114,6 @@ class Ways:
             weight = HALVES if ways else 1.0
             ways += [way for match in term.halves if (way := self._way(match, weight))]
         is_there = bool(ways)
-        inflected: list[str] = []
         if with_forms:
             inflected = inflections(term.label)
             with_endings = self._with_endings(term)
@@ -133,14 +132,13 @@ class Ways:
             others = [*spellings(term.label), *self._other_stems(term, with_endings)]
             spelled = [way for other in others if (way := self._way(quoted(other), weight))]
             ways, is_there = ways + spelled, is_there or bool(spelled)
-        if with_forms or (term.halves and not term.is_word):
-            # Of `start over` they are listed as those of `startover`.
-            for other, is_form in related(term.label.replace(" ", "")).items():
+            for other, is_form in related(term.label).items():
                 # To the stemmer `try` and `tried` are two words.
                 weight = 1.0 if other in inflected else FORM_WEIGHT
                 if other not in words and (way := self._way(quoted(other), weight)):
                     ways.append(way)
                     is_there = is_there or is_form
+        ways += [way for match in term.synonyms if (way := self._way(match, FORM_WEIGHT))]
         df = 0 if ways else self.count_names(term, term.match)
         if df and self._is_searched(NAMES.name, term.match):
             # CJK text of a path is among the pairs of its name alone.

@@ -34,7 +34,7 @@ MOST_CHUNKS = 50
 _LISTS = (
     "SELECT chunks.id, path, start_line, text FROM chunks CROSS JOIN files ON files.id = file_id"
     " WHERE chunks.id IN (SELECT value FROM json_each(?)) AND source = ? AND day = ''"
-    " AND (instr(text, '](') OR instr(text, '[[') OR instr(text, ' href='))"
+    " AND (instr(text, '](') OR instr(text, '[[') OR instr(text, 'href='))"
 )
 _CHUNKS = (
     "SELECT chunks.id FROM chunks JOIN files ON files.id = file_id WHERE path = ? AND ordinal < ?"

@@ -17,6 +17,7 @@ from unicodedata import normalize
 
 from memline.shared.note_names import without_ending
 from memline.shared.patterns import late
+from memline.shared.search.word_forms import MOST_LETTERS, synonyms_of_two
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
@@ -29,9 +30,6 @@ MAX_CHARS = 4_000
 
 #: Distinct terms that are kept for the choice of the rarest.
 MAX_CANDIDATES = 64
-
-#: Letters of a word from which on it is not looked for as two, nor as one that was typed wrong.
-MOST_LETTERS = 24
 
 #: Stop words that end a compound.
 _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
@@ -89,6 +87,8 @@ class Term:
     halves: tuple[str, ...] = ()
     #: What may stand for it when it is nowhere: its pieces, or the words that it is the beginning of.
     fallbacks: tuple[str, ...] = ()
+    #: What finds words for the same as a verb of two: `reset` for `start over`.
+    synonyms: tuple[str, ...] = ()
     #: A plain word: it may have other forms and synonyms, in the language of the question (`language_of`).
     is_word: bool = False
     language: str = "en"
@@ -394,8 +394,7 @@ def _take_words(
                 end = match.end()
                 seen.append(piece)
                 words.setdefault(piece, typed if piece == word else piece)
-    language = language_of(seen)
-    stop = stop_words_of(language or "en")
+    stop = stop_words_of((language := language_of(seen)) or "en")
     joined = [pair for pair in neighbours if _are_one(*pair, stop)]
     content = [word for word in words if word not in stop]
     if not content and not terms and not is_enough:
@@ -417,11 +416,12 @@ def _take_words(
             typed="" if word in pieces else words[word],
         )
         _add(terms, term)
-    for first, second in joined:
-        if second in _PARTICLES:
+    for first, second in neighbours:
+        synonyms = tuple(map(quoted, synonyms_of_two(first, second)))
+        if synonyms or (second in _PARTICLES and (first, second) in joined):
             # Where notes have `login`, `logs` is not what `log in` asks for.
-            phrase, whole = f"{first} {second}", quoted(f"{first}{second}")
-            _add(terms, Term(label=phrase, match=whole, halves=(quoted(phrase),)))
+            two, one = f"{first} {second}", quoted(f"{first}{second}")
+            _add(terms, Term(label=two, match=one, halves=(quoted(two),), synonyms=synonyms))
     return light
 
 

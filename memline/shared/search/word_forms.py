@@ -12,12 +12,12 @@ from functools import cache
 from itertools import chain
 
 from memline.shared.patterns import late
-from memline.shared.search.query import MOST_LETTERS
 from memline.shared.sources.folding import without_accents
 from memline.shared.words import FOREIGN, word_lists
 
-#: Letters of a word from which on it may be typed wrong: shorter words are one letter away from many.
-LONG = 5
+#: Letters of a word from which on it may be typed wrong, since shorter words are one letter away from many;
+#: and from which on it is not looked for as that, nor as two.
+LONG, MOST_LETTERS = 5, 24
 
 #: Letters that a word has before an ending of another language, and where the language is not known.
 STEM, GUESSED_STEM = 3, 4
@@ -82,6 +82,12 @@ def related(word: str) -> dict[str, bool]:
     return {}
 
 
+def synonyms_of_two(first: str, second: str) -> list[str]:
+    """List synonyms of a verb of two lower-case words, in any form of the first; none for most pairs."""
+    groups = _related_words()
+    return [other for form in _bases(first) for other in groups.get(f"{form}_{second}", ())]
+
+
 def spellings(word: str) -> list[str]:
     """List how else British and American English spell a lower-case word."""
     ends = [(size, word[-size:]) for size in range(2, 9) if word[-size:] in _SPELLED]
@@ -107,7 +113,8 @@ def _related_words() -> dict[str, dict[str, bool]]:
             for member in members:
                 others = table.setdefault(member, {})
                 for other in members:
-                    if other != member:
+                    # To look for two words in a row, FTS5 reads all the places of both.
+                    if other != member and "_" not in other:
                         others.setdefault(other, is_form)
     return table
 

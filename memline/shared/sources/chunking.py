@@ -4,11 +4,12 @@ A chunk is filled up to the limit, then ends at the best place of its last third
 the end of a paragraph or fenced block, else before a list item, else at any line. Short sections share a
 chunk: one with a heading and little else would be a hit for everything and answer nothing. Every chunk is a
 contiguous part of the text, so its lines can be cited; a line that does not fit is cut at sentences or words.
-Of a pasted picture only the beginning is in a chunk: 100 kB in base64 would be 86 chunks that say nothing.
+A picture that was pasted in as a data URI is left out: 100 kB of it would be 96 chunks that say nothing.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -22,11 +23,8 @@ from memline.shared.values import value
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
 _PIECE_SHARE = 8
 
-#: A piece of a line in which a `data:` address begins and does not end; one with nothing else in it
-#: (`[image1]: <data:image/png;base64,…`); and one that goes on with it, to its end or not.
-_DATA = late(r"data:[^\s,]*;base64,[A-Za-z0-9+/=%]*\Z")
-_ONLY_DATA = late(r"\s*\[[^\[\]]*\]:\s*<?data:[^\s,]*;base64,[A-Za-z0-9+/=%]*\Z")
-_MORE_DATA = late(r"[A-Za-z0-9+/=%]+[)>\"'\s]*\Z")
+#: A data URI in base64 (RFC 2397).
+_DATA_URI = late(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
@@ -63,6 +61,8 @@ def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
         # Blank lines at the borders are left out; a chunk without any new text as well.
         while fresh < len(units) and units.is_blank(fresh):
             fresh += 1
+        if start < fresh < len(units) and units.weight(start, fresh) > limit:
+            start = fresh
         while start < fresh and units.is_blank(start):
             start += 1
         if fresh == len(units):
@@ -145,7 +145,7 @@ class Units:
         self._titles = {heading.line for heading in shape.headings if heading.level}
         self._underlines = {heading.last_line for heading in shape.headings if heading.last_line >= 0}
         self.texts = lines
-        #: Those that are part of a picture, and as good as blank.
+        #: Those that are part of a data URI, and as good as blank.
         self._data: set[int] = set()
         #: The line of each unit, from 0.
         self.line_of: Sequence[int] = range(len(lines))
@@ -225,11 +225,12 @@ class Units:
         above = 0
         for line, text in enumerate(self.texts):
             if text and weights[line] + above > limit:
-                parts = list(pieces(text, limit // _PIECE_SHARE))
-                if ";base64," in text:
-                    self._data.update(len(texts) + place for place in _pieces_of_data(parts))
-                texts.extend(parts)
-                line_of.extend([line] * len(parts))
+                for run, is_data in _runs(text):
+                    parts = list(pieces(run, limit // _PIECE_SHARE))
+                    if is_data:
+                        self._data.update(range(len(texts), len(texts) + len(parts)))
+                    texts.extend(parts)
+                line_of.extend([line] * (len(texts) - len(line_of)))
             else:
                 texts.append(text)
                 line_of.append(line)
@@ -247,16 +248,15 @@ class Units:
         return True
 
 
-def _pieces_of_data(parts: Sequence[str]) -> Iterator[int]:
-    """Yield which parts of a line say nothing, since they are base64 of a `data:` address."""
-    is_open = False
-    for place, part in enumerate(parts):
-        if is_open and _MORE_DATA.match(part):
-            yield place
-            continue
-        is_open = bool(_DATA.search(part))
-        if _ONLY_DATA.match(part):
-            yield place
+def _runs(line: str) -> Iterator[tuple[str, bool]]:
+    """Cut a line where data URIs begin and end; with whether a part is one, or a mark beside it (`)`)."""
+    end = 0
+    for match in _DATA_URI.finditer(line):
+        before = line[end : match.start()]
+        yield before, not any(map(str.isalnum, before))
+        yield match[0], True
+        end = match.end()
+    yield line[end:], end > 0 and not any(map(str.isalnum, line[end:]))
 
 
 def _is_item(text: str) -> bool:

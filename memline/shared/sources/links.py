@@ -1,7 +1,7 @@
-"""Read the links of a note to other notes: `[[wikilinks]]`, and Markdown links to Markdown files.
+"""Read the links of a note to other notes: `[[wikilinks]]`, and Markdown links and tags with a path.
 
-A path may lack its ending, as on sites that are made of notes (`/guide/start`), and stand in a tag
-(`<Card href="/guide/start">`).
+A path may lack the ending of a Markdown file, as on sites that are made of notes:
+`<Card href="/guide/start">`.
 
 They are kept as they are written; which note one leads to is decided when it is asked (`index/links.py`).
 """
@@ -9,7 +9,7 @@ They are kept as they are written; which note one leads to is decided when it is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from itertools import takewhile
 
@@ -32,8 +32,13 @@ _DESCRIPTION = 15
 #: What stands in a line with a link.
 _MARKS = ("[[", "](", "]:")
 
+_COMMENTS = (("<!--", "-->"), ("{/*", "*/}"))
+
 #: What an item of a list, a row of a table or a card begins with, before a link.
-_ITEM = late(r"\s*(?:(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)|<([A-Z]\w*)(?=\s[^>]*href=))")
+_ITEM = late(r"\s*(?:(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)|(?=<([A-Z][\w.]*)\s[^<>]*href=))")
+
+#: A tag, or what is left of one at the beginning.
+_TAG = late(r"\A[^<>]*>|<[^<>]*>")
 
 
 @value
@@ -44,7 +49,7 @@ class Link:
     line: int
     #: Without heading, alias and title.
     target: str
-    #: Whether it is a Markdown link, whose path begins at the folder of its note.
+    #: Whether it is a path, that begins at the folder of its note, and no wikilink.
     is_path: bool = False
 
     @property
@@ -69,13 +74,14 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     return (
         re.compile(
             # `[[note#heading|alias]]`, not the tag `#[[two words]]`; in a table it is `\|`.
-            r"(?<![\\#])\[\[([^\[\]|#\n]*)[^\[\]\n]*\]\]"
+            r"(?<![\\#])\[\[([^\[\]|#\n]*)(?:[|#][^\[\]\n]*)?\]\]"
             # `[text](path.md "title")`, `[text](<a path.md>)`
             rf"|(?<!\\)\]\(\s{{0,9}}{place}(?:\s{{1,9}}[\"'(][^\"'()\n]{{0,300}}[\"')])?\s{{0,9}}\)"
             # `[text]: path.md`; `[^1]:` is a footnote.
             rf"|^ {{0,3}}\[[^\[\]^\n]+\]:\s{{1,9}}{place}"
-            # `<Card title="text" href="/guide/start">`
-            r"|(?<!\S)href=[\"']([^\"'\s<>{}]+)[\"']"
+            # `<Card title="text" href="/guide/start">`, not `<link href="/style">`
+            r"|(?:(?<!\\)<(?!(?:link|image|use|base)\b)[A-Za-z][\w.]*\s(?:[^<>]*\s)?|^\s+)href="
+            r"(?:\"([^\"\s<>{}]+)\"|'([^'\s<>{}]+)')"
         ),
         re.compile(
             r"\.(?:avif|base|bmp|canvas|csv|docx?|excalidraw|flac|gif|html?|jpe?g|json|m4a|mkv|mov|mp[34]|og[gv]"
@@ -90,7 +96,7 @@ def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Li
     """Return the links in the lines of a note; `code` returns the lines (from 0) that are code."""
     found: dict[Link, None] = {}
     pattern, _, _ = _patterns()
-    if any("<!--" in line for line in lines):
+    if any(map(_has_comments, lines)):
         lines = _without_comments(lines, code())
     for at, line in enumerate(lines):
         # Most lines end at the first look.
@@ -114,38 +120,44 @@ def described(text: str) -> list[tuple[Link, str]]:
     pattern, _, _ = _patterns()
     lines = text.split("\n")
     code = {at for first, last in outline(lines).fences for at in range(first, last + 1)}
+    if _has_comments(text):
+        lines = _without_comments(lines, code)
     for at, line in enumerate(lines):
         begin = _ITEM.match(line) if at not in code else None
         match = pattern.search(line, begin.end()) if begin else None
         # The first link of the line, and nothing before it.
-        if match is None or begin is None or "]" in line[begin.end() : match.start()]:
+        if match is None or begin is None or (not begin[1] and "]" in line[begin.end() : match.start()]):
             continue
         link = _link(match, at + 1)
-        if link is None or (match[1] is not None and match.start() > begin.end()):
+        if link is None or (match.start() > begin.end() and (begin[1] or match[1] is not None)):
             continue
-        item = [line, *_more_of_item(lines[at + 1 :], line, tag=begin[1])]
-        if sum(map(str.isalnum, "".join(item)[match.end() :])) >= _DESCRIPTION:
-            found.append((link, "\n".join(item)))
+        item = _item(lines, at, tag=begin[1])
+        said = item[match.end() :]
+        if sum(map(str.isalnum, _TAG.sub(" ", said) if begin[1] else said)) >= _DESCRIPTION:
+            found.append((link, item))
     return found
 
 
-def _more_of_item(below: Iterable[str], line: str, *, tag: str | None) -> Iterator[str]:
-    """Return the lines `below` the first `line` of an item that belong to it: of a card, up to its end."""
-    if tag is None:
-        return takewhile(lambda more: more[:1].isspace() and not _ITEM.match(more), below)
-    end = f"</{tag}"
-    return iter(()) if end in line or "/>" in line else takewhile(lambda more: end not in more, below)
+def _item(lines: Sequence[str], at: int, *, tag: str | None) -> str:
+    """Return the text of an item that begins on a line: of a card to its end, else the lines indented below.
+
+    Up to the next item at most.
+    """
+    below = (lines[place] for place in range(at + 1, len(lines)))
+    more = takewhile(lambda each: (tag or each[:1].isspace()) and not _ITEM.match(each), below)
+    item = "\n".join((lines[at], *more))
+    return item.partition(f"</{tag}>")[0] if tag else item
 
 
 def _link(match: re.Match[str], line: int) -> Link | None:
     """Return what the pattern of links found; None where it is no note: a picture, an address."""
     _, other_file, address = _patterns()
-    wikilink, *paths, named, bare, in_tag = match.groups()
+    wikilink, *paths, named, bare, double, single = match.groups()
     if wikilink is not None:
         target = wikilink.strip().rstrip("\\").strip()
         is_other = not target or other_file.search(target) or address.match(target)
         return None if is_other else Link(line=line, target=target)
-    written = next(filter(None, (*paths, named, bare, in_tag)), "")
+    written = next(filter(None, (*paths, named, bare, double, single)), "")
     target = _decoded(written.partition("#")[0].partition("?")[0])
     # `[Alice]: boat is sold` is none, and of `data:` and `tel:` no page is called.
     is_page = is_markdown(target) or not (named or bare or ":" in target or "." in last_part(target))
@@ -154,14 +166,20 @@ def _link(match: re.Match[str], line: int) -> Link | None:
     return Link(line=line, target=target, is_path=True)
 
 
+def _has_comments(text: str) -> bool:
+    return "<!--" in text or "{/*" in text
+
+
 def _without_comments(lines: Sequence[str], code: Collection[int]) -> list[str]:
-    """Return as many lines, with an x for each comment; one that is not closed is none."""
+    """Return as many lines, with an x for each comment, of HTML or MDX; one that is not closed is none."""
     text = "\n".join("" if at in code else without_code(line) for at, line in enumerate(lines))
-    kept, end = list[str](), 0
-    while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
-        kept += text[end:start], "x", "\n" * text.count("\n", start, close)
-        end = close + 3
-    return "".join((*kept, text[end:])).split("\n")
+    for opening, closing in _COMMENTS:
+        kept, end = list[str](), 0
+        while (start := text.find(opening, end)) >= 0 and (close := text.find(closing, start + 3)) >= 0:
+            kept += text[end:start], "x", "\n" * text.count("\n", start, close)
+            end = close + len(closing)
+        text = "".join((*kept, text[end:]))
+    return text.split("\n")
 
 
 def line_of(lines: Sequence[str], place: str) -> int:

@@ -89,13 +89,21 @@ def test_a_synonym_does_not_stand_for_a_missing_word(notes: Notes, index: Search
     assert missing(index, "car") == ("car",)
 
 
-def test_a_verb_of_two_words_has_synonyms_where_it_is_not_quoted(notes: Notes, index: SearchIndex) -> None:
+@pytest.mark.parametrize("asked", ["how do I start over", "I started over", "starting over"])
+def test_a_verb_of_two_words_has_synonyms(notes: Notes, index: SearchIndex, asked: str) -> None:
     notes.add("memory/reset.md", "Reset the vault with one command.")
     notes.add("memory/boat.md", "The boat was painted.")
 
-    assert paths(index, "how do I start over") == ["memory/reset.md"]
-    assert missing(index, "how do I start over") == ("start",)
-    assert paths(index, '"start over"') == []
+    assert paths(index, asked) == ["memory/reset.md"]
+    assert missing(index, asked) in (("start",), ("started",), ("starting",))
+
+
+@pytest.mark.parametrize("asked", ['"start over"', "over the start", "Jo in Paris", "work out the price"])
+def test_what_is_no_verb_of_two_words_has_none(notes: Notes, index: SearchIndex, asked: str) -> None:
+    notes.add("memory/reset.md", "Reset the vault, attend, and merge.")
+    notes.add("memory/gym.md", "The gym opens at six.")
+
+    assert paths(index, asked) == []
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ def test_a_note_comes_before_the_list_that_describes_it(
     assert paths(index, question)[:2] == [path, "memory/map.md"]
 
 
-def test_cards_of_a_site_are_a_list(notes: Notes, index: SearchIndex) -> None:
-    cards = """# Map
+CARDS = """# Map
 
 <CardGroup>
-<Card title="Boat" href="/memory/boat">
-Broker, policy and renewal of our insurance
+<Card title="Boat [old]" href="/memory/boat">
+Broker, policy and<br/>
+renewal of our insurance
 </Card>
 <Card title="The garden" href="/memory/garden">What grows where, and when it is sown</Card>
 <Card title="Tax" href="/memory/tax" icon="coin">
@@ -55,10 +55,27 @@ Broker, policy and renewal of our insurance
 </Card>
 </CardGroup>
 """
-    notes.add("memory/map.md", cards)
+
+
+def test_cards_of_a_site_are_a_list(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/map.md", CARDS)
 
     assert paths(index, "insurance broker renewal")[:2] == ["memory/boat.md", "memory/map.md"]
     assert paths(index, "sown: what grows where")[:2] == ["memory/garden.md", "memory/map.md"]
+
+
+def test_a_card_ends_at_the_next_one_and_has_to_say_something(notes: Notes, index: SearchIndex) -> None:
+    # The first one has no end, and says no more than its attributes.
+    cards = CARDS.replace("Broker, policy and<br/>\nrenewal of our insurance\n</Card>", "")
+    notes.add("memory/map.md", cards.replace("[old]", "broker, renewal and insurance"))
+
+    assert paths(index, "insurance broker renewal")[0] == "memory/map.md"
+
+
+def test_a_comment_is_no_list(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/map.md", f"<!--\n{CARDS}-->")
+
+    assert paths(index, "insurance broker renewal")[0] == "memory/map.md"
 
 
 def test_the_explanation_names_the_item(notes: Notes, index: SearchIndex) -> None:

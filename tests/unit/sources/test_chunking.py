@@ -1,5 +1,6 @@
 """Chunks: bounded, complete, exact in their lines, and cut where a reader would cut."""
 
+import re
 import time
 from base64 import b64encode
 from itertools import count, pairwise
@@ -215,25 +216,59 @@ def test_a_long_line_is_cut_after_sentences_and_keeps_its_number() -> None:
 DATA = "data:image/png;base64," + b64encode(bytes(range(256)) * 400).decode()
 
 
-def test_of_a_pasted_picture_only_its_beginning_is_in_a_chunk() -> None:
-    pictures = f"![Plan of the floor]({DATA})\nAfter it ![b]({DATA} 'c') in a line.\n\n[d]: <{DATA}>"
+def test_a_pasted_picture_is_in_no_chunk() -> None:
+    pictures = f"![Plan of the floor]({DATA})\nAfter it ![b]({DATA} 'c') in a line.\n\n[My house]: <{DATA}>"
     text = f"# Kitchen\n\nBefore it.\n{pictures}\nEnd."
 
     chunks = cut(text)
 
     assert len(text) > 400_000
-    assert sum(len(chunk.text) for chunk in chunks) < 2_000
-    shown = "\n".join(chunk.text for chunk in chunks)
-    for words in ("Before it.", "Plan of the floor", "After it", "'c') in a line.", "End."):
-        assert words in shown
-    assert "[d]" not in shown
-    assert chunks[-1].end_line == 8
+    assert [chunk.text for chunk in chunks] == [
+        "# Kitchen\n\nBefore it.\n![Plan of the floor](",
+        "After it ![b](",
+        " 'c') in a line.\n\n[My house]: <",
+        "End.",
+    ]
+    assert [(chunk.start_line, chunk.end_line) for chunk in chunks] == [(1, 4), (5, 5), (5, 7), (8, 8)]
+
+
+WORDS = st.lists(
+    st.sampled_from(["", "boat", "Donaudampfschifffahrt", "金银价格上涨", "(", "a=b"]), max_size=6
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(WORDS, st.integers(0, 3_000)), min_size=1, max_size=6), st.integers(20, 500))
+@example([(["a"] * 5, 0)] * 5 + [([], 3_000), (["boat"], 0)], 30)
+def test_text_around_pictures_is_in_chunks_that_say_something_new(
+    parts: list[tuple[list[str], int]], tokens: int
+) -> None:
+    numbers = count(1000)
+    text = ""
+    for words, size in parts:
+        text += " ".join(f"{word}{next(numbers)}" for word in words)
+        text += f" ![x](data:image/png;base64,{'Aa0+' * size})\n" if size else "\n\n"
+
+    chunks = cut(text, tokens, tokens // 5)
+
+    following = 1000
+    for chunk in chunks:
+        assert chunk.text in text
+        assert weighted_length(chunk.text) <= tokens * 4
+        found = [int(number) for number in re.findall(r"\d{4}", chunk.text)]
+        assert not found or found[0] <= following <= found[-1] + 1
+        following = max(following, found[-1] + 1) if found else following
+    assert following == next(numbers)
+    news = [
+        chunk.text for chunk, before in zip(chunks[1:], chunks, strict=False) if chunk.text in before.text
+    ]
+    assert [text for text in news if re.search(r"\d{4}", text)] == []
 
 
 @pytest.mark.parametrize(
     "line", [DATA.removeprefix("data:image/png;base64,"), "base64, " + "words and more " * 200]
 )
-def test_what_is_no_address_of_data_is_text(line: str) -> None:
+def test_what_is_no_data_uri_is_text(line: str) -> None:
     assert "".join(chunk.text for chunk in cut(line, overlap=0)).replace(" ", "") == line.replace(" ", "")
 
 

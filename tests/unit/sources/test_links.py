@@ -31,14 +31,19 @@ def links_in(text: str) -> list[str | tuple[str]]:
         ("![p](data:image/png;base64,AA/boat) [t](tel:123) [j](javascript:void) [d](doi:10.1000/boat)", []),
         ("[Alice]: boat is sold\n[10:30]: boat sold\n[TODO]: <boat>", []),
         (
-            "<Card title='A' href='/guide/start' icon='b'> <a class=\"c\" href=\"d.md#e\">x</a>",
-            [("/guide/start",), ("d.md",)],
+            "<Card title='A [b] c' href='/a/b' icon='c'> <Link class=\"c\" href=\"d.md#e\">",
+            [("/a/b",), ("d.md",)],
         ),
         (
-            "<Card\n  href='../up'\n/> <a href='https://x.org/a.md'>a</a> <a href='#b'> <a href='c.html'>",
+            "<Card\n  title='a'\n  href='../up'\n/> <a href='https://x.org/a.md'> <a href='c.html'>",
             [("../up",)],
         ),
-        ("`<Card href='/a'>` <a href={url}> data-href='/b' <!-- <a href='/c'> --> href= '/d'", []),
+        (
+            "<a href=\"/o'brien\"> <a href='/a\"> \\<a href='/b'> set href='/c' <link href='/d'>",
+            [("/o'brien",)],
+        ),
+        ("`<Card href='/a'>` <a href={url} data-href='/b'> <!-- <a href='/c'> --> <a href= '/d'>", []),
+        ("{/* <Card href='/a'> [[b]]\n*/} [[c]] {/* [[d]]", ["c", "d"]),
         (f"[a]({'x' * 1001}) [b]({'x' * 1000})", [("x" * 1000,)]),
         ("[ref]: notes/a.md\n[^1]: b.md", [("notes/a.md",)]),
         ("[[https://x.org]] [[mailto:a@b.c]] <!-- [[gone]] --> [[there]] <!-- [a](b.md) -->", ["there"]),
@@ -79,7 +84,10 @@ def test_a_note_has_ten_thousand_links_at_most() -> None:
         "[[a",
         "](a(",
         "](<a",
-        " href='a",
+        "<A href='a",
+        "<a href='a' ",
+        " href='/z' [[",
+        "{/* ",
         "[a]: ",
         "](" + "a" * 50,
         "<!--",
@@ -93,5 +101,6 @@ def test_a_long_line_of_beginnings_is_read_at_once(piece: str) -> None:
     """CPU time that grows with the square of the line would be minutes."""
     began = time.process_time()
     links_in(piece * (200_000 // len(piece)))
+    links_in(f" href='/z' {piece}" + "a" * 200_000)
 
     assert time.process_time() - began < 20
