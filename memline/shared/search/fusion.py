@@ -112,8 +112,7 @@ class Candidate:
     #: ISO day of the note's front matter; empty when it has none.
     day: str = ""
     heading: str = ""
-    #: Its title, and the SHA-256 of its text.
-    title: str = ""
+    #: SHA-256 of its text.
     text_hash: bytes = b""
     #: The scores of all retrievers together, which order the candidates.
     fused: float = 0.0
