@@ -81,7 +81,6 @@ class MemorySearch:
         )
         self._questions = questions
         self._embedder: QuestionEmbedder | None = None
-        self._lock = threading.Lock()
         self._reranker = None
         if settings.memory.query.rerank.model_path.strip():
             # Here, because few configurations have one: 10 ms.
@@ -129,7 +128,9 @@ class MemorySearch:
         with self.index.snapshot() as connection:
             active = identities.active(connection)
             if not troubles and active is not None and active.vector_dims and self._questions is not None:
-                embed = self._embedding().of(connection, active)
+                if self._embedder is None:
+                    self._embedder = self._questions()
+                embed = self._embedder.of(connection, active)
             has_other_sources = ledger.has_others(connection, allowed)
 
         def embed_query(text: str) -> QueryVector:
@@ -155,13 +156,6 @@ class MemorySearch:
         )
         off = f"nothing was searched: the source {request.source} is switched off"
         return replace(answer, notice=off) if is_off else answer
-
-    def _embedding(self) -> QuestionEmbedder:
-        with self._lock:
-            if self._embedder is None:
-                assert self._questions is not None
-                self._embedder = self._questions()
-            return self._embedder
 
 
 class AnswerCache:
