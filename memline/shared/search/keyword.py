@@ -119,9 +119,9 @@ class _KeywordSearch:
         self._whole = 0
         #: MATCH expression of the whole question, word for word.
         self._line = ""
-        #: Chunks with what a rule looks for: a word as it was typed, where many have another of its stem, and
-        #: the whole question. None until they are looked up.
-        self._ruled: set[int] | None = None
+        #: Chunks that a rule may put first: those with the whole question, those with a word as it was typed
+        #: where many have another of its stem, and the first of files that the question names.
+        self._ruled: set[int] = set()
         #: Chunks (id, ordinal) of the files that the question names best.
         self._of_named: list[tuple[int, int]] = []
         #: The chunks that may be hits.
@@ -206,7 +206,8 @@ class _KeywordSearch:
             rows_read += self._add(CHUNKS, lookup, sums, held)
         self._whole = len(held)
         # What a rule or a name may put first, all terms are asked about.
-        always, beside = self._find_ruled(held), self._beside(lookups)
+        self._find_ruled(held)
+        always, beside = self._ruled, self._beside(lookups)
         for lookup in lookups[self._whole :]:
             if self._scored is None and rows_read > FOUND_ENOUGH:
                 self._scored = sums.keys() | always
@@ -346,11 +347,10 @@ class _KeywordSearch:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
             self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
 
-    def _find_ruled(self, held: Sequence[Mapping[int, float]]) -> set[int]:
+    def _find_ruled(self, held: Sequence[Mapping[int, float]]) -> None:
         """Look up what the best sums may not have: the whole question, and rare words as they were typed.
 
-        `held`: the weights of all chunks with each of the rarest terms. Returns these chunks, and the first
-        of files that the question names.
+        `held`: the weights of all chunks with each of the rarest terms.
         """
         lookups = self._found.lookups
         # Of a compound, or a word in a run of CJK, the line may have other tokens.
@@ -365,7 +365,7 @@ class _KeywordSearch:
             rows = self._postings.some(self._connection, self._line, self._files)
             # Of more, some would be left behind.
             self._found.lines = rows if len(rows) < SOME else set()
-        self._ruled = {*self._found.lines}
+        self._ruled = self._found.lines | {row for row, ordinal in self._of_named if not ordinal}
         if not held and len(lookups) > 1:
             # With the rarest term come those that hold everything, unless it is common itself.
             everything = " AND ".join(f"({any_of(way.match for way in each.ways)})" for each in lookups)
@@ -374,10 +374,6 @@ class _KeywordSearch:
             if lookup.typed_df <= ALONE_CHUNKS < lookup.df:
                 typed = lookup.ways[0].typed
                 self._ruled |= self._postings.some(self._connection, typed, self._files, CHUNKS.typed)
-        return self._first_of_named() | self._ruled
-
-    def _first_of_named(self) -> set[int]:
-        return {row for row, ordinal in self._of_named if not ordinal}
 
     def _candidates(self) -> set[int]:
         """Choose the chunks that may be among the best."""
@@ -391,7 +387,7 @@ class _KeywordSearch:
                 for rows in (exact if lookup.term.literal else (), holders):
                     pool.update(rows if len(rows) <= self._limit else strongest(self._limit, sums, rows))
         pool.update(row for row, _ in self._of_named if row in sums)
-        return pool | self._first_of_named() | (self._ruled or set())
+        return pool | self._ruled
 
     def _ask_all(self, rows: set[int]) -> None:
         """Ask the common terms about chunks that they have not scored."""
