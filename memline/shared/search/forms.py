@@ -232,24 +232,20 @@ def needles_of(lookups: Sequence[Lookup], mass: float) -> list[tuple[str, int, f
     ]
 
 
-def share_of(
-    text: str, lookups: Sequence[Lookup], needles: Sequence[tuple[str, int, float]]
-) -> tuple[float, float]:
-    """Return `together` of a folded text for the needles of lookups."""
-    return together(_reader(lookups)(text.lower()), needles)
-
-
 def _reader(lookups: Sequence[Lookup]) -> Callable[[str], str]:
     """Return what takes accents off, where words of a language are meant whose forms differ in them."""
     is_foreign = any(lookup.term.language in FOREIGN for lookup in lookups)
     return without_accents if is_foreign else str
 
 
-def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[float, float]:
-    """Return the most that the terms within WINDOW characters of `text` are worth, and how early they begin.
+def share_of(
+    text: str, lookups: Sequence[Lookup], needles: Sequence[tuple[str, int, float]]
+) -> tuple[float, float]:
+    """Return the most that the terms within WINDOW characters of a folded text are worth, by their needles.
 
-    The second is 1 at the beginning, 1/2 after WINDOW characters, and 0 where none is.
+    And how early they begin: 1 at the beginning, 1/2 after WINDOW characters, and 0 where none is.
     """
+    text = _reader(lookups)(text.lower())
     found: list[tuple[int, int, float]] = []
     for needle, number, worth in needles:
         at = text.find(needle)
