@@ -88,10 +88,6 @@ class Marker:
 
         def add(chunk_id: int, start: int, word: str, key: str) -> None:
             at, end = places[chunk_id], start + len(word)
-            if isinstance(at, range):
-                # Nothing was folded.
-                marks_of[chunk_id].append(Mark(start=start, end=end, key=key))
-                return
             while at[end - 1] == at[end]:
                 # Not in the middle of a letter that was folded into several.
                 end += 1
