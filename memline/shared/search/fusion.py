@@ -267,7 +267,6 @@ class Found:
         whole_weight = (text_weight + vector_weight) or 1.0
         is_rrf = settings.fusion == "rrf"
         self.scale = (text_weight * quality + vector_weight) / whole_weight
-        late_whole = whole_weight + (2 * LATE_WEIGHT - 1) * vector_weight
         shares, cosines, late, named = self.shares, self.cosines, self.late, self.named
         if not (is_rrf or cosines or late or named or self.lifted):
             factor = text_weight / whole_weight
@@ -277,7 +276,7 @@ class Found:
             # Words that stand nowhere together say less of what is meant. Conversations won .002 of recall
             # and .005 of nDCG, abstracts .004; down to nothing they won more, and notes lost .003 of both.
             text_weight *= (1.0 + max((hit.coverage for hit in self.hits.values()), default=1.0)) / 2
-        whole = late_whole if late else whole_weight
+        whole = whole_weight + (2 * LATE_WEIGHT - 1) * vector_weight if late else whole_weight
         by_vector = {} if is_rrf else self._by_vector(vector_weight)
         scores = {}
         for chunk_id in self.ids:

@@ -302,13 +302,11 @@ class _Search:
         first = among = found.at_least(self.settings.min_score)
         self.weak = len(found.ids) - len(among)
         # More than are shown: some become one passage.
-        wanted = max(2 * self.settings.max_results, MMR_POOL)
+        least = MMR_POOL if mmr.enabled else WINDOW if self.reranker is None else RERANKED
+        wanted = max(2 * self.settings.max_results, least)
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
             first = found.top_k(among, wanted)
-            if not mmr.enabled:
-                least = WINDOW if self.reranker is None else RERANKED
-                first = found.top_k(among, max(2 * self.settings.max_results, least))
         ranked = self._in_order(found.candidates(first))
         if len(first) < len(among):
             known = set(first)
