@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import driver
-from memline.shared.search.few_rows import K1, LEAST_ROWS, SETUP, B, as_word, row_count, stem_of
+from memline.shared.search.few_rows import K1, LEAST_ROWS, SETUP, B, as_word, row_count
 from memline.shared.search.postings import CHUNKS, SPARE, Fits, Packed, Postings, Table
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class ArrayPostings(Postings):
 
     def _read_word(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
         """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""
-        if not (word := as_word(match)) or (stem := stem_of(connection, word)) is None:
+        if not (word := as_word(match)) or (stem := self._few.stem_of(connection, word)) is None:
             return None
         text = driver.scalar(connection, _PLACES, stem)
         if text is None:

@@ -142,7 +142,10 @@ class FewRows:
             except driver.library().Error:
                 return None
             self._is_set_up = True
-        return stem_of(connection, word)
+        connection.execute("INSERT INTO temp.stems (rowid, word) VALUES (1, ?)", (word,))
+        found = connection.execute("SELECT term FROM temp.stemmed").fetchall()
+        connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
+        return found[0][0] if len(found) == 1 else None
 
 
 def as_word(match: str) -> str:
@@ -154,14 +157,6 @@ def as_word(match: str) -> str:
 def scale_of(size: int, count: int) -> float:
     """Return what makes a fit, 0 ... 1, of the bm25() of a phrase that `size` of `count` rows hold."""
     return -1.0 / ((K1 + 1) * max(LEAST_IDF, math.log((count - size + 0.5) / (size + 0.5))))
-
-
-def stem_of(connection: Connection, word: str) -> str | None:
-    """Return a word as the index has it, with the tables of SETUP; None when it is several there."""
-    connection.execute("INSERT INTO temp.stems (rowid, word) VALUES (1, ?)", (word,))
-    found = connection.execute("SELECT term FROM temp.stemmed").fetchall()
-    connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
-    return found[0][0] if len(found) == 1 else None
 
 
 def row_count(connection: Connection) -> tuple[int, float]:
