@@ -16,9 +16,6 @@ else:
     # For who reads the hints of these records.
     Any = object
 
-#: `backend` of an answer and of `status` unless another program answers.
-BACKEND = "builtin"
-
 
 @value
 class Behind:
@@ -74,7 +71,8 @@ class Answer:
     hits: tuple[Hit, ...] = ()
     #: The folder of the notes that answer.
     workspace: str = ""
-    backend: str = BACKEND
+    #: What answers: this, unless another program does.
+    backend: str = "builtin"
     #: hybrid, keyword or vector: which retrievers the hits come from.
     mode: str = "keyword"
     provider: str = "none"
