@@ -117,8 +117,6 @@ class _KeywordSearch:
         self._scored: set[int] | None = None
         #: Of so many terms, the rarest, all chunks with one were found.
         self._whole = 0
-        #: MATCH expression of the whole question, word for word.
-        self._line = ""
         #: Chunks that a rule may put first: those with the whole question, those with a word as it was typed
         #: where many have another of its stem, and the first of files that the question names.
         self._ruled: set[int] = set()
@@ -158,9 +156,8 @@ class _KeywordSearch:
         mass = self._found.mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
         self._found.lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
-        self._line = question.line
         self._score_names()
-        self._score_chunks()
+        self._score_chunks(question.line)
         spelled = [each.term for each in self._found.lookups if each.term.literal]
         missing += (term for term in spelled if term.label not in self._spelled)
         is_all = len(self._found.lookups) == len(lookups) and not missing
@@ -193,7 +190,7 @@ class _KeywordSearch:
         total = self._postings.rows(self._connection, table)
         return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
-    def _score_chunks(self) -> None:
+    def _score_chunks(self, line: str) -> None:
         """Score all chunks with one of the rarest terms, and what the common ones say of these.
 
         Until enough are found, those that a common term fits best count as well.
@@ -206,7 +203,7 @@ class _KeywordSearch:
             rows_read += self._add(CHUNKS, lookup, sums, held)
         self._whole = len(held)
         # What a rule or a name may put first, all terms are asked about.
-        self._find_ruled(held)
+        self._find_ruled(line, held)
         always, beside = self._ruled, self._beside(lookups)
         for lookup in lookups[self._whole :]:
             if self._scored is None and rows_read > FOUND_ENOUGH:
@@ -347,22 +344,23 @@ class _KeywordSearch:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
             self._of_named = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
 
-    def _find_ruled(self, held: Sequence[Mapping[int, float]]) -> None:
+    def _find_ruled(self, line: str, held: Sequence[Mapping[int, float]]) -> None:
         """Look up what the best sums may not have: the whole question, and rare words as they were typed.
 
-        `held`: the weights of all chunks with each of the rarest terms.
+        `line`: the first as a MATCH expression. `held`: the weights of all chunks with each of the rarest
+        terms.
         """
         lookups = self._found.lookups
         # Of a compound, or a word in a run of CJK, the line may have other tokens.
-        tokens = {*_WORD.findall(self._line.lower())}
+        tokens = {*_WORD.findall(line.lower())}
         words = [
             rows.keys()
             for rows, each in zip(held, lookups, strict=False)
             if each.term.is_word and each.term.label in tokens
         ]
         # FTS5 reads all the places of its words: up to 30 ms at a million chunks.
-        if self._line and lookups and (not words or set.intersection(*map(set, words))):
-            rows = self._postings.some(self._connection, self._line, self._files)
+        if line and lookups and (not words or set.intersection(*map(set, words))):
+            rows = self._postings.some(self._connection, line, self._files)
             # Of more, some would be left behind.
             self._found.lines = rows if len(rows) < SOME else set()
         self._ruled = self._found.lines | {row for row, ordinal in self._of_named if not ordinal}
