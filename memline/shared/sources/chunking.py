@@ -221,6 +221,7 @@ class Units:
         """Replace lines that do not fit by pieces; False when there are none."""
         texts: list[str] = []
         line_of: list[int] = []
+        data: set[int] = set()
         #: Weight of the headings right above: a chunk needs room for them and the start of what is below.
         above = 0
         for line, text in enumerate(self.texts):
@@ -228,7 +229,7 @@ class Units:
                 for run, is_data in _runs(text):
                     parts = list(pieces(run, limit // _PIECE_SHARE))
                     if is_data:
-                        self._data.update(range(len(texts), len(texts) + len(parts)))
+                        data.update(range(len(texts), len(texts) + len(parts)))
                     texts.extend(parts)
                 line_of.extend([line] * (len(texts) - len(line_of)))
             else:
@@ -240,7 +241,7 @@ class Units:
                 above = 0
         if len(texts) == len(self.texts):
             return False
-        self.texts, self.line_of = texts, line_of
+        self.texts, self.line_of, self._data = texts, line_of, data
         # A heading that had to be cut is a paragraph like any other.
         cut = {line for line, after in pairwise(line_of) if line == after}
         self._titles -= cut

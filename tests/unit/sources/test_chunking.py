@@ -232,6 +232,14 @@ def test_a_pasted_picture_is_in_no_chunk() -> None:
     assert [(chunk.start_line, chunk.end_line) for chunk in chunks] == [(1, 4), (5, 5), (5, 7), (8, 8)]
 
 
+def test_lines_below_a_picture_are_cut_as_if_it_were_not_there() -> None:
+    lines = "\n".join(filler(f"line{number}", 1_000) for number in range(4))
+
+    [_, *chunks] = cut(f"Picture ![x]({DATA})\n# A\n{lines}", overlap=0)
+
+    assert [chunk.text for chunk in chunks] == [chunk.text for chunk in cut(f"# A\n{lines}", overlap=0)]
+
+
 WORDS = st.lists(
     st.sampled_from(["", "boat", "Donaudampfschifffahrt", "金银价格上涨", "(", "a=b"]), max_size=6
 )
