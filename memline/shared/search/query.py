@@ -418,7 +418,7 @@ def _take_words(
         _add(terms, term)
     for first, second in neighbours:
         synonyms = tuple(map(quoted, synonyms_of_two(first, second)))
-        if synonyms or (second in _PARTICLES and (first, second) in joined):
+        if synonyms or (second in _PARTICLES and _are_one(first, second, stop)):
             # Where notes have `login`, `logs` is not what `log in` asks for.
             two, one = f"{first} {second}", quoted(f"{first}{second}")
             _add(terms, Term(label=two, match=one, halves=(quoted(two),), synonyms=synonyms))
