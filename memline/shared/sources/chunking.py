@@ -61,6 +61,7 @@ def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
         # Blank lines at the borders are left out; a chunk without any new text as well.
         while fresh < len(units) and units.is_blank(fresh):
             fresh += 1
+        # Beside a picture there is no room for both what was before it and what is new.
         if start < fresh < len(units) and units.weight(start, fresh) > limit:
             start = fresh
         while start < fresh and units.is_blank(start):
