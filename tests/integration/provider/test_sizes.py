@@ -79,7 +79,9 @@ def test_a_server_that_fails_at_large_requests_and_does_not_say_so_gets_smaller_
     assert not report.failed, report.warning
     assert right.items() <= place.contents().vectors.items()
     # The second failure in a row halves it: the first may be chance. Each is tried three times at once.
-    assert sizes == [30] * 6 + [15] * 3 + [7, 7, 7, 7, 2]
+    assert sizes[:9] == [30] * 6 + [15] * 3
+    # The rest go out side by side.
+    assert sorted(sizes[9:]) == [2, 7, 7, 7, 7]
     assert place.status()["breakers"][0]["maxRows"] == 7
 
 
