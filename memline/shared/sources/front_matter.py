@@ -22,7 +22,8 @@ _MAX_CHARS = 160
 #: Tags of a note that are kept.
 _MAX_TAGS = 256
 
-_ADDRESS = re.compile(r"\w+://\S+")
+#: Begun where a word begins: from each letter of a long one the time would grow with its square.
+_ADDRESS = re.compile(r"(?<!\w)\w++://\S+")
 #: The year first; other ways to write a day are those of a question.
 _DAY = re.compile(r"\D{0,2}(\d{4})(?:-?(\d{2})-?(\d{2})|([-/._])(\d{1,2})\4(\d{1,2}))(?!\d)")
 _FIGURE = re.compile(r"\d")

@@ -1,5 +1,7 @@
 """What is a tag of a note or of a question, and what only looks like one."""
 
+import time
+
 import pytest
 
 from memline.shared.sources.front_matter import _MAX_TAGS, about
@@ -89,6 +91,15 @@ def test_the_tags_of_a_note_are_counted() -> None:
 def test_many_marks_take_no_time() -> None:
     assert tags("x" + "`" * 100_000 + " #a") == ["a"]
     assert tags("#" * 100_000 + "\n" + "[[" * 50_000) == []
+
+
+@pytest.mark.parametrize("piece", ["a", "deadbeef", "_", "é1", "漢字", "a://b ", "1-"])
+def test_a_long_line_with_a_tag_is_read_at_once(piece: str) -> None:
+    """CPU time that grows with the square of the line would be minutes."""
+    began = time.process_time()
+
+    assert tags("see #data " + piece * (400_000 // len(piece))) == ["data"]
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize(
