@@ -214,7 +214,10 @@ class Ways:
 def needle_of(match: str) -> str:
     """Return what all forms of a phrase begin with."""
     phrase = match.rpartition(" : ")[2].strip('" *')
-    forms = inflections(phrase) if phrase.isalpha() else [phrase]
+    forms = [phrase]
+    if phrase.isalpha():
+        # Not `dies` of `dying`: what they begin with alike is in too many words.
+        forms += (each for each in inflections(phrase) if each[:2] == phrase[:2])
     first, last = min(forms), max(forms)
     differ = (at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
     return first[: next(differ, len(first))]

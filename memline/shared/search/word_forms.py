@@ -104,12 +104,20 @@ def _spelled_words() -> dict[str, str]:
 
 
 @cache
+def _plain_words() -> dict[str, list[str]]:
+    return {member: members for members in _groups(word_lists()["plain"]) for member in members}
+
+
+def _groups(section: str) -> Iterator[list[str]]:
+    return map(str.split, section.replace("\n", "|").split("|"))
+
+
+@cache
 def _related_words() -> dict[str, dict[str, bool]]:
     table: dict[str, dict[str, bool]] = {}
     lists = word_lists()
-    for section, is_form in (("forms", True), ("synonyms", False)):
-        for group in lists[section].replace("\n", "|").split("|"):
-            members = group.split()
+    for section, is_form in (("plain", True), ("forms", True), ("synonyms", False)):
+        for members in _groups(lists[section]):
             for member in members:
                 others = table.setdefault(member, {})
                 for other in members:
@@ -176,7 +184,7 @@ def inflections(word: str) -> list[str]:
     """List `word`, what it may be a plain inflection of, and the plain inflections of these."""
     forms: dict[str, None] = {word: None}
     if len(word) < 3:
-        return [word]
+        return [*dict.fromkeys((word, *_plain_words().get(word, ())))]
     for base in _bases(word):
         forms[base] = None
         last = base[-1]
@@ -191,6 +199,7 @@ def inflections(word: str) -> list[str]:
             single = doubled if _SHORT.fullmatch(base) else base
             more = [base + "s", *({base + "es"} if last == "o" else ())]
             more += [stem + ending for stem in dict.fromkeys((single, doubled)) for ending in ("ed", "ing")]
+        more += _plain_words().get(base, ())
         forms.update(dict.fromkeys(form for form in more if form not in _uninflected()))
     return list(forms)
 
