@@ -19,7 +19,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
-from memline.shared.search.request import SearchOptions, SearchRequest, search_request
+from memline.shared.search.request import SearchOptions, SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sources.paths import is_storable
 from memline.shared.values import field, fields, replace, value
@@ -221,6 +221,7 @@ class Memory:
     def ask(self, request: SearchRequest, *, face: str = "python") -> Answer:
         """Answer a request, as `search` does; `face`: who asks, for the metrics."""
         backend, where = self._backend, str(self.settings.workspace)
+        request = from_workspace(request, where)
         if self._tally is None:
             return replace(backend.ask(request), workspace=where)
         answer = self._tally.search(

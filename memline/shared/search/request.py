@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date
+from unicodedata import normalize
 
 from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import MEMORY, SESSIONS, compile_pattern, is_private, is_storable
 from memline.shared.sources.tags import tag_key
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def path_filter(request: SearchRequest) -> Callable[[str], bool]:
     wanted, unwanted = (_is_named(glob) if glob else None for glob in (request.path, request.exclude))
 
     def is_meant(path: str) -> bool:
-        name = path.lstrip("/")
+        name = normalize("NFC", path.lstrip("/"))
         return (wanted is None or wanted(name)) and not (unwanted and unwanted(name))
 
     return is_meant
@@ -137,10 +138,29 @@ def path_filter(request: SearchRequest) -> Callable[[str], bool]:
 def _is_named(glob: str) -> Callable[[str], bool]:
     """Return the test of a glob; without a folder it is about the name of the file.
 
-    A path as a hit has it, or a name, means that file also where it has brackets.
+    A path as a hit has it, or a name, means that file also where it has brackets. One that begins with `/`
+    begins at the workspace or, of a file that lies elsewhere, at the root of the disk.
     """
-    pattern, literal = compile_pattern(glob if "/" in glob else f"**/{glob}"), glob.lstrip("/")
-    return lambda path: pattern.matches(path) or literal in (path, path.rpartition("/")[2])
+    glob = normalize("NFC", glob)
+    literal, is_name = glob.lstrip("/"), "/" not in glob
+    pattern = compile_pattern(f"**/{glob}" if is_name else literal)
+    return lambda path: pattern.matches(path) or literal in (path, is_name and path.rpartition("/")[2])
+
+
+def from_workspace(request: SearchRequest, workspace: str) -> SearchRequest:
+    """Return a request whose globs of files below the workspace begin there, and not at the root of the disk.
+
+    Many commands show full paths.
+    """
+    folder = workspace.rstrip("/")
+    path, exclude = (
+        each.removeprefix(folder) if each.startswith(f"{folder}/") else each
+        for each in (request.path, request.exclude)
+    )
+    given = path, exclude
+    return (
+        request if given == (request.path, request.exclude) else replace(request, path=path, exclude=exclude)
+    )
 
 
 def today_of(request: SearchRequest, now: float) -> date:

@@ -6,7 +6,7 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.request import SearchRequest, day_bounds, files_within
+from memline.shared.search.request import SearchRequest, day_bounds, files_within, from_workspace
 from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 
@@ -74,6 +74,43 @@ def test_the_path_of_a_hit_means_that_file_also_with_brackets(
     for named in (path, path.rpartition("/")[2]):
         assert passing(filled, index, path=named) == {path}
         assert passing(filled, index, exclude=named) == {*ALL}
+
+
+@pytest.mark.parametrize(
+    "glob", ["caf\u00e9.md", "cafe\u0301.md", "memory/caf\u00e9.md", "memory/c*\u00e9.md"]
+)
+@pytest.mark.parametrize("name", ["caf\u00e9.md", "cafe\u0301.md"])
+def test_a_glob_means_a_name_in_any_form_of_its_letters(
+    filled: Notes, index: SearchIndex, name: str, glob: str
+) -> None:
+    filled.add(f"memory/{name}", "x", mtime=0)
+
+    assert passing(filled, index, path=glob) == {f"memory/{name}"}
+    assert passing(filled, index, exclude=glob) == {*ALL}
+
+
+@pytest.mark.parametrize(
+    ("glob", "paths"),
+    [
+        ("/notes/memory/2026-02-10.md", {"memory/2026-02-10.md"}),
+        ("/notes/memory/**", {"memory/2026-02-10.md", "memory/work/2026-01-05-plan.md"}),
+        # Not the file of this name in any folder.
+        ("/notes/2026-02-10.md", set()),
+        ("/data/*.md", {"/data/far.md"}),
+        ("/data/far.md", {"/data/far.md"}),
+        ("/notesmemory/2026-02-10.md", set()),
+    ],
+)
+@pytest.mark.parametrize("workspace", ["/notes", "/notes/"])
+def test_a_full_path_means_the_file_below_the_workspace(
+    filled: Notes, index: SearchIndex, workspace: str, glob: str, paths: set[str]
+) -> None:
+    filled.add("/data/far.md", "x", mtime=0)
+    named = from_workspace(SearchRequest(query="x", path=glob), workspace)
+    left_out = from_workspace(SearchRequest(query="x", exclude=glob), workspace)
+
+    assert passing(filled, index, path=named.path) == paths
+    assert passing(filled, index, exclude=left_out.exclude) == {*ALL, "/data/far.md"} - paths
 
 
 def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, index: SearchIndex) -> None:
