@@ -290,7 +290,8 @@ def _cover(
             continue
         if weight >= HALVES:
             weight = 1.0
-        if lookup.term.is_asked:
+        # Of an id its pieces are words as well, and no part of the mass.
+        if lookup.term.typed:
             coverage += weight * lookup.idf / mass
         parts |= 1 << len(lookups) + number
         if weight == 1.0:

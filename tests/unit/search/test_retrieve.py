@@ -679,3 +679,18 @@ def test_the_title_of_the_page_stands_with_the_hit_and_front_matter_stays_out(
     assert tag.snippet.startswith("---\ntitle: Birds")
     assert shed.heading == "Owls"
     assert shed.snippet.startswith("Intro about a shed.")
+
+
+def test_the_pieces_of_an_id_are_no_more_words_of_the_question(notes: Notes, index: SearchIndex) -> None:
+    notes.add("both.md", "Linux builds use deploy/Dockerfile as it is.")
+    notes.add("id.md", "See deploy/Dockerfile in the tree.")
+    notes.add("pieces.md", "Linux can deploy what a Dockerfile says.")
+    for number in range(5):
+        notes.add(f"{number}.md", f"Some words about cooking, {number}.")
+
+    hits = ask(index, "Linux deploy/Dockerfile").hits
+
+    held = {hit.path: hit.text_score for hit in hits}
+    assert held["both.md"] == 1.0
+    assert 0 < held["id.md"] < 0.9
+    assert 0 < held["pieces.md"] < 0.9
