@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.actions import forget_batches, forget_home
 from memline.producers.actions.forget_batches import LeftBehind
-from memline.producers.actions.forget_targets import Imported, Target, Transcript
+from memline.producers.actions.forget_targets import Imported, Lines, Target, Transcript
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexUnwritable
+from memline.shared.errors import ConfigError, IndexFault, IndexUnwritable, MemlineError
 from memline.shared.index import driver, erase, forgotten, ledger
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
@@ -92,20 +92,34 @@ def forget(
             raise ConfigError(
                 f"{backup} is searched: the copy would be found", hint="name a folder outside of the notes"
             )
+    # All of them first: a note that cannot be changed must not leave the others half forgotten.
+    for target in targets:
+        if isinstance(target, Lines) and not (target.stays or keep_note):
+            target.check(agent)
+    if backup is not None:
         for target in targets:
             target.keep_copy(agent, backup)
     in_files = frozenset[bytes]().union(*found.values())
     needles = {*in_files}
     hashes: dict[str, set[bytes]] = {}
     lines = chunk_count = 0
+    failure: MemlineError | OSError | None = None
     with closing(IndexWriter.of(agent, clock=clock)) as writer, _unfinished():
         writer.connection.execute("PRAGMA secure_delete = ON")
         # From the end of a note to its beginning: the numbers of the lines before stay.
-        for target in sorted(targets, key=lambda each: (each.path, -each.first)):
-            held, count = _forget_one(agent, writer, target, keep_note, clock, hashes)
-            needles |= held
-            lines += len(held)
-            chunk_count += count
+        left = sorted(targets, key=lambda each: (each.path, -each.first))
+        try:
+            while left:
+                held, count = _forget_one(agent, writer, left[0], keep_note, clock, hashes)
+                needles |= held
+                lines += len(held)
+                chunk_count += count
+                left.pop(0)
+        except IndexFault:
+            raise
+        except (MemlineError, OSError) as error:
+            # What is out of its note is forgotten to the end.
+            failure = error
         every = sorted(set().union(*hashes.values()))
         with writer.session() as (connection, now):
             gone = erase.drop_vectors(connection, every, now)
@@ -132,7 +146,7 @@ def forget(
         drop_with(queue_address, long_needles | {*every} | named)
     done = Forgotten(
         agent=agent.agent,
-        targets=tuple(targets),
+        targets=tuple(each for each in targets if each not in left),
         lines=lines,
         chunks=chunk_count,
         vectors=gone,
@@ -145,6 +159,12 @@ def forget(
         at_provider=tuple(at_provider),
     )
     _audit(agent, done, clock)
+    if failure is not None:
+        why = failure.message if isinstance(failure, MemlineError) else str(failure)
+        raise MemlineError(
+            f"{len(done.targets)} of {len(targets)} are forgotten, and the others stay: {why}",
+            hint="run it again",
+        ) from failure
     return done
 
 

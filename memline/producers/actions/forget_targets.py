@@ -109,15 +109,27 @@ class Lines:
     def _lines(self, agent: AgentSettings) -> list[str]:
         return self.lines_of(agent, self.path)[self.first - 1 : self.last]
 
+    def check(self, agent: AgentSettings) -> tuple[str, str, bytes]:
+        """Return the note, as `_note` does; raise a MemlineError where nothing can be taken out of it."""
+        anchor, relative, data = _note(agent, self.path)
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
+            raise MemlineError(
+                f"{self.path} is not UTF-8, so its lines are not taken out",
+                hint="add --keep-note to leave it as it is",
+            )
+        file = os.path.join(anchor, relative)
+        # A new file takes the place of the old one.
+        if not (os.access(file, os.W_OK) and os.access(os.path.dirname(file), os.W_OK | os.X_OK)):
+            raise MemlineError(
+                f"{self.path} may not be written, so its lines are not taken out",
+                hint="fix the permissions of the file and its folder, or add --keep-note",
+            )
+        return anchor, relative, data
+
     def take_out(self, agent: AgentSettings) -> None:
         """Remove it from the note. Raises MemlineErrors."""
         for _ in range(5):
-            anchor, relative, data = _note(agent, self.path)
-            if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
-                raise MemlineError(
-                    f"{self.path} is not UTF-8, so its lines are not taken out",
-                    hint="add --keep-note to leave it as it is",
-                )
+            anchor, relative, data = self.check(agent)
             if note_files.remove_lines(anchor, relative, self.first, self.last, data):
                 return
         raise MemlineError(f"{self.path} is changed all the time", hint="try again later")

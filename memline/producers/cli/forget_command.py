@@ -45,6 +45,8 @@ def _forgotten_list(agent: AgentSettings, undo: int | None, as_json: bool) -> in
     has_held = do_undo(agent, groups[undo - 1])
     chosen = numbered[undo - 1]
     lines = [f"Off the list: {chosen['path']} of {chosen['day']}."]
+    if undo < len(groups):
+        lines[0] += " The numbers behind it are one less now."
     if not has_held:
         # Nothing that an index run could read.
         is_note = is_markdown(groups[undo - 1].path)

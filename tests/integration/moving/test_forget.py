@@ -1,5 +1,6 @@
 """What is forgotten is in no file of the home, WAL included, and nothing that comes late brings it back."""
 
+import errno
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,11 +27,12 @@ from memline.producers.actions.forget_targets import (
 from memline.producers.bridges.export import export, take_in
 from memline.producers.memory import Memory
 from memline.shared.clock import SystemClock
-from memline.shared.errors import ConfigError, IndexUnwritable, PathNotAllowed
+from memline.shared.errors import ConfigError, IndexUnwritable, MemlineError, PathNotAllowed
 from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import redis_client
+from memline.shared.sources import note_files
 from memline.shared.sources.append import local_time, log_path
 from memline.shared.sync.read_file import FileReader
 from tests.support.embedding_server import EmbeddingServer
@@ -64,6 +67,46 @@ def forget_line(place: Place, **options: object) -> None:
 def read_note(place: Place) -> FileRow:
     """What a chunk worker sends of the note now."""
     return next(FileReader(place.agent, clock=SystemClock()).read("memory/doors.md", entry=None))
+
+
+def test_a_note_that_cannot_be_changed_stops_it_before_any_other_is(place: Place) -> None:
+    place.write("memory/zebra.md", "# Zebra\n\nquixotzalp\n".encode("utf-16"))
+    place.index()
+    before = place.contents()
+
+    with pytest.raises(MemlineError, match=r"zebra\.md is not UTF-8") as refused:
+        forget(place.agent, targets_of_query(place.agent, "quixotzalp"))
+
+    assert "--keep-note" in refused.value.hint
+    assert place.contents() == before
+    assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
+
+
+def test_what_is_out_of_its_note_is_forgotten_to_the_end_when_another_one_fails(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("memory/zebra.md", "# Zebra\n\nquixotzalp\n")
+    place.index()
+    back_up([place.agent], place.home / "backup")
+    targets = targets_of_query(place.agent, "quixotzalp")
+    remove = note_files.remove_lines
+
+    # A disk that fails on command.
+    def fails(root: str, relative: str, *args: Any) -> bool:
+        if relative.endswith("zebra.md"):
+            raise OSError(errno.EIO, "Input/output error", relative)
+        return remove(root, relative, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(note_files, "remove_lines", fails)
+        with pytest.raises(MemlineError, match=r"1 of 2 are forgotten, and the others stay: .*zebra") as half:
+            forget(place.agent, targets)
+
+    assert half.value.hint == "run it again"
+    assert not files_with(place.home, (b"8841-f",))
+    assert (place.home / AUDIT).read_text().count("doors.md") == 1
+    forget(place.agent, targets_of_query(place.agent, "quixotzalp"))
+    assert files_with(place.home) == files_with(place.workspace) == []
 
 
 def test_a_forgotten_line_is_in_no_file_and_the_rest_of_its_note_is_found(place: Place) -> None:
@@ -688,6 +731,16 @@ def test_the_list_has_path_and_day_and_one_is_taken_off_it(place: Place) -> None
     assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
     assert SECRET in place.call("get", "memory/doors.md").stdout
     assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
+
+
+def test_taking_one_off_says_that_the_numbers_behind_it_move_up(place: Place) -> None:
+    forget_line(place)
+    forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L3"))
+
+    first, last = (place.call("forget", "--undo", "1").stdout for _ in range(2))
+
+    assert "The numbers behind it are one less now." in first
+    assert "numbers" not in last
 
 
 def test_taking_off_what_was_taken_out_of_a_note_advises_no_run_that_brings_nothing(place: Place) -> None:
