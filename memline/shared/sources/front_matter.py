@@ -11,7 +11,14 @@ from memline.shared.sources.dates import days_in
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
 from memline.shared.sources.markdown import code_lines, without_code
-from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_front_matter, from_logseq
+from memline.shared.sources.properties import (
+    ALIASES,
+    TAGS,
+    TITLES,
+    from_front_matter,
+    from_logseq,
+    tags_of_block,
+)
 from memline.shared.sources.tags import patterns, tag_key
 from memline.shared.values import value
 
@@ -87,6 +94,8 @@ def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collectio
     """Yield the tags in the text; there are none in code and in addresses."""
     pattern, _ = patterns()
     for at in range(front_lines, len(lines)):
+        if "::" in lines[at] and (values := tags_of_block(lines[at])) and at not in code():
+            yield from values
         if "#" in lines[at] and pattern.search(lines[at]) and at not in code():
             for match in pattern.finditer(_ADDRESS.sub("x", without_code(lines[at]))):
                 yield match[1] or match[2]

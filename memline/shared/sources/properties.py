@@ -88,14 +88,27 @@ def from_logseq(lines: Sequence[str]) -> dict[str, list[str]]:
     """Read the properties at the beginning of a page."""
     found: dict[str, list[str]] = {}
     for line in lines:
-        match = _PROPERTY.fullmatch(line)
-        if not match or not match[2]:
+        key, values = _logseq(line)
+        if not key:
             break
-        is_list = match[1].lower() in (*ALIASES, *TAGS)
-        text = match[3] or ""
-        values = [_plain(part) for part in (text.split(",") if is_list else [text])]
-        found.setdefault(match[1].lower(), []).extend(filter(None, values))
+        found.setdefault(key, []).extend(values)
     return found
+
+
+def tags_of_block(line: str) -> list[str]:
+    """Read the tags of a line below: `tags:: boat, [[two words]]` of a block in Logseq."""
+    key, values = _logseq(line)
+    return values if key in TAGS else []
+
+
+def _logseq(line: str) -> tuple[str, list[str]]:
+    """Read a line that may be a property; the key of another one is empty."""
+    match = _PROPERTY.fullmatch(line)
+    if not match or not match[2]:
+        return "", []
+    key, text = match[1].lower(), match[3] or ""
+    parts = text.split(",") if key in (*ALIASES, *TAGS) else [text]
+    return key, [*filter(None, map(_plain, parts))]
 
 
 def _values(text: str) -> list[str]:

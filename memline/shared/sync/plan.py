@@ -322,7 +322,7 @@ def plan_of(settings: AgentSettings) -> Plan:
 
 #: Raised whenever the same text gives other chunks, names or days: files read by an older version are read
 #: again.
-CHUNKING_VERSION = 6
+CHUNKING_VERSION = 7
 
 #: The same for transcripts: what is taken out of them, what is redacted, how messages are cut.
 TRANSCRIPT_VERSION = 6
