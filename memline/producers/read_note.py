@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from urllib.parse import unquote
 
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.producers.read_turns import read_turns
@@ -146,8 +147,13 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
 
 
 def _linked(settings: AgentSettings, name: str, *, private: bool) -> tuple[str, str] | None:
-    """Return note and place of a link as it is written, `[[note#heading|alias]]`; None where it is none."""
+    """Return note and place of a link as it is written; None where it is none.
+
+    `[[note#heading|alias]]`, or `[text](note.md#heading)`.
+    """
     bare = name.removeprefix("!").removeprefix("[[").removesuffix("]]").partition("|")[0]
+    if bare.startswith("[") and bare.endswith(")"):
+        bare = unquote(bare[:-1].partition("](")[2].strip("<>"))
     note, _, place = bare.partition("#")
     path = _note_named(settings, note.strip(), private=private) if note.strip() else None
     return (path, place.strip()) if path else None
@@ -159,11 +165,12 @@ def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
     The disk is not looked at: the words say nothing of what exists.
     """
     note, _, fragment = name.rpartition("#")
-    if memory_paths.locate(note) is not None:
+    is_link = name.startswith("[")
+    if not is_link and memory_paths.locate(note) is not None:
         raise PathNotAllowed(
             f"{fragment!r} names no lines of {note}", hint=f"name lines as {note}#L1-L9, or {note} alone"
         )
-    if name and "/" not in name and not is_markdown(name.partition("#")[0]):
+    if is_link or (name and "/" not in name and not is_markdown(name.partition("#")[0])):
         raise PathNotAllowed(f"no note is named {name[:200]!r}", hint=READABLE)
 
 

@@ -196,7 +196,7 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
         (("find", "x"), 2, "No such command"),
         (("serach", "x"), 2, "search"),
         (("get",), 2, "PATH"),
-        (("get", "memory/none.md"), 1, "does not exist"),
+        (("get", "memory/none.md"), 1, "Error: memory/none.md does not exist\nTry: use a path"),
         (("reindex",), 1, "config.json5 --home "),
         (("--config", "/nowhere.json5", "status"), 2, "/nowhere.json5"),
     ],

@@ -147,6 +147,8 @@ def test_a_note_is_read_by_whatever_names_it_in_any_case(
         ("[[Crew#^knots]]", 4),
         ("[[crew|those]]", 1),
         ("![[crew]]", 1),
+        ("[her](crew.md#the-cook)", 6),
+        ("![all](<crew.md>)", 1),
     ],
 )
 def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(
@@ -185,6 +187,8 @@ def test_a_link_to_a_heading_that_is_not_there_says_so(place: Place) -> None:
             memory.get("[[Deploy Plan#No such]]")
         with pytest.raises(PathNotAllowed, match="no note is named"):
             memory.get("[[No such note#Steps]]")
+        with pytest.raises(PathNotAllowed, match="no note is named"):
+            memory.get("[text](nothing.md#Steps)")
 
 
 def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place: Place) -> None:

@@ -11,7 +11,9 @@ from memline.producers.cli.invocation import (
     print_result,
 )
 from memline.producers.memory import Memory
+from memline.shared.errors import PathNotAllowed
 from memline.shared.index.ledger import GONE_HERE
+from memline.shared.sources.excerpt import READABLE
 from memline.shared.sync.vanished import KeptRoot
 from memline.shared.visible_text import in_name
 
@@ -30,18 +32,17 @@ def get(
     for each in excerpt.kept:
         echo(KeptRoot(**each).words(), err=True)
     if excerpt.status == "not_found":
-        echo(f"{excerpt.path} does not exist.", err=True)
-    else:
-        echo_file(excerpt.text)
-        if not excerpt.lines and excerpt.first > 1:
-            echo(f"[it has no line {excerpt.first:,}]", err=True)
-        if excerpt.cut:
-            echo(f"[line {excerpt.first:,} is longer, and cut here]", err=True)
-        if excerpt.gone:
-            echo(f"[{GONE_HERE}]", err=True)
-        if excerpt.next_from:
-            echo(f"[more: --from {excerpt.next_from}]", err=True)
-    return 1 if excerpt.status == "not_found" else 0
+        raise PathNotAllowed(f"{path} does not exist", hint=READABLE)
+    echo_file(excerpt.text)
+    if not excerpt.lines and excerpt.first > 1:
+        echo(f"[it has no line {excerpt.first:,}]", err=True)
+    if excerpt.cut:
+        echo(f"[line {excerpt.first:,} is longer, and cut here]", err=True)
+    if excerpt.gone:
+        echo(f"[{GONE_HERE}]", err=True)
+    if excerpt.next_from:
+        echo(f"[more: --from {excerpt.next_from}]", err=True)
+    return 0
 
 
 def lint(invocation: Invocation, as_json: bool) -> int:
