@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 
 from memline.shared.config.schema import AgentSettings
 
@@ -21,22 +22,35 @@ FREE_SPACE = "free space there, or use --home DIR"
 
 
 def trouble(settings: AgentSettings) -> tuple[str, str] | None:
-    """Say why nothing can be stored in an agent's index, and what ends that; None where it can."""
+    """Say why nothing can be stored for an agent, and what ends that; None where it can."""
     folder = index_folder(settings)
-    if not os.access(folder, os.W_OK):
-        if hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY:
-            return f"the disk of {folder} is read-only", "make it writable, or use --home DIR"
-        return f"{folder} is not writable", f"chmod u+w {shlex.quote(folder)}"
+    places = _places(settings)
+    for place in (place for place, is_writable in places.items() if not is_writable):
+        if hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_RDONLY:
+            return f"the disk of {place} is read-only", "make it writable, or use --home DIR"
+        quoted, owner = shlex.quote(place), os.stat(place).st_uid
+        # As after a restore, or one run, by root.
+        action = f"chmod u+w {quoted}" if owner == os.geteuid() else f"sudo chown {os.geteuid()} {quoted}"
+        return f"{place} is not writable", action
     if is_full(scarce_bytes(folder)):
         return f"the disk of {folder} is full: nothing can be stored", FREE_SPACE
     return None
 
 
-def mark(settings: AgentSettings) -> tuple[bool, bool, bool]:
+def mark(settings: AgentSettings) -> tuple[bool, bool, tuple[bool, ...]]:
     """Return what the rows of the disk depend on, for who asks them again when it changes."""
-    folder = index_folder(settings)
-    free = scarce_bytes(folder)
-    return free is None, is_full(free), os.access(folder, os.W_OK)
+    free = scarce_bytes(index_folder(settings))
+    return free is None, is_full(free), tuple(_places(settings).values())
+
+
+def _places(settings: AgentSettings) -> dict[str, bool]:
+    """Tell what has to be written, as far as it is there, and whether it can be.
+
+    The folders of the index and of what is spent, and these files.
+    """
+    files = settings.index_path, settings.account_path
+    places = [index_folder(settings), _there(files[1].parent), *map(str, filter(Path.exists, files))]
+    return {place: os.access(place, os.W_OK) for place in places}
 
 
 def is_full(free: int | None) -> bool:
@@ -56,7 +70,10 @@ def scarce_bytes(folder: str) -> int | None:
 
 def index_folder(settings: AgentSettings) -> str:
     """Return the folder of the index; where it is still to be made, the one that it will be in."""
-    folder = settings.index_path.parent
+    return _there(settings.index_path.parent)
+
+
+def _there(folder: Path) -> str:
     while not folder.exists():
         folder = folder.parent
     return str(folder)

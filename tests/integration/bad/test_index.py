@@ -1,3 +1,4 @@
+import os
 import sqlite3
 from contextlib import closing
 
@@ -46,6 +47,30 @@ def test_a_read_only_index_folder_is_told_with_its_path_and_search_goes_on(place
     # Not the index, which would refuse.
     folder = place.index_path.parent
     assert found.json["action"] == f"{folder} is not writable; chmod u+w {folder}"
+
+
+@pytest.mark.place(server={})
+@pytest.mark.parametrize("kind", ["account_path", "index_path"])
+@pytest.mark.parametrize("is_anothers", [False, True])
+def test_a_file_that_may_not_be_written_is_what_status_and_doctor_name(
+    place: Place, kind: str, is_anothers: bool
+) -> None:
+    place.index()
+    place.write("memory/new.md", "# New\n\nplugh\n")
+    file = getattr(place.agent, kind)
+    file.chmod(0o444)
+    action = f"chmod u+w {file}"
+    if is_anothers and os.geteuid() == 0:
+        # As after a restore, or one run, by root; here of a process that is no more than its owner.
+        os.chown(file, 65534, -1)
+        action = f"sudo chown 0 {file}"
+
+    status, doctor, index = (place.run_without_rights(each) for each in ("status", "doctor", "index"))
+
+    assert f"{file} is not writable" in status.stdout.split("\n")[1]
+    assert action in status.stdout
+    assert f"{file} is not writable" in doctor.stdout
+    assert (doctor.status, index.status) == (1, 1)
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "lighthouse")])
