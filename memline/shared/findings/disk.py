@@ -37,10 +37,10 @@ def trouble(settings: AgentSettings) -> tuple[str, str] | None:
     return None
 
 
-def mark(settings: AgentSettings) -> tuple[bool, bool, tuple[bool, ...]]:
+def mark(settings: AgentSettings) -> tuple[bool, bool, bool]:
     """Return what the rows of the disk depend on, for who asks them again when it changes."""
     free = scarce_bytes(index_folder(settings))
-    return free is None, is_full(free), tuple(_places(settings).values())
+    return free is None, is_full(free), all(_places(settings).values())
 
 
 def _places(settings: AgentSettings) -> dict[str, bool]:
