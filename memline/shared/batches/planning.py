@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.index import batches
@@ -190,12 +191,15 @@ class BatchPlanner:
         return is_made
 
     def _sizes(self, identity_id: int, priorities: Sequence[int], rules: BatchRules) -> list[int]:
-        """List the tokens of the texts that a batch would take, but for its cap of bytes."""
+        """List the tokens of the texts that a batch would take, but for its cap of bytes.
+
+        In the order of `_fill`: it takes the first one, however little is granted.
+        """
         sizes: list[int] = []
         for priority in sorted(priorities):
             rows = self._connection.execute(
                 "SELECT tokens FROM vectors WHERE identity_id = ? AND state = 'wanted'"
-                " AND state <> 'ready' AND priority = ? AND by_request = 0 ORDER BY id LIMIT ?",
+                " AND state <> 'ready' AND priority = ? AND by_request = 0 ORDER BY job, id LIMIT ?",
                 (identity_id, priority, rules.max_rows - len(sizes)),
             )
             sizes += [tokens for (tokens,) in rows]
@@ -225,6 +229,8 @@ class BatchPlanner:
             # From here on a worker may take it. If this process dies before, or takes longer than its claim
             # holds, the batch goes with the texts it has.
             rows = batches.texts_left(self._connection, token)
+            if not rows and self._drop_empty(target, token, now):
+                return False
             self._connection.execute(
                 "UPDATE batches SET rows = ?, due = ?, owner = '', owner_until = 0"
                 " WHERE token = ? AND owner = ?",
@@ -232,6 +238,16 @@ class BatchPlanner:
             )
             record_refusal(self._connection, None)
         return True
+
+    def _drop_empty(self, target: IdentityRow, token: str, now: float) -> bool:
+        """Forget a batch that found no text, as they went elsewhere meanwhile; False when a worker has it."""
+        dropped = self._connection.execute(
+            "DELETE FROM batches WHERE token = ? AND owner = ?", (token, self._owner)
+        ).rowcount
+        if dropped:
+            lost = partial(breaker.after_lost_probe, probe=token, now=now)
+            health.update(self._accounts, target.identity.provider, health.BATCH, now, lost)
+        return bool(dropped)
 
     def _fill(
         self, identity_id: int, token: str, priorities: Sequence[int], rules: BatchRules, max_tokens: int

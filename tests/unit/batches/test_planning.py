@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from memline.shared.batches.planning import BatchPlan, BatchPlanner
-from memline.shared.index import batches, meta, vectors
+from memline.shared.config.installation import Ceilings
+from memline.shared.index import batches, jobs, meta, vectors
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.budget import BATCH, Budget, Charge, reserved_batches
+from memline.shared.scheduling.ceilings import Refusal, record_refusal, refusal_of
 from tests.support.batch_desk import Desk
 from tests.support.index_rows import BATCH_RULES, CAPS, answer, cancel_backfill, file_row
+
+#: A ceiling that was met before.
+REACHED = Refusal(key="maxTokensPerRun", limit=10_000, spent=1, model="a", period="Run", day="")
 
 BOTH = (vectors.LIVE_EDIT, vectors.BACKFILL)
 
@@ -50,6 +56,12 @@ def pause(desk: Desk) -> None:
 
 def cancel(desk: Desk) -> None:
     cancel_backfill(desk.writer)
+
+
+def limit(desk: Desk, *, tokens: int) -> None:
+    """A ceiling of so many tokens a run."""
+    ceilings = Ceilings(max_tokens_per_run=tokens)
+    desk.writer.budget = Budget(desk.writer.accounts.file, ceilings=ceilings, run="main")
 
 
 def edits(count: int) -> Callable[[Desk], None]:
@@ -282,6 +294,55 @@ def test_a_planner_that_was_overtaken_does_not_take_the_claim_from_the_worker(
     monkeypatch.setattr(BatchPlanner, "_fill", overtaken)
 
     assert desk.make().owner == "a worker"
+
+
+def test_at_a_ceiling_no_batch_is_made_that_its_first_text_does_not_fit_into(empty_desk: Desk) -> None:
+    desk = empty_desk
+    older, newer = (jobs.create(desk.writer.connection, jobs.REINDEX, by="a", now_ns=n) for n in (1, 2))
+    # The texts of the older job were written down later.
+    desk.writer.store_file(file_row("small.md", *(f"s {n}" for n in range(10))), job=newer.token)
+    large = (f"{n} " + "word " * 100 for n in range(10))
+    desk.writer.store_file(file_row("large.md", *large), job=older.token)
+    (most,) = desk.writer.connection.execute("SELECT max(tokens) FROM vectors").fetchone()
+    limit(desk, tokens=most - 1)
+
+    plan = rest(desk)
+
+    refusal = refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now())
+    assert (plan.made, plan.held, batches.latest(desk.writer.connection, 9)) == (0, (vectors.BACKFILL,), [])
+    assert refusal is not None and refusal.key == "maxTokensPerRun"
+
+    limit(desk, tokens=most)
+    assert desk.plan().made == 1
+    assert [batch.rows for batch in desk.open()] == [1]
+
+
+def test_a_batch_whose_texts_went_elsewhere_while_it_was_planned_is_not_made(
+    empty_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = empty_desk
+    desk.open_breaker()
+    desk.clock.advance(BATCH_RULES.open_s + 1)
+    add(desk, 20)
+    limit(desk, tokens=10_000)
+    reserve = Budget.reserve
+
+    def overtaken(budget: Budget, charge: Charge, *args: Any, **options: Any) -> int | Refusal:
+        granted = reserve(budget, charge, *args, **options)
+        if charge.mode == BATCH:
+            assert requests(desk) == [20]
+            with transaction(desk.writer.connection):
+                record_refusal(desk.writer.connection, REACHED)
+        return granted
+
+    monkeypatch.setattr(Budget, "reserve", overtaken)
+    plan = rest(desk)
+
+    assert (plan.made, batches.latest(desk.writer.connection, 9)) == (0, [])
+    assert refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now()) == REACHED
+    assert reserved_batches(desk.writer.accounts.file) == {}
+    # Another batch may be the probe.
+    assert (desk.batch_health.state, desk.batch_health.probe) == ("open", "")
 
 
 def test_requests_for_texts_beside_a_waiting_backlog_do_not_walk_over_it(empty_desk: Desk) -> None:
