@@ -1,5 +1,8 @@
 """Batches that fail, at every call of their life: what is kept, what goes out again, what the user sees."""
 
+import signal
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -47,6 +50,13 @@ def batches(place: Place) -> list[tuple[str, str]]:
     """(state, outcome) of all batches, the oldest first."""
     with reading(place.index_path) as reader:
         return [(batch.state, batch.outcome) for batch in reversed(latest(reader, 10))]
+
+
+def accounts(place: Place, table: str) -> list[sqlite3.Row]:
+    """The rows of a table that all agents of the home share."""
+    with closing(sqlite3.connect(place.home / "accounts.sqlite")) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(f"SELECT * FROM {table}").fetchall()
 
 
 def is_complete(report: IndexReport, place: Place) -> bool:
@@ -264,3 +274,30 @@ def test_a_key_that_is_revoked_while_a_job_runs_is_said_and_the_job_is_collected
     assert is_complete(again, place)
     assert len(jobs(server)) == 1
     assert server.repeated() == {}
+
+
+#: Kills a process as it gives back what a batch did not cost.
+KILLED = """
+import os, signal
+from memline.shared.scheduling.budget import Budget
+Budget.settle = lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_batch_did_not_cost_is_given_back_by_the_next_process_when_the_first_one_is_killed(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"end": "expired", "done": 0}})
+
+    killed = place.run("index", before=KILLED)
+    with reading(place.index_path) as reader:
+        (batch,) = latest(reader, 1)
+    report = place.index()
+    place.index()
+
+    assert (killed.status, batch.state, batch.outcome) == (-signal.SIGKILL, "cleaning", "expired")
+    assert is_complete(report, place)
+    counts = {row["mode"]: (row["requests"], row["tokens"]) for row in accounts(place, "spending")}
+    assert counts["batch"] == (0, 0)
+    assert counts["requests"][1] > 0
+    assert accounts(place, "reservations") == []

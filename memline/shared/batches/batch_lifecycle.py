@@ -254,8 +254,10 @@ class Lifecycle:
         return self._finish(job.state, reason, cause=job.error)
 
     def _clean(self) -> bool:
-        """Give back the texts that a finished batch did not bring, remove its files, and close it."""
+        """Give back what a finished batch did not cost and the texts it did not bring; remove its files."""
         batch = self.claim.batch
+        # Not where its end is recorded, or a process that dies in between leaves all of it counted for good.
+        self.budget.settle(batch.token, self._paid_tokens(batch.outcome))
         batch_end.give_back(self.claim.connection, batch, self.claim.clock.now())
         if batch.uploads:
             api = self.api()
@@ -349,7 +351,7 @@ class Lifecycle:
         if cause is not None and cause.kind == "too_big" and is_worth_halving:
             outcome = TOO_BIG
         now, action = self.claim.clock.now(), action or (cause.hint if cause else "")
-        paid = self._paid_tokens(outcome)
+        cost = self.budget.cost_of(self.claim.batch.token, self._paid_tokens(outcome))
         with transaction(self.claim.connection):
             batch = self.claim.record(
                 state="cleaning",
@@ -358,11 +360,9 @@ class Lifecycle:
                 action=action,
                 due=now,
                 attempts=0,
-                cost=self.budget.cost_of(self.claim.batch.token, paid),
+                cost=cost,
             )
             batch_end.tell_breaker(self.accounts, self.identity.provider, batch, cause, self.settings, now)
-        # Gives back what it did not cost.
-        self.budget.settle(batch.token, paid)
         return True
 
     def _paid_tokens(self, outcome: str) -> int:
