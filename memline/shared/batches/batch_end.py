@@ -23,7 +23,16 @@ from memline.shared.embedders.provider_errors import is_bad_key
 from memline.shared.errors import ProviderError
 from memline.shared.index import vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import FAILURES, PARTIAL, TOO_BIG, Batch
+from memline.shared.index.batches import (
+    FAILURES,
+    LOST,
+    PARTIAL,
+    TIMED_OUT,
+    TOO_BIG,
+    Batch,
+    texts_left,
+    tokens_left,
+)
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import breaker, health
@@ -110,6 +119,28 @@ def sort_results(
     if piece:
         keep(piece)
     return good, errors
+
+
+def paid_tokens(connection: Connection, batch: Batch, outcome: str, reserved: int) -> int:
+    """Count the tokens of a batch that ends so, without what its provider says that it did not do.
+
+    `reserved`: the tokens of all its texts. Before `give_back`: those that did not come have its lease.
+    """
+    is_in_doubt = bool(batch.call_started_at and batch.file_id)
+    if outcome in (LOST, TIMED_OUT) or is_in_doubt:
+        return reserved
+    if outcome in ("done", PARTIAL):
+        # A row that the provider says has failed is not charged; an answer of no use is.
+        failed = min(batch.failed, batch.rows_failed)
+        return reserved * max(batch.rows - failed, 0) // max(batch.rows, 1)
+    # What came counts with its own tokens, since texts differ a hundredfold. Of what a job did besides, only
+    # the number is known, and not every server says it.
+    answered = batch.rows - texts_left(connection, batch.token)
+    their_tokens = max(reserved - tokens_left(connection, batch.token), 0)
+    stored = their_tokens * min(batch.stored, answered) // max(answered, 1)
+    others = max(batch.rows - batch.stored, 0)
+    more = min(max(batch.rows_done - batch.stored, 0), others)
+    return stored + (reserved - stored) * more // max(others, 1)
 
 
 def give_back(connection: Connection, batch: Batch, now: float) -> None:

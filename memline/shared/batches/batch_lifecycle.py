@@ -366,18 +366,9 @@ class Lifecycle:
         return True
 
     def _paid_tokens(self, outcome: str) -> int:
-        """Count the tokens of a job that ends so, without what its provider says that it did not do."""
         batch = self.claim.batch
         reserved = self.budget.reserved(batch.token)
-        is_in_doubt = bool(batch.call_started_at and batch.file_id)
-        if outcome in (LOST, TIMED_OUT) or is_in_doubt:
-            return reserved
-        # A row that the provider says has failed is not charged; an answer of no use is.
-        failed = min(batch.failed, batch.rows_failed)
-        # Not every server counts the rows of a job that ended early.
-        early = max(batch.rows_done, batch.stored)
-        paid = batch.rows - failed if outcome in ("done", PARTIAL) else early
-        return reserved * max(min(paid, batch.rows), 0) // max(batch.rows, 1)
+        return batch_end.paid_tokens(self.claim.connection, batch, outcome, reserved)
 
     # Parts of steps.
 
