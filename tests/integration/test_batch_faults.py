@@ -73,6 +73,8 @@ def is_complete(report: IndexReport, place: Place) -> bool:
         ("create", ["500-after"]),
         ("file", ["500", "429:0", "html", "reset"]),
         ("look", ["500", "429:0", "html", "reset"]),
+        ("look", ["404"]),
+        ("look", ["404", "404", "500", "404"]),
         ("output", ["500", "429:0", "html", "reset"]),
         ("output", ["half", "half"]),
         ("delete", ["500", "429:0", "html", "reset"]),
@@ -259,10 +261,13 @@ def test_a_batch_endpoint_that_breaks_and_is_mended(place: Place, server: Embedd
     assert server.repeated() == {}
 
 
-def test_a_key_that_is_revoked_while_a_job_runs_is_said_and_the_job_is_collected_later(
-    place: Place, server: EmbeddingServer
+@pytest.mark.parametrize(
+    ("fault", "action"), [("401", "check the openai key"), ("404", "set back the key that made the job")]
+)
+def test_a_key_that_is_revoked_or_another_while_a_job_runs_is_said_and_the_job_is_collected_later(
+    place: Place, server: EmbeddingServer, fault: str, action: str
 ) -> None:
-    server.control({"batch": {"looks": 3, "faults": {"look": "401"}}})
+    server.control({"batch": {"looks": 3, "faults": {"look": fault}}})
 
     revoked = place.index()
     server.control({"batch": {"faults": {}}})
@@ -270,7 +275,8 @@ def test_a_key_that_is_revoked_while_a_job_runs_is_said_and_the_job_is_collected
 
     assert revoked.failed
     assert "cannot be collected" in revoked.warning
-    assert revoked.action
+    assert revoked.action.startswith(action)
+    assert server.requests == []
     assert is_complete(again, place)
     assert len(jobs(server)) == 1
     assert server.repeated() == {}

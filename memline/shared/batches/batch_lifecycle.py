@@ -70,7 +70,7 @@ CLEAN_TRIES, FIRST_CLEAN_WAIT_S, LONGEST_CLEAN_WAIT_S = 8, 10.0, 3_600.0
 #: More uploads of one batch than this are not looked for.
 MAX_EXTRA_UPLOADS = 5
 
-#: HTTP statuses of results that will not come back.
+#: HTTP statuses of a job that its provider does not know, and of results that will not come back.
 _GONE = frozenset({404, 410})
 
 
@@ -300,15 +300,23 @@ class Lifecycle:
 
     def _not_polled(self, error: ProviderError) -> bool:
         batch, now = self.claim.batch, self.claim.clock.now()
-        if error.status == 404:
-            return self._finish(LOST, error.message)
+        attempts = batch.attempts + 1
+        if error.status in _GONE:
+            # A server lags, a proxy answers, or the key is of another project: the job may still cost money.
+            known_at = max(batch.submitted_at, batch.polled_at)
+            until = min(batch.deadline, known_at + self.settings.timeout_minutes * 60.0)
+            is_often = attempts >= STEP_ATTEMPTS
+            if now >= self._given_up_at or (is_often and (now >= until or batch.cancel_requested_at)):
+                return self._finish(LOST, error.message)
+            hint = f"set back the key that made the job, or run: memline batch cancel {batch.token[:8]}"
+            return self._retry(attempts, error, action=hint if is_often else "")
         if now >= (self._ends_at if error.kind == "stop" else self._given_up_at):
             self.claim.record(error=error.message)
             return self._give_up()
         if now >= batch.deadline and not batch.cancel_requested_at:
             # What the job has done by now is paid for, and can be read once it has ended.
             self.claim.record(cancel_requested_at=now, cancel_reason=TOO_LONG)
-        return self._retry(batch.attempts + 1, error)
+        return self._retry(attempts, error)
 
     def _not_collected(self, error: ProviderError) -> bool:
         batch = self.claim.batch
@@ -366,9 +374,8 @@ class Lifecycle:
         return True
 
     def _paid_tokens(self, outcome: str) -> int:
-        batch = self.claim.batch
-        reserved = self.budget.reserved(batch.token)
-        return batch_end.paid_tokens(self.claim.connection, batch, outcome, reserved)
+        reserved = self.budget.reserved(self.claim.batch.token)
+        return batch_end.paid_tokens(self.claim.connection, self.claim.batch, outcome, reserved)
 
     # Parts of steps.
 
@@ -399,11 +406,11 @@ class Lifecycle:
         self.claim.record(due=self.claim.clock.now() + seconds, **columns)
         return False
 
-    def _retry(self, attempts: int, error: ProviderError) -> bool:
+    def _retry(self, attempts: int, error: ProviderError, *, action: str = "") -> bool:
         """Record that the step is tried again with backoff, or when the provider says; always False."""
         wait_s = max(_backoff_s(attempts), error.retry_after_s or 0.0)
-        # Nothing that an operator does brings back what is gone.
-        action = error.hint if error.kind == "stop" and error.status not in _GONE else ""
+        # Nothing that an operator does brings back a file that is gone.
+        action = action or (error.hint if error.kind == "stop" and error.status not in _GONE else "")
         return self._wait(wait_s, attempts=attempts, error=error.message, action=action)
 
     @contextmanager

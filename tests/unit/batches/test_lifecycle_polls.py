@@ -4,11 +4,12 @@ import pytest
 
 from memline.shared.batches import open_batches
 from memline.shared.batches.job_rows import BatchResult
-from memline.shared.errors import ProviderLater, ProviderStop
+from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.index import jobs
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.vectors import BACKFILL
+from memline.shared.values import replace
 from tests.support.batch_desk import TEXTS, Desk
 from tests.support.index_rows import CAPS, MODEL_B, answer, forget_vectors, vector_of
 
@@ -40,17 +41,81 @@ def test_a_poll_that_fails_says_nothing_of_the_batch(desk: Desk, batch: Batch) -
     assert desk.states() == {"ready": TEXTS}
 
 
-def test_a_job_the_provider_does_not_know_any_more_is_lost(desk: Desk, batch: Batch) -> None:
+def unknown(times: int) -> list[ProviderError]:
+    """The provider does not know the job, so many times."""
+    return [ProviderStop("no such batch", hint="check the address", status=404) for _ in range(times)]
+
+
+def test_a_job_that_its_provider_does_not_know_for_a_while_is_collected_when_it_does(
+    desk: Desk, batch: Batch
+) -> None:
     desk.step(batch.token)
-    desk.api.errors["get_job"] = [ProviderStop("no such batch", status=404) for _ in range(2)]
+    desk.api.errors["get_job"] = unknown(9)
 
-    after = desk.run(batch.token)
+    told = []
+    for _ in range(9):
+        after = desk.run(batch.token, steps=1)
+        told.append((after.state, after.error, after.action))
+    desk.api.finish()
+    collected = desk.run(batch.token)
 
-    assert (after.state, after.outcome) == ("closed", "lost")
+    hint = f"set back the key that made the job, or run: memline batch cancel {batch.token[:8]}"
+    # At first it may be a server that lags: nobody need do anything.
+    assert told == [("submitted", "no such batch", action) for action in [""] * 4 + [hint] * 5]
+    assert (collected.state, collected.outcome, collected.action) == ("closed", "done", "")
+    assert len(desk.api.jobs) == 1
+    assert desk.states() == {"ready": TEXTS}
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_a_job_the_provider_does_not_know_any_more_is_lost_when_its_time_is_over(
+    desk: Desk, batch: Batch, is_waiting: bool
+) -> None:
+    desk.settings = replace(desk.settings, wait=is_waiting)
+    desk.step(batch.token)
+    desk.run(batch.token, steps=9)
+    known_at = desk.batch(batch.token).polled_at
+    desk.api.errors["get_job"] = unknown(999)
+
+    after = desk.run(batch.token, steps=99)
+
+    # With a wait of two days for the job itself, from the moment in which the provider knew it.
+    since = batch.created_at if is_waiting else known_at
+    assert (after.state, after.outcome, after.error) == ("closed", "lost", "no such batch")
+    assert 3_600 <= after.closed_at - since <= 3_700
     assert desk.batch_health.failures == 1
     assert desk.states() == {"wanted": TEXTS}
     assert desk.plan().made == 0
     assert len(desk.writer.lease(CAPS, credits=8, only_full=False, held=(0, 1))) == 1
+
+
+def test_a_job_that_is_unknown_when_its_time_is_over_already_is_looked_at_again(
+    desk: Desk, batch: Batch
+) -> None:
+    desk.step(batch.token)
+    desk.clock.advance(desk.timeout_s)
+    desk.api.errors["get_job"] = unknown(2)
+    desk.api.finish()
+
+    after = desk.run(batch.token)
+
+    assert (after.state, after.outcome, after.stored) == ("closed", "done", TEXTS)
+
+
+def test_the_operator_ends_the_wait_for_a_job_that_its_provider_does_not_know(
+    desk: Desk, batch: Batch
+) -> None:
+    desk.step(batch.token)
+    desk.api.errors["get_job"] = unknown(999)
+    desk.api.errors["cancel"] = unknown(999)
+    desk.run(batch.token, steps=2)
+
+    assert desk.request_cancel(batch.token)
+    after = desk.run(batch.token)
+
+    assert (after.state, after.outcome) == ("closed", "lost")
+    assert after.closed_at - batch.created_at < 120
+    assert desk.states() == {"wanted": TEXTS}
 
 
 def test_what_takes_too_long_is_ended_and_what_was_finished_is_kept(desk: Desk, batch: Batch) -> None:
