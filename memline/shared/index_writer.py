@@ -178,15 +178,15 @@ class IndexWriter:
                 self.budget.revoke(over)
         return over
 
-    def free_unsent(self, *, or_uncounted: bool = False) -> list[str]:
-        """Free what was leased for the holder and that no worker has begun to send; return their tokens.
+    def free_unsent(self, tokens: Iterable[str] | None = None, *, or_uncounted: bool = False) -> list[str]:
+        """Free those of `tokens`, else what the holder leased, that no worker has begun to send; return them.
 
-        What was sent may be paid for: it ends with its answer, or with its owner. `or_uncounted`: also what
-        costs nothing, of which that is not known.
+        First in the file that a worker asks before it sends, so that nothing is sent and freed at once. What
+        was sent may be paid for. `or_uncounted`: also what costs nothing, of which that is not known.
         """
         with self.session() as (connection, _):
-            ours = leases.tokens(connection, self.holder.owner)
-            unsent = self.budget.unsent(ours, or_uncounted=or_uncounted) if ours else []
+            asked = leases.tokens(connection, self.holder.owner) if tokens is None else tokens
+            unsent = self.budget.revoke(asked, or_uncounted=or_uncounted)
             return self.free_leases(unsent) if unsent else []
 
     def _overdue(self, connection: Connection) -> list[str]:

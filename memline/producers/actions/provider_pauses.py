@@ -37,19 +37,12 @@ def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> lis
 
 
 def end_unsent(writer: IndexWriter, tokens: Iterable[str]) -> int:
-    """End those of these requests that no worker has begun to send; returns the texts that wait again.
-
-    First in the file that a worker asks before it sends, so that nothing is sent and freed at once.
-    """
-    revoked = writer.budget.revoke(tokens)
-    if not revoked:
-        return 0
+    """End those of these requests that no worker has begun to send; returns the texts that wait again."""
     query = "SELECT count(*) FROM vectors WHERE lease = ?"
-    texts = sum(int(scalar(writer.connection, query, token)) for token in revoked)
+    texts = {token: int(scalar(writer.connection, query, token)) for token in tokens}
     # Whether the owners of others are alive is the store worker's to know: it sees their Redis.
     writer.is_owner_alive = lambda _owner: True
-    writer.free_leases(revoked)
-    return texts
+    return sum(texts.get(token, 0) for token in writer.free_unsent(texts))
 
 
 def resume(

@@ -162,27 +162,25 @@ class Budget:
             change = "UPDATE reservations SET sent = sent + 1 WHERE token = ? AND sent >= 0"
             return bool(connection.execute(change, (token,)).rowcount)
 
-    def revoke(self, tokens: Iterable[str]) -> list[str]:
+    def revoke(self, tokens: Iterable[str], *, or_uncounted: bool = False) -> list[str]:
         """Let no worker send requests that none has begun to send, and count nothing for them; returns these.
 
-        Those that were sent stay counted: they may have been paid for.
+        Also those that were revoked before. Those that were sent stay counted: they may have been paid for.
+        `or_uncounted`: returns those that are not counted here as well.
         """
         revoked = []
         with self._file.writing() as connection:
             for token in tokens:
-                query = "SELECT 1 FROM reservations WHERE token = ? AND mode = ? AND sent = 0"
-                if scalar(connection, query, token, REQUESTS):
+                query = "SELECT sent FROM reservations WHERE token = ? AND mode = ?"
+                sent = scalar(connection, query, token, REQUESTS)
+                if sent == 0:
                     _correct(connection, token, 0)
                     connection.execute(
                         "UPDATE reservations SET sent = -1, tokens = 0 WHERE token = ?", (token,)
                     )
+                if or_uncounted if sent is None else sent <= 0:
                     revoked.append(token)
         return revoked
-
-    def unsent(self, tokens: Iterable[str], *, or_uncounted: bool) -> list[str]:
-        """Return those of these requests that no worker has begun to send; also those not counted here."""
-        rows = {token: self._reservation(token) for token in tokens}
-        return [token for token, row in rows.items() if (or_uncounted if row is None else row[1] <= 0)]
 
     def _reservation(self, token: str) -> tuple[int, int] | None:
         """Return the tokens that a request is counted with, and how often a worker began to send it."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,33 @@ def test_at_a_polite_end_what_was_not_sent_is_free_and_may_be_sent_by_nobody(wan
     assert backlog(wanting) == Backlog(wanted=2)
     assert not wanting.budget.may_send(request.lease)
     assert spent(wanting) == 0
+
+
+def test_a_worker_that_comes_while_unsent_texts_are_freed_sends_nothing(
+    wanting: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (request,) = lease_all(wanting)
+    may_send = []
+    free = leases.free
+
+    def free_meanwhile(*args: Any, **options: Any) -> list[str]:
+        may_send.append(wanting.budget.may_send(request.lease))
+        return free(*args, **options)
+
+    monkeypatch.setattr(leases, "free", free_meanwhile)
+    wanting.free_unsent()
+
+    assert (may_send, backlog(wanting)) == ([False], Backlog(wanted=2))
+
+
+def test_what_was_revoked_by_a_process_that_was_killed_then_is_freed_by_the_next(
+    wanting: IndexWriter,
+) -> None:
+    (request,) = lease_all(wanting)
+    wanting.budget.revoke([request.lease])
+
+    assert wanting.free_unsent() == [request.lease]
+    assert backlog(wanting) == Backlog(wanted=2)
 
 
 def test_what_was_sent_and_killed_is_wanted_again_and_counts_as_spent(wanting: IndexWriter) -> None:
