@@ -332,10 +332,10 @@ class IndexWriter:
         account = self.accounts.of(identity.provider)
         call_times.record(self.accounts.file, account, calls, self._clock.now(), of=lease)
 
-    def settle(self, lease: str, tokens: int | None, calls: int = 1, *, is_begun: bool = True) -> None:
+    def settle(self, lease: str, tokens: int | None, calls: int = 1) -> None:
         """Set right what a request was counted with, see `shared.scheduling.budget`."""
         with self.session():
-            self.budget.settle(lease, tokens, calls, is_begun=is_begun)
+            self.budget.settle(lease, tokens, calls)
 
     def begin_run(self) -> None:
         """Let the ceilings of a run count from now on: a user asked for one."""

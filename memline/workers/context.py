@@ -18,7 +18,7 @@ from memline.shared.config.agents import without_workspace
 from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
+from memline.shared.errors import IndexElsewhere, IndexFault, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
@@ -260,6 +260,14 @@ class Context:
         Raises IndexFault when that cannot be noted: it would be paid for and count nowhere.
         """
         return Budget(self._account_file).may_send(lease)
+
+    def was_sent(self, lease: str) -> bool:
+        """Tell whether a worker before this one has begun to send the request of a lease."""
+        try:
+            return Budget(self._account_file).was_sent(lease)
+        except IndexFault:
+            # `may_send` meets it as well, and nothing is sent then.
+            return False
 
     def free_unsent(self) -> None:
         """Free what this process leased and has not sent: no other process would, before it has ended."""

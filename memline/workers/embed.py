@@ -63,12 +63,18 @@ _LOG = Log("embed")
 def embed_texts(message: EmbedTexts) -> None:
     """Embed the texts of one lease and send back vectors, and failures by their kind.
 
-    Safe twice: the second run pays again but changes nothing, since vectors are kept by text hash. It
+    Safe twice: the second run sends nothing and gives the texts back, to be sent as another request. It
     always answers, so that no lease waits for its end because of an error here; a worker that does not know
     the agent gives the request back to the queue, and so does one that is set up for another model, and ends.
     """
     context = current()
     account, key = "", message.identity.key
+    if context.was_sent(message.lease):
+        # By a worker that was killed, whose call counts: another call is counted, and kept below the
+        # ceilings, as another request.
+        _LOG.warning("request.given_back", lease=message.lease, texts=len(message.texts))
+        _report(message, message.texts, ProviderSplit("its worker ended before the provider answered"))
+        return
     if context.is_refused:
         # By a key that may have been replaced.
         context.look(at_once=True)
@@ -104,14 +110,13 @@ def embed_texts(message: EmbedTexts) -> None:
         context.stop(error)
         raise
     except ProviderError as error:
-        _report(message, message.texts, error, paid_tokens=0, is_begun=False)
+        _report(message, message.texts, error, paid_tokens=0)
         return
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        is_begun = bool(begin.cache_info().currsize)
-        paid = None if is_begun else 0
-        _report(message, message.texts, broken, no_results=True, paid_tokens=paid, is_begun=is_begun)
+        paid = None if begin.cache_info().currsize else 0
+        _report(message, message.texts, broken, no_results=True, paid_tokens=paid)
         raise
     context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
@@ -138,8 +143,7 @@ def embed_texts(message: EmbedTexts) -> None:
     no_results = not vectors and not outcome.is_provider_well
     calls = call_times.ended(outcome.attempts)
     paid_calls = sum(each.is_paid for each in outcome.attempts)
-    is_begun = bool(begin.cache_info().currsize)
-    report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls, is_begun=is_begun)
+    report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls)
     for texts, failure in failed:
         # What counts once is said in one message of a request.
         is_split = failure.kind == "split"
@@ -275,7 +279,6 @@ def _report(
     no_results: bool = False,
     paid_tokens: int | None = None,
     paid_calls: int = 1,
-    is_begun: bool = True,
     calls: tuple[tuple[str, int], ...] = (),
 ) -> None:
     if not texts:
@@ -295,7 +298,6 @@ def _report(
             learned=learned or LearnedCaps(),
             paid_tokens=paid_tokens,
             paid_calls=paid_calls,
-            is_begun=is_begun,
             calls=calls,
         ),
         host=message.host,

@@ -102,7 +102,7 @@ def embed_failed(message: EmbedFailed) -> None:
     )
     writer = context.writer(message.agent)
     writer.record_failure(message.identity, message.lease, message.hashes, failure, message.learned)
-    writer.settle(message.lease, message.paid_tokens, message.paid_calls, is_begun=message.is_begun)
+    writer.settle(message.lease, message.paid_tokens, message.paid_calls)
     writer.record_calls(message.identity, message.lease, message.calls)
     _switch_if_needed(context, message.agent, message.identity)
     context.sweep_timer.schedule(message.agent, LINGER_S)

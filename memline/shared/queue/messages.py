@@ -101,8 +101,6 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     #: As in `StoreVectors`.
     paid_tokens: int | None = None
     paid_calls: int = 1
-    #: Whether its worker began to send them.
-    is_begun: bool = True
     calls: tuple[tuple[str, int], ...] = ()
 
 

@@ -6,6 +6,9 @@ process that is killed leaves what it had in flight counted: it may have been pa
 count right: a request that certainly cost nothing is given back, one whose parts were sent twice counts
 twice. Tokens are estimated, as everywhere.
 
+A reservation is for one worker. To another one, that gets the request of a killed worker, it is not enough:
+that one gives the texts back, and they are sent under a reservation of their own, or wait at a ceiling.
+
     reserve ─► spending + reservation ─► may_send ─► settle: spending set right, not sent again
                          │                       └─► never settled: spending stays, the reservation a week
                          └─► revoke: never sent, nothing spent; an answer that comes all the same counts
@@ -132,25 +135,22 @@ class Budget:
             per_million = scalar(reader, query, token) if reader is not None else None
         return None if per_million is None else tokens * per_million / 1e6
 
-    def settle(self, token: str, tokens: int | None, calls: int = 1, *, is_begun: bool = True) -> None:
+    def settle(self, token: str, tokens: int | None, calls: int = 1) -> None:
         """Set right what a request or batch was counted with, once it is answered; again changes nothing.
 
-        `tokens`, `calls`: what was perhaps paid for by the worker that answered, and in how many calls; None
-        when that is not known, so that all counts. So does what those have sent that were killed before it;
-        `is_begun`: it has begun to send itself.
+        `tokens`, `calls`: what was perhaps paid for, and in how many calls; None when that is not known, so
+        that all counts: its worker was killed.
         """
-        row = self._reservation(token)
-        if row is None:
+        if self._reservation(token) is None:
             return
         with self._file.writing() as connection:
             if tokens is not None:
-                killed = max(row[1] - is_begun, 0)
-                _correct(connection, token, tokens + row[0] * killed, calls=calls + killed)
+                _correct(connection, token, tokens, calls=calls)
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
             note_settled(connection, token)
 
     def may_send(self, token: str) -> bool:
-        """Note that a worker of this home begins to send a request; False when it was revoked or settled.
+        """Note that a worker of this home begins to send a request; False when one did, or none may any more.
 
         What is not counted here, a local model's or another home's request, may always be sent.
         """
@@ -159,8 +159,12 @@ class Budget:
             with self._file.reading() as reader:
                 return reader is None or scalar(reader, query, token) is None
         with self._file.writing() as connection:
-            change = "UPDATE reservations SET sent = sent + 1 WHERE token = ? AND sent >= 0"
+            change = "UPDATE reservations SET sent = 1 WHERE token = ? AND sent = 0"
             return bool(connection.execute(change, (token,)).rowcount)
+
+    def was_sent(self, token: str) -> bool:
+        """Tell whether a worker has begun to send a request, and it is not settled."""
+        return (self._reservation(token) or (0, 0))[1] > 0
 
     def revoke(self, tokens: Iterable[str], *, or_uncounted: bool = False) -> list[str]:
         """Let no worker send requests that none has begun to send, and count nothing for them; returns these.
@@ -183,7 +187,7 @@ class Budget:
         return revoked
 
     def _reservation(self, token: str) -> tuple[int, int] | None:
-        """Return the tokens that a request is counted with, and how often a worker began to send it."""
+        """Return the tokens that a request is counted with, and 1 when it is sent, -1 when it is revoked."""
         with self._file.reading() as reader:
             if reader is None:
                 return None

@@ -37,9 +37,9 @@ def test_a_job_that_is_held_ends_its_requests_that_no_worker_has_begun_to_send(
         named = NamedJob(settings=place.agent, job=job)
         assert reindex_job.change(named, verb, "", by="ann")["changed"]
 
-        held = [sent.lease]
-        assert leases.tokens(writer.connection) == held
-        assert [each.lease for each in requests if writer.budget.may_send(each.lease)] == held
+        assert leases.tokens(writer.connection) == [sent.lease]
+        assert writer.budget.was_sent(sent.lease)
+        assert not any(writer.budget.may_send(each.lease) for each in requests)
         texts = {text.text for request in lease_all(writer) for text in request.texts}
         assert texts == {"live"}
         query = "SELECT count(*) FROM vectors WHERE state = 'wanted' AND priority = ?"

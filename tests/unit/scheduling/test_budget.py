@@ -125,19 +125,24 @@ def test_an_answer_sets_the_count_right_once(file: AccountFile, clock: ManualClo
 
 def test_a_request_counts_as_often_as_it_was_perhaps_paid_for(file: AccountFile, clock: ManualClock) -> None:
     mine = Budget(file, ceilings=Ceilings(), run="one")
-    # The second was begun by a worker that was killed, and one after it.
-    for token, begun in (("cut", 1), ("killed", 2), ("refused", 1), ("deferred", 1)):
+    for token, tokens, calls in (("cut", 250, 3), ("refused", 0, 0), ("killed", None, 1)):
         mine.reserve(SMALL, token, 100, clock.now())
-        assert all(mine.may_send(token) for _ in range(begun))
-    for token, tokens, calls in (("cut", 250, 3), ("killed", 100, 1), ("refused", 0, 0)):
+        assert mine.may_send(token)
         mine.settle(token, tokens, calls)
         mine.settle(token, tokens, calls)
-    # The one that begun was killed, and the one after it met a limit.
-    mine.settle("deferred", 0, 0, is_begun=False)
 
     today = spent(file, Ceilings(), clock.now())["today"]
 
-    assert (today["requests"], today["tokens"]) == (6, 550)
+    assert (today["requests"], today["tokens"]) == (4, 350)
+
+
+def test_a_reservation_is_for_one_worker(file: AccountFile, clock: ManualClock) -> None:
+    mine = Budget(file, ceilings=Ceilings(), run="one")
+    mine.reserve(SMALL, "a", 100, clock.now())
+
+    before, may_send = mine.was_sent("a"), [mine.may_send("a"), mine.may_send("a")]
+
+    assert (before, may_send, mine.was_sent("a")) == (False, [True, False], True)
 
 
 def test_a_request_that_is_settled_is_not_sent_again(

@@ -284,17 +284,6 @@ def test_a_late_answer_to_what_was_taken_for_not_sent_counts(wanting: IndexWrite
     assert budget.spent(wanting.accounts.file, Ceilings(), wanting._clock.now())["today"]["requests"] == 1
 
 
-def test_a_request_whose_first_worker_was_killed_counts_twice(wanting: IndexWriter) -> None:
-    (request,) = lease_all(wanting)
-    tokens = wanting.budget.reserved(request.lease)
-
-    for _ in range(2):
-        wanting.budget.may_send(request.lease)
-    wanting.settle(request.lease, tokens)
-
-    assert spent(wanting) == 2 * tokens
-
-
 def test_the_tokens_of_leases_name_the_requests_in_flight(wanting: IndexWriter) -> None:
     assert leases.tokens(wanting.connection) == []
 

@@ -2,12 +2,15 @@ import msgspec
 import pytest
 
 from memline.shared.clock import ManualClock
+from memline.shared.config.installation import Ceilings
 from memline.shared.index.rows import VectorRow
+from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, Wire
 from memline.shared.scheduling import call_times
+from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.leases import LEASE_S
-from memline.workers import store
+from memline.workers import embed, store
 from memline.workers.context import Context
 from tests.support.index_rows import backlog, file_row, vector_of
 from tests.unit.workers.conftest import work
@@ -50,6 +53,37 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
     assert isinstance(again, EmbedTexts)
     assert (again.texts, again.lease == request_sent.lease) == (request_sent.texts, False)
     assert "leases.freed" in caplog.messages
+
+
+def test_a_request_whose_worker_was_killed_counts_and_is_sent_again_only_below_the_ceilings(
+    context: Context, sent: list[Wire], request_sent: EmbedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget, file = context.writer("main").budget, context.writer("main").accounts.file
+    tokens = budget.reserved(request_sent.lease)
+    budget.ceilings = Ceilings(max_tokens_per_day=tokens + 1)
+    monkeypatch.setattr(
+        "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
+        lambda *_: pytest.fail("the provider was asked"),
+    )
+    # Its worker is killed now, and the message comes to another one.
+    assert context.may_send(request_sent.lease)
+
+    work(embed.embed_texts, request_sent)
+    given_back = sent.pop()
+    assert isinstance(given_back, EmbedFailed)
+    work(store.embed_failed, given_back)
+    work(store.sweep, Sweep(agent="main"))
+    at_ceiling = list(sent), backlog(context.writer("main"))
+    budget.ceilings = Ceilings(max_tokens_per_day=3 * tokens)
+    work(store.sweep, Sweep(agent="main"))
+
+    assert at_ceiling == ([], Backlog(wanted=2))
+    (again,) = sent
+    assert isinstance(again, EmbedTexts)
+    assert (again.texts, again.lease == request_sent.lease) == (request_sent.texts, False)
+    # The second is not sent yet.
+    today = spent(file, Ceilings(), context.clock.now())["today"]
+    assert (today["requests"], today["tokens"], budget.reserved(again.lease)) == (1, tokens, tokens)
 
 
 def test_an_answer_that_is_stored_twice_counts_once(
