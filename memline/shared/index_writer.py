@@ -178,16 +178,14 @@ class IndexWriter:
                 self.budget.revoke(over)
         return over
 
-    def free_unsent(self, tokens: Iterable[str] | None = None, *, or_uncounted: bool = False) -> list[str]:
-        """Free those of `tokens`, else what the holder leased, that no worker has begun to send; return them.
+    def free_unsent(self, tokens: Collection[str], *, or_uncounted: bool = False) -> list[str]:
+        """Free those of `tokens` that no worker of this home has begun to send; return what is over.
 
         First in the file that a worker asks before it sends, so that nothing is sent and freed at once. What
         was sent may be paid for. `or_uncounted`: also what costs nothing, of which that is not known.
         """
-        with self.session() as (connection, _):
-            asked = leases.tokens(connection, self.holder.owner) if tokens is None else tokens
-            unsent = self.budget.revoke(asked, or_uncounted=or_uncounted)
-            return self.free_leases(unsent) if unsent else []
+        unsent = self.budget.revoke(tokens, or_uncounted=or_uncounted) if tokens else []
+        return self.free_leases(unsent) if unsent else []
 
     def _overdue(self, connection: Connection) -> list[str]:
         """Return the leases that this process has waited for longer than any may last.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from operator import itemgetter
@@ -23,7 +23,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import own_host, send, serve_agent
-from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
+from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests, RedisRequests
 from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
 from memline.shared.scheduling import fallback, leases
@@ -232,7 +232,7 @@ class Context:
         """Give the open index of an agent, made ready for work the first time."""
         if agent in self._writers and self._opened_with[agent] != self._generation:
             # What waits on the queue is sent by the settings of now, or not at all.
-            self.in_flight.revoke(self._writers[agent].free_unsent())
+            self.in_flight.revoke(self._free_unsent(self._writers[agent]))
             self._writers.pop(agent).close()
         if agent in self._writers and self._writers[agent].is_replaced:
             # What is written to the old file would be lost.
@@ -249,30 +249,45 @@ class Context:
                 # Requests of a model that was changed: no worker embeds with it any more.
                 keys = [each.identity.key for each in chosen if each and each.identity]
                 others = leases.tokens_of_others(connection, keys) if keys else []
+            self.note_begun(writer, others)
             self.in_flight.revoke(writer.free_leases(others))
             self._writers[agent], self._opened_with[agent] = writer, self._generation
             self.sweep_timer.watch(agent)
         return self._writers[agent]
 
     def may_send(self, lease: str) -> bool:
-        """Note that the request of a lease is sent, where it is counted; False when it is revoked or settled.
+        """Note that the request of a lease is sent, in the account file and in Redis; False if it may not be.
 
         Raises IndexFault when that cannot be noted: it would be paid for and count nowhere.
         """
-        return Budget(self._account_file).may_send(lease)
+        return Budget(self._account_file).may_send(lease) and self.in_flight.begin(lease)
 
     def was_sent(self, lease: str) -> bool:
         """Tell whether a worker before this one has begun to send the request of a lease."""
         try:
-            return Budget(self._account_file).was_sent(lease)
-        except IndexFault:
+            return Budget(self._account_file).was_sent(lease) or bool(self.in_flight.begun([lease]))
+        except (IndexFault, QueueError):
             # `may_send` meets it as well, and nothing is sent then.
             return False
+
+    def note_begun(self, writer: IndexWriter, tokens: Sequence[str]) -> None:
+        """Note which of these requests are sent by workers of other homes: they see another account file."""
+        for lease in self.in_flight.begun(tokens):
+            if not writer.budget.was_sent(lease):
+                writer.budget.may_send(lease)
 
     def free_unsent(self) -> None:
         """Free what this process leased and has not sent: no other process would, before it has ended."""
         for writer in self._writers.values():
-            writer.free_unsent(or_uncounted=True)
+            self._free_unsent(writer, is_last=True)
+
+    def _free_unsent(self, writer: IndexWriter, *, is_last: bool = False) -> list[str]:
+        """Free what this process leased and no worker has begun to send; `is_last`: it ends."""
+        with writer.session() as (connection, _):
+            tokens = leases.tokens(connection, writer.holder.owner)
+        # Of what costs nothing Redis alone knows, and at the end of a process all is over.
+        or_uncounted = is_last or isinstance(self.in_flight, RedisRequests)
+        return writer.free_unsent(self.in_flight.revoke_unsent(tokens), or_uncounted=or_uncounted)
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:
         """Build something once and keep it open until the end of the process.

@@ -479,6 +479,31 @@ def test_a_request_that_was_revoked_or_given_to_another_is_not_worked_on(
     assert embed_queue(process).in_flight == 0
 
 
+def test_a_request_is_begun_by_one_worker_and_revoked_only_before_and_unless_it_is_answered(
+    process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dramatiq, "get_broker", lambda: process.broker)
+    names = [f"message-{number}" for number in range(5)]
+    for number in range(5):
+        process.send(number)
+    process.broker.do_fetch("embed", 4)
+    requests = RedisRequests(process.broker.url)
+
+    # The answer to a try may be lost, and it is repeated.
+    begun = [requests.begin("message-0"), requests.begin("message-0")]
+    noted = requests.begun(names)
+    send(StoreVectors(agent="main", identity=MODEL_A, lease="message-2", vectors=()))
+    revoked = requests.revoke_unsent([*names, "gone"])
+
+    assert (begun, noted) == ([True, True], ["message-0"])
+    assert revoked == ["message-1", "message-3", "message-4"]
+    assert [requests.begin(name) for name in revoked] == [False, False, False]
+    assert [requests.holds(name) for name in names] == [True, False, False, False, False]
+    other.broker.take_over("embed")
+    assert len(other.broker.do_fetch("embed", 5)) == 1
+    assert not other.broker.begin("embed", "message-0")
+
+
 def test_a_request_that_was_answered_is_not_worked_on_again_when_its_worker_is_killed(
     process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:

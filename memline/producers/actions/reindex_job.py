@@ -75,7 +75,8 @@ def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:
             act = jobs.pause if verb == "pause" else jobs.resume
             is_changed = act(connection, job.job, by=by, now=now)
         if is_changed and verb != "resume":
-            texts = end_unsent(writer, [token for (token,) in connection.execute(_LEASES, (job.job.id,))])
+            held = [token for (token,) in connection.execute(_LEASES, (job.job.id,))]
+            texts = end_unsent(writer, held, url)
             if verb == "cancel":
                 body["vectors"] += texts
         after = jobs.by_id(connection, job.job.id)

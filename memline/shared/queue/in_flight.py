@@ -6,6 +6,10 @@ it.
 
 **Owner**: who holds the leases, a process or the Redis of a fleet (`shared.queue.lease_owner`).
 
+**Begun**: Redis keeps which requests a worker has begun to send. An embed worker may have a home of its own,
+and so an account file in which no request of the index host is counted: what only Redis knows of is noted
+there at the next sweep, and is never taken for unsent.
+
 **Missing**: a message stays in the hash of its queue until it is acknowledged, and a worker acknowledges
 after it has sent its result. So a request that is not in the hash has either been answered, and the answer
 lies on the store queue, or it is lost. That queue is processed in order, so a second look after everything
@@ -28,7 +32,7 @@ from memline.shared.queue.hosts import is_served, known
 from memline.shared.queue.lease_owner import is_owner_alive, owner_at
 from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.redis_client import key, own_host
-from memline.shared.queue.replies import cancel
+from memline.shared.queue.replies import cancel, revoke_unsent
 from memline.shared.queue.routes import QUEUES, queue_of
 from memline.shared.scheduling.leases import current_owner
 
@@ -93,6 +97,16 @@ class InProcessRequests:
     def holds(self, lease: str) -> bool:
         return True
 
+    def begin(self, lease: str) -> bool:
+        return True
+
+    def begun(self, leases: Sequence[str]) -> list[str]:
+        return []
+
+    def revoke_unsent(self, leases: Sequence[str]) -> list[str]:
+        """Return them all: the account file knows which are sent, of all that this process sends."""
+        return list(leases)
+
     def revoke(self, leases: Collection[str]) -> None:
         """Do nothing: a lease of this process is over when its answer is there."""
 
@@ -141,6 +155,30 @@ class RedisRequests:
             return bool(broker.retry(broker.has_taken, "embed", lease))
         except QueueError:
             return True
+
+    def begin(self, lease: str) -> bool:
+        """Note that this process begins to send the request of a lease; False when it may not any more.
+
+        While Redis is away that cannot be noted, and nothing is sent.
+        """
+        broker: Any = dramatiq.get_broker()
+        try:
+            return bool(broker.retry(broker.begin, "embed", lease))
+        except QueueError:
+            return False
+
+    def begun(self, leases: Sequence[str]) -> list[str]:
+        """Give those of `leases` whose request a worker has begun to send, one of another home as well."""
+        if not leases:
+            return []
+        with redis_client.translated(self._url):
+            noted: Any = self._client.mget([key(self._client, f"embed.begun:{each}") for each in leases])
+        return [lease for lease, each in zip(leases, noted, strict=True) if each is not None]
+
+    def revoke_unsent(self, leases: Sequence[str]) -> list[str]:
+        """Cancel the messages of leases that no worker has begun to send; returns these."""
+        with redis_client.translated(self._url):
+            return revoke_unsent(self._client, leases)
 
     def credits(self) -> int:
         """Count the requests of this dispatcher that may be in flight at this moment.

@@ -8,6 +8,7 @@ it survives a kill of any process. `<fleet>` is `memline:` and the fleet's name 
     <fleet>:<queue>.delayed     sorted set: id -> when it is retried (ms)               (ours)
     <fleet>:<queue>.XQ          sorted set: id -> when it became a dead letter (ms)     (dramatiq's)
     <fleet>:<queue>.XQ.msgs     hash: id -> message, its error among its options        (dramatiq's)
+    <fleet>:embed.begun:<id>    string: the process that has begun to send this request (ours)
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.middleware import ANSWERED, PAID, failure_options
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.redis_scripts import CHANGES, ENQUEUE, MOVE, PUT_BACK, RETRY_DUE
+from memline.shared.queue.redis_scripts import BEGIN, CHANGES, ENQUEUE, MOVE, PUT_BACK, RETRY_DUE
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
@@ -59,6 +60,10 @@ MAINTENANCE_CHANCE = 1_000_000
 #: Seconds that Redis remembers that it has had a message which costs money: longer than a sender that lost
 #: the answer goes on trying. Meanwhile the message may have been worked on and be gone.
 REMEMBER_S = 900
+
+#: Seconds that Redis remembers that a request was begun, when no answer comes: as long as it stays reserved
+#: (`shared.scheduling.budget`). After an answer `REMEMBER_S`.
+KEPT_BEGUN_S = 7 * 86_400
 
 #: Seconds a consumer waits in Redis for a message before it looks whether it should stop.
 BLOCK_S = 1.0
@@ -110,6 +115,7 @@ class FleetBroker(RedisBroker):
             script = script.replace(part, change)
         self.scripts["dispatch"] = self.client.register_script(script)
         self._enqueue: Callable[..., Any] = self.client.register_script(ENQUEUE)
+        self._begin: Callable[..., Any] = self.client.register_script(BEGIN)
         self._put_back: Callable[..., Any] = self.client.register_script(PUT_BACK)
         self._move: Callable[..., Any] = self.client.register_script(MOVE)
         self.retry_due: Callable[..., Any] = self.client.register_script(RETRY_DUE)
@@ -129,7 +135,8 @@ class FleetBroker(RedisBroker):
         message = message.copy(options={**carried, **own})
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
-        keys = [base, f"{base}.msgs", f"{self.key('embed')}.msgs"]
+        embed = self.key("embed")
+        keys = [base, f"{base}.msgs", f"{embed}.msgs", f"{embed}.begun:{answered}"]
         if message.queue_name in PAID:
             keys.append(f"{base}.sent:{message.message_id}")
         args = [message.message_id, message.encode(), REMEMBER_S, answered]
@@ -156,6 +163,12 @@ class FleetBroker(RedisBroker):
         pipe.hexists(f"{self.key(queue)}.msgs", message_id)
         pipe.sismember(self.taken_key(queue), message_id)
         return all(pipe.execute())
+
+    def begin(self, queue: str, message_id: str) -> bool:
+        """Note that this process begins to send a request that it took; False when it may not any more."""
+        base = self.key(queue)
+        keys = [f"{base}.msgs", self.taken_key(queue), f"{base}.begun:{message_id}"]
+        return bool(self._begin(keys=keys, args=[message_id, KEPT_BEGUN_S]))
 
     def take_over(self, queue: str) -> None:
         """Put back at once what other processes have taken from a queue that is this process's alone.

@@ -13,9 +13,29 @@ _SERVER_TIME = "local time = redis.call('time')\nlocal now = time[1] * 1000 + ma
 #: Puts a message on its queue, once: a try whose answer was lost may be repeated. The request that a message
 #: answers is done with it: one whose worker is killed before it acknowledges it would be paid for again.
 ENQUEUE = """
-if KEYS[4] and not redis.call('SET', KEYS[4], 1, 'NX', 'EX', ARGV[3]) then return end
+if KEYS[5] and not redis.call('SET', KEYS[5], 1, 'NX', 'EX', ARGV[3]) then return end
 if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
 redis.call('HDEL', KEYS[3], ARGV[4])
+redis.call('EXPIRE', KEYS[4], ARGV[3])
+"""
+
+#: Notes that this process begins to send a request, if it still has it and no other one did before. A try
+#: whose answer was lost may be repeated.
+BEGIN = """
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 0 then return 0 end
+local by = redis.call('GET', KEYS[3])
+if by then return by == KEYS[2] and 1 or 0 end
+redis.call('SET', KEYS[3], KEYS[2], 'EX', ARGV[2])
+return 1
+"""
+
+#: Cancels a request that no worker has begun to send, also one that a worker has taken; tells whether it did.
+REVOKE_UNSENT = """
+if redis.call('EXISTS', KEYS[4]) == 1 or redis.call('HDEL', KEYS[3], ARGV[1]) == 0 then return 0 end
+redis.call('LREM', KEYS[1], 1, ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+return 1
 """
 
 #: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher

@@ -1,11 +1,11 @@
-"""Ask a question through the queue and carry its answer back; cancel messages of questions and of jobs."""
+"""Ask a question through the queue and carry its answer back; cancel what lies on a queue."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -17,6 +17,7 @@ from memline.shared.queue import messages, redis_client
 from memline.shared.queue.hosts import serving_key
 from memline.shared.queue.messages import ChunkFiles, decode
 from memline.shared.queue.redis_client import key, own_host, translated
+from memline.shared.queue.redis_scripts import REVOKE_UNSENT
 from memline.shared.queue.routes import queue_name, queue_of
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
@@ -234,6 +235,17 @@ def cancel(client: Redis, queue: str, message_id: str, *, revoke: bool = False) 
     if is_ours or revoke:
         client.hdel(f"{base}.msgs", message_id)
     return is_ours
+
+
+def revoke_unsent(client: Redis, leases: Iterable[str]) -> list[str]:
+    """Cancel the requests of leases that no worker of the fleet has begun to send; returns these.
+
+    Not what is on no queue any more: it may be answered.
+    """
+    script: Any = client.register_script(REVOKE_UNSENT)
+    base = key(client, "embed")
+    keys = [base, f"{base}.delayed", f"{base}.msgs"]
+    return [each for each in leases if script(keys=[*keys, f"{base}.begun:{each}"], args=[each])]
 
 
 def cancel_jobs(url: str, agent: str, tokens: Collection[str]) -> int:

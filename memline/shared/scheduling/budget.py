@@ -152,7 +152,7 @@ class Budget:
     def may_send(self, token: str) -> bool:
         """Note that a worker of this home begins to send a request; False when one did, or none may any more.
 
-        What is not counted here, a local model's or another home's request, may always be sent.
+        What is not counted here, a local model's or another home's request, may be sent as far as is known.
         """
         if self._reservation(token) is None:
             query = "SELECT 1 FROM settled WHERE token = ?"

@@ -88,6 +88,18 @@ def test_a_pause_ends_requests_that_no_worker_has_begun_to_send(
     assert states == {"ready": len(sent.texts), "wanted": 21 - len(sent.texts)}
 
 
+def test_a_pause_leaves_what_lies_on_a_queue_that_cannot_be_asked(place: Place, writer: IndexWriter) -> None:
+    writer.holder = replace(writer.holder, owner=f"{leases.REDIS}run redis://127.0.0.1:1/0")
+    (request,) = lease_all(writer)
+    tokens = writer.budget.reserved(request.lease)
+
+    for url in ("", "redis://127.0.0.1:1/0"):
+        provider_pauses.pause(place.agent, queue_url=url)
+
+    assert leases.tokens(writer.connection) == [request.lease]
+    assert writer.budget.reserved(request.lease) == tokens > 0
+
+
 def test_a_pause_of_batches_ends_no_request(place: Place, writer: IndexWriter) -> None:
     (request,) = lease_all(writer)
 

@@ -224,7 +224,7 @@ def test_what_was_leased_and_not_sent_is_not_spent(wanting: IndexWriter) -> None
 def test_at_a_polite_end_what_was_not_sent_is_free_and_may_be_sent_by_nobody(wanting: IndexWriter) -> None:
     (request,) = lease_all(wanting)
 
-    wanting.free_unsent()
+    wanting.free_unsent([request.lease])
 
     assert backlog(wanting) == Backlog(wanted=2)
     assert not wanting.budget.may_send(request.lease)
@@ -243,7 +243,7 @@ def test_a_worker_that_comes_while_unsent_texts_are_freed_sends_nothing(
         return free(*args, **options)
 
     monkeypatch.setattr(leases, "free", free_meanwhile)
-    wanting.free_unsent()
+    wanting.free_unsent([request.lease])
 
     assert (may_send, backlog(wanting)) == ([False], Backlog(wanted=2))
 
@@ -254,7 +254,7 @@ def test_what_was_revoked_by_a_process_that_was_killed_then_is_freed_by_the_next
     (request,) = lease_all(wanting)
     wanting.budget.revoke([request.lease])
 
-    assert wanting.free_unsent() == [request.lease]
+    assert wanting.free_unsent([request.lease]) == [request.lease]
     assert backlog(wanting) == Backlog(wanted=2)
 
 
@@ -263,7 +263,7 @@ def test_what_was_sent_and_killed_is_wanted_again_and_counts_as_spent(wanting: I
     wanting.budget.may_send(request.lease)
     tokens = spent(wanting)
 
-    wanting.free_unsent()
+    wanting.free_unsent([request.lease])
     before_it_ends = backlog(wanting).leased
     host = leases.current_owner().split(":")[0]
     wanting.connection.execute("UPDATE leases SET owner = ?", (f"{host}:{2**22 - 1}:1",))
