@@ -120,6 +120,11 @@ def embed_texts(message: EmbedTexts) -> None:
         raise
     context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
+    _answer(context, message, account, outcome)
+
+
+def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
+    """Send back what came of a request: vectors, and failures by their kind."""
     learned = _learned(outcome, message.identity)
     paid_tokens = _paid_tokens(outcome, message.texts)
     vectors = tuple(
