@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import compress
 from urllib.parse import unquote
 
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
@@ -261,22 +262,26 @@ def _note_named(settings: AgentSettings, name: str, *, private: bool) -> str | N
 def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
     """Check the links of the notes in the index; `private`: False leaves private notes out.
 
-    A Markdown link to a file that is there, and is not a note, is not dead. A note with a day is not an
+    A Markdown link to a file that is there, and is not a note, is not dead. Neither is one that leads out of
+    the memory: nobody learns here what else is on the disk. A note with a day is not an
     orphan, and neither is the long-term note: they are found by their day, and read as a session starts.
     Raises IndexFaults.
     """
     dead: list[links.Place] = []
     alone: list[tuple[str, str]] = []
+    folders = settings.workspace, *(root.path for root in MemoryPaths.of(settings).extras)
+    roots = [os.path.join(os.path.normpath(str(each)), "") for each in folders]
     with driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
-            dead, alone = links.check(reader)
+            dead, alone = links.check(reader, private=private)
     return LinkCheck(
         agent=settings.agent,
         workspace=str(settings.workspace),
         dead_links=tuple(
             DeadLink(path=path, line=line, target=target)
             for path, line, target, is_path in dead
-            if (private or not is_private(path)) and not (is_path and _is_file(settings, path, target))
+            if (private or not is_private(path))
+            and not (is_path and _may_be_file(settings, path, target, roots))
         ),
         orphans=tuple(
             Orphan(path=path) for path, day in alone if not (day or is_private(path) or day_of_path(path))
@@ -284,8 +289,9 @@ def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
     )
 
 
-def _is_file(settings: AgentSettings, path: str, target: str) -> bool:
-    """Tell whether a Markdown link in the note at a ledger path leads to some file."""
+def _may_be_file(settings: AgentSettings, path: str, target: str, roots: Sequence[str]) -> bool:
+    """Tell whether a Markdown link in the note at a ledger path leads to some file, or out of all `roots`."""
     folder = os.path.join(settings.workspace, os.path.dirname(path))
     places = os.path.join(folder, target), os.path.join(settings.workspace, target.lstrip("/"))
-    return any(map(os.path.exists, places))
+    beside, _ = inside = [any(os.path.normpath(place).startswith(root) for root in roots) for place in places]
+    return not beside or any(map(os.path.exists, compress(places, inside)))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,33 @@ def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
         ["MEMORY.md"],
         [],
     ]
+
+
+def test_lint_in_a_group_says_the_same_whatever_the_long_term_note_has(place: Place) -> None:
+    place.write("memory/guess.md", "[[Project Nightfall]]\n")
+    tools = MemoryTools(place.settings, (place.agent.agent,))
+    group = Caller(agent=place.agent.agent, session_key=f"agent:{place.agent.agent}:discord:group:1")
+    found = []
+    for note in ("# Nothing\n", "---\naliases: [Project Nightfall]\n---\n[[lonely]] [[guess]]\n"):
+        place.write("MEMORY.md", note)
+        place.index()
+        found.append(tools.lint(group, {}))
+    tools.close()
+
+    assert found[0] == found[1]
+    assert "Project Nightfall" in [each["target"] for each in found[1]["deadLinks"]]
+
+
+def test_lint_looks_at_no_file_outside_of_the_memory(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("x")
+    above = "../" * len(place.workspace.parts)
+    links = [f"[x]({up}{tmp_path}/{name}.md)" for up in (above, above[3:]) for name in ("there", "missing")]
+    place.write("memory/guess.md", f"{' '.join(links)} [y](../none.md)\n")
+    place.index()
+
+    told = [line for line in place.call("lint").stdout.splitlines() if "guess.md" in line and "dead" in line]
+
+    assert told == [f"{place.workspace}/memory/guess.md:1: dead link: ../none.md"]
 
 
 @pytest.mark.parametrize("name", ["memory/plan.md", "deploy plan", "PLAN", "memory/plan.md#L1-L4"])

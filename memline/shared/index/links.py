@@ -173,12 +173,13 @@ def linked(
     return links, backlinks
 
 
-def check(connection: Connection) -> tuple[list[Place], list[tuple[str, str]]]:
+def check(connection: Connection, *, private: bool) -> tuple[list[Place], list[tuple[str, str]]]:
     """Return the dead links, and path and day of the notes that no link joins with another one.
 
+    `private`: False goes by the other notes alone: nothing tells what a private one is named or links to.
     A path without the ending of Markdown is none of them where it leads nowhere: a site has other pages.
     """
-    resolver = Resolver(connection)
+    resolver = Resolver(connection, private=private)
     dead: list[Place] = []
     joined: set[str] = set()
     rows = connection.execute(
@@ -186,6 +187,8 @@ def check(connection: Connection) -> tuple[list[Place], list[tuple[str, str]]]:
         " ORDER BY path, ordinal"
     )
     for path, line, target, is_path in rows.fetchall():
+        if not private and is_private(path):
+            continue
         note = resolver.note(target, is_path=is_path, of=path)
         if not note and (is_markdown(target) or not is_path):
             dead.append((path, line, target, bool(is_path)))

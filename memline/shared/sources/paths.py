@@ -144,15 +144,14 @@ def is_archive(path: str) -> bool:
 
 
 def is_private(path: str) -> bool:
-    """Tell whether a ledger path is that of a long-term note, of the workspace or of `extraPaths`, or of a
-    past conversation.
+    """Tell whether a ledger path is that of a long-term note or of a past conversation.
 
-    A name in any spelling: there are file systems that ignore case.
+    A long-term note in any folder but those of daily ones: folders of `extraPaths` may lie inside of the
+    workspace. A name in any spelling: there are file systems that ignore case.
     """
-    if is_transcript(path):
-        return True
-    folder, _, name = path.casefold().rpartition("/")
-    return name == "memory.md" and (not folder or path.startswith("/"))
+    folded = path.casefold()
+    is_long_term = folded.rpartition("/")[2] == "memory.md" and not folded.startswith(f"{MEMORY_FOLDER}/")
+    return is_long_term or is_transcript(path)
 
 
 def source_of(path: str) -> str:

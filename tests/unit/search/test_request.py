@@ -216,11 +216,13 @@ def test_without_private_files_long_term_notes_and_conversations_are_left_out(
     filled.add("memory/projects/MEMORY.md", "x")
     filled.add("/elsewhere/memory.md", "x")
     filled.add("/elsewhere/notes.md", "x")
+    # Of a folder of `extraPaths` inside of the workspace.
+    filled.add("team/Memory.md", "x")
 
     filled.add("sessions/claude-ai/a.jsonl", "x")
 
     found = passing(filled, index, private=False, since="1970-01-01")
 
-    assert not {"MEMORY.md", "/elsewhere/memory.md", "sessions/claude-ai/a.jsonl"} & found
+    assert not {"MEMORY.md", "/elsewhere/memory.md", "team/Memory.md", "sessions/claude-ai/a.jsonl"} & found
     assert "sessions/claude-ai/a.jsonl" in passing(filled, index, since="1970-01-01")
     assert {"memory/projects/MEMORY.md", "/elsewhere/notes.md", "memory/2026-02-10.md"} <= found
