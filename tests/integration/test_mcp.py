@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -254,6 +255,50 @@ def test_the_context_of_a_session_is_a_prompt_and_a_resource(notes: Place) -> No
             await client.get_prompt("session_context", {"privat": "true"})
 
     talk(notes, conversation)
+
+
+def begun(place: Place) -> subprocess.Popen[str]:
+    """A server that has answered its client's first line."""
+    server = subprocess.Popen(
+        [sys.executable, *MEMLINE, *place.arguments("mcp")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert server.stdin and server.stdout
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}), file=server.stdin)
+    server.stdin.flush()
+    assert "serverInfo" in server.stdout.readline()
+    return server
+
+
+def test_ctrl_c_ends_it_in_one_line_while_its_client_is_there(notes: Place) -> None:
+    server = begun(notes)
+
+    server.send_signal(signal.SIGINT)
+    # Its input stays open.
+    status = server.wait(TIMEOUT_S)
+    assert server.stderr
+    said = server.stderr.read()
+    server.communicate()
+
+    assert (status, said) == (130, "Interrupted: notes and index are whole.\n")
+
+
+def test_a_client_that_goes_away_in_the_middle_of_an_answer_is_no_fault(notes: Place) -> None:
+    server = begun(notes)
+    assert server.stdin and server.stdout and server.stderr
+    server.stdout.close()
+
+    print(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}), file=server.stdin)
+    server.stdin.close()
+    server.wait(TIMEOUT_S)
+
+    assert "Traceback" not in server.stderr.read()
+    server.stderr.close()
 
 
 def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(notes: Place) -> None:

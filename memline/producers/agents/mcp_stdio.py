@@ -44,7 +44,11 @@ def run_stdio(tools: MemoryTools, caller: Caller) -> None:
         made = server(tools, lambda _: caller, pool=pool)
         await _serve_stdio(_lowlevel(made))
 
-    anyio.run(serve)
+    try:
+        anyio.run(serve)
+    except* (anyio.BrokenResourceError, BrokenPipeError):
+        # The client went away in the middle of an answer, and waits for no other.
+        Log("mcp").info("client.gone")
 
 
 class InFlightRequests:

@@ -14,6 +14,7 @@ from memline.producers.cli.command_server import answering
 from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import listed, liveness, looking, stop_event, watch_of, write_log
 from memline.producers.cli.table_commands import asks
+from memline.producers.interrupts import INTERRUPTED, tell
 from memline.shared import logs
 from memline.shared.config.installation import Serve
 from memline.shared.values import replace
@@ -31,7 +32,7 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
     # A wrong one would be refused at every call.
     caller = Caller(agent=agent.agent, session_key=session_key or "")
     chat_for(agent, caller.session_key)
-    # The thread that waits for a line cannot be ended otherwise; what is written, is.
+    # The thread that waits for a line cannot be ended otherwise, by Ctrl-C neither; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
     seen = watch_of(invocation, restarts=False)
@@ -42,8 +43,17 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
         if changed is not None:
             tools.take(changed.settings)
 
-    with closing(tools), listed(invocation, "mcp", [agent], seen), looking(look):
-        run_stdio(tools, caller)
+    before = signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        with closing(tools), listed(invocation, "mcp", [agent], seen), looking(look):
+            run_stdio(tools, caller)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end_at_once(*_: object) -> None:
+    tell()
+    os._exit(INTERRUPTED)
 
 
 @asks(CALLS["serve"])
