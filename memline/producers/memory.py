@@ -69,10 +69,14 @@ class Status:
         return bool(self.files_behind or self.vectors_behind)
 
 
-def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
-    """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
+def _check_chat(chat: object) -> None:
     if chat is not None and not hasattr(chat, "is_private"):
         raise TypeError(f"chat is not a Chat, make one with chat_of: {chat!r:.80}")
+
+
+def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
+    """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
+    _check_chat(chat)
     return chat is None or chat.is_private or settings.private_in_groups
 
 
@@ -255,7 +259,8 @@ class Memory:
             raise TypeError(f"path is not a text: {path!r:.80}")
         counts = {"first": first, "lines": lines, "around": around, "max_chars": max_chars}
         for name, count in counts.items():
-            if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
+            is_left_out = count is None and name != "around"
+            if not is_left_out and (not isinstance(count, int) or isinstance(count, bool)):
                 raise BadRequest(
                     f"{name}: {count!r:.80} is not a whole number", hint=f"give {name} as an int"
                 )
@@ -282,6 +287,7 @@ class Memory:
         for name, given in (("text", text), ("target", target), ("heading", heading)):
             if not isinstance(given, str):
                 raise TypeError(f"{name} is not a text: {given!r:.80}")
+        _check_chat(chat)
         entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.

@@ -144,6 +144,7 @@ def test_a_memory_itself_is_neither_copied_nor_pickled(memory: Memory) -> None:
         (lambda memory: memory.append(5), "text is not a text: 5"),
         (lambda memory: memory.append("Ada.", heading=None), "heading is not a text: None"),
         (lambda memory: memory.append("Ada.", target=None), "target is not a text: None"),
+        (lambda memory: memory.append("Ada.", chat="agent:main:discord:group:1"), "chat is not a Chat"),
     ],
 )
 def test_an_argument_of_another_type_is_a_type_error_that_names_it(
@@ -153,7 +154,9 @@ def test_an_argument_of_another_type_is_a_type_error_that_names_it(
         call(memory)
 
 
-@pytest.mark.parametrize("given", [{"first": "2"}, {"lines": 2.0}, {"around": True}, {"max_chars": "x"}])
+@pytest.mark.parametrize(
+    "given", [{"first": "2"}, {"lines": 2.0}, {"around": True}, {"around": None}, {"max_chars": "x"}]
+)
 def test_a_count_that_is_not_a_whole_number_is_refused(memory: Memory, given: dict[str, Any]) -> None:
     (name,) = given
     with pytest.raises(BadRequest, match=f"{name}: .* is not a whole number"):
