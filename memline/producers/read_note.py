@@ -263,7 +263,7 @@ def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
     """Check the links of the notes in the index; `private`: False leaves private notes out.
 
     A Markdown link to a file that is there, and is not a note, is not dead. Neither is one that leads out of
-    the memory: nobody learns here what else is on the disk. A note with a day is not an
+    the memory: what else is on the disk is not told. A note with a day is not an
     orphan, and neither is the long-term note: they are found by their day, and read as a session starts.
     Raises IndexFaults.
     """

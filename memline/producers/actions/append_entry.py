@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 from memline.producers.agent_view import Chat
@@ -10,7 +11,7 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.sources import append as notes
-from memline.shared.sources.paths import LONG_TERM
+from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.values import to_json, value
 from memline.shared.words import counted
 
@@ -55,7 +56,8 @@ def append(
     """Add an entry to the note `target`, daily or longTerm.
 
     Raises AccessDenied for the long-term note in a chat that is not private, AppendRefused when the note
-    cannot be written, and BadRequest for an entry that is empty or too long.
+    cannot be written or other notes would not be read any more with it, and BadRequest for an entry that is
+    empty or too long.
     """
     if target not in ("daily", "longTerm"):
         raise BadRequest(f"there is no target {target[:80]!r}", hint="write daily or longTerm")
@@ -84,6 +86,10 @@ def append(
     else:
         title, entry = f"# {moment.date().isoformat()}", notes.daily_entry(text, moment)
         path = notes.log_path(moment.date())
+
+    if lost := notes.lost_with(MemoryPaths.of(settings), path):
+        folder = shlex.quote(str(settings.workspace))
+        raise notes.AppendRefused(lost, hint=f"memline --workspace {folder} add {folder}, then again")
 
     def composed(note: str) -> str:
         has_text = bool(note.strip())

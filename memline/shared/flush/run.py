@@ -20,7 +20,16 @@ from memline.shared.flush import flush_plan, flush_request
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import ASKED, DONE, FAILED, NOTHING, SKIPPED, STORED, SessionState, file_lock
 from memline.shared.flush.transcript import claude_turns, recent_turns
-from memline.shared.sources.append import AppendRefused, AppendResult, append, local_time, log_path, visible
+from memline.shared.sources.append import (
+    AppendRefused,
+    AppendResult,
+    append,
+    local_time,
+    log_path,
+    lost_with,
+    visible,
+)
+from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.redaction import redact
 
 _ITEM = re.compile(r" ?([-*+]|\d+[.)])\s")
@@ -221,7 +230,8 @@ def write_down_claude_code(settings: AgentSettings, path: Path, *, clock: Clock)
 def _today(settings: AgentSettings, clock: Clock) -> tuple[str, str]:
     """Return the note of today, and why it cannot be written; empty when it can."""
     relative = log_path(local_time(clock.now(), settings.sessions.user_timezone).date())
-    return relative, why_not_writable(settings.workspace, relative)
+    why = why_not_writable(settings.workspace, relative)
+    return relative, why or lost_with(MemoryPaths.of(settings), relative)
 
 
 def _ask_about(

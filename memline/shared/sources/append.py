@@ -18,10 +18,13 @@ from datetime import date, datetime
 
 from memline.shared.clock import Clock, SystemClock, time_zone
 from memline.shared.errors import PathNotAllowed
+from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.markdown import outline
+from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import open_checked, open_folder
 from memline.shared.values import value
+from memline.shared.words import counted
 
 #: Seconds to wait for another writer, and between two attempts to lock.
 LOCK_TIMEOUT_S = 5.0
@@ -147,6 +150,9 @@ class _Note:
         data = os.pread(self._file, size, 0)
         if data.startswith(_OTHER_ENCODINGS):
             raise AppendRefused("it is not UTF-8", hint="save it as UTF-8, then try again")
+        if b"\0" in data:
+            # It is not read, so the entry would not be found.
+            raise AppendRefused("it contains NUL bytes", hint="take them out, then try again")
         before = data.decode("utf-8", "replace")
         made = make(before).rstrip("\n")
         added = made.lstrip("\n")
@@ -189,6 +195,18 @@ def local_time(now: float, zone: str = "") -> datetime:
         with suppress(KeyError, ValueError):
             return datetime.fromtimestamp(now, time_zone(zone))
     return datetime.fromtimestamp(now).astimezone()
+
+
+def lost_with(paths: MemoryPaths, note: str) -> str:
+    """Say what a first note in `memory/`, or a first `MEMORY.md`, would end; empty when that is nothing.
+
+    A workspace that has none of both is read as a whole, and not any more with the first.
+    """
+    others = markdown_beside(paths.split()) if paths.is_whole else None
+    if not others or not others.paths:
+        return ""
+    count = counted(len(others.paths), "note")
+    return f"with {note} the folder is not read as a whole any more: {count} would be lost ({others.names})"
 
 
 def log_path(day: date) -> str:
