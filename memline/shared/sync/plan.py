@@ -325,7 +325,7 @@ def plan_of(settings: AgentSettings) -> Plan:
 CHUNKING_VERSION = 7
 
 #: The same for transcripts: what is taken out of them, what is redacted, how messages are cut.
-TRANSCRIPT_VERSION = 6
+TRANSCRIPT_VERSION = 7
 
 
 def chunking_digest(max_tokens: int, overlap_tokens: int) -> str:

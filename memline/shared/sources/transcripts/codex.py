@@ -128,26 +128,24 @@ def _payload(record: dict[str, Any], kind: str) -> dict[str, Any]:
     return as_dict(record.get("payload")) if record.get("type") == kind else {}
 
 
-def _typed(record: dict[str, Any]) -> str:
-    """Return what a person typed; empty for any other record."""
+def _prompt(record: dict[str, Any]) -> tuple[str, str] | None:
+    """Return in which form a record has what a person typed, and its text, empty of an image; or None."""
     event = _payload(record, "event_msg")
-    item = event.get("item")
-    if event.get("type") == "user_message":
+    form, item = str(event.get("type")), event.get("item")
+    if form == "user_message":
         text = event.get("message")
-    elif (
-        event.get("type") == "item_completed" and isinstance(item, dict) and item.get("type") == "UserMessage"
-    ):
+    elif form == "item_completed" and isinstance(item, dict) and item.get("type") == "UserMessage":
         text = text_of(as_list(item.get("content")))
     else:
-        return ""
-    return text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
+        return None
+    return form, text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
 
 
 def _read(record: dict[str, Any]) -> Turn:
     """Read a record: what a person typed, or what the model answered."""
     stamps = (record.get("timestamp"),)
-    if text := _typed(record):
-        return Turn(role="user", text=text, stamps=stamps)
+    if (prompt := _prompt(record)) and prompt[1]:
+        return Turn(role="user", text=prompt[1], stamps=stamps)
     item = _payload(record, "response_item")
     if item.get("type") == "message" and item.get("role") == "assistant":
         text = text_of(as_list(item.get("content")), "output_text")
@@ -160,26 +158,26 @@ def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:
     #: The lines of each turn; one begins with what a person typed.
     turns: list[list[Span]] = [[]]
     #: What was typed last, while the model has not answered.
-    typed = ""
+    typed: tuple[str, str] | None = None
     for span, line in lines:
         record = parse(line) if _COUNTED.search(line) else None
         if record is None:
             continue
-        event, turn = _payload(record, "event_msg"), _read(record)
+        event, prompt = _payload(record, "event_msg"), _prompt(record)
         if event.get("type") == "thread_rolled_back":
             count = event.get("num_turns")
             for _ in range(min(count, len(turns) - 1) if isinstance(count, int) else 0):
                 yield from turns.pop()
-            typed = ""
-        elif turn.role == "user" and turn.text == typed:
+            typed = None
+        elif prompt and typed and prompt[1] == typed[1] and prompt[0] != typed[0]:
             # Between two forms of the file both were written.
             yield span
-        elif turn.role == "user":
+        elif prompt:
             turns.append([span])
-            typed = turn.text
-        elif turn.role:
+            typed = prompt
+        elif _read(record).role:
             turns[-1].append(span)
-            typed = ""
+            typed = None
 
 
 FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, read=_read, find=_find)

@@ -129,6 +129,27 @@ def test_a_message_in_both_forms_stands_once_and_one_typed_twice_twice(home: Pat
     ]
 
 
+def image() -> str:
+    """A prompt that is a picture alone, in both forms."""
+    item = {"type": "UserMessage", "content": [{"type": "local_image", "path": "/w/a.png"}]}
+    return typed_before("") + line("event_msg", {"type": "item_completed", "item": item})
+
+
+@pytest.mark.parametrize("last", [image(), typed("one"), typed_before("one") + typed("one")])
+def test_a_turn_of_a_picture_or_of_the_same_words_is_one_that_is_rolled_back(home: Path, last: str) -> None:
+    # The first one was interrupted.
+    session(
+        home, meta(), typed("zero"), answered("re zero"), typed("one"), last, rolled_back(1), typed("two")
+    )
+
+    assert said_in(store(home), "codex", NAME) == [
+        "User: zero",
+        "Assistant: re zero",
+        "User: one",
+        "User: two",
+    ]
+
+
 @pytest.mark.parametrize(
     ("turns", "left"),
     [
