@@ -162,7 +162,7 @@ def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes: Notes) -> No
 def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes: Notes) -> None:
     notes.add("a.md", "/pricing", "gone.md", "gone")
 
-    dead, _ = check(notes.writer.connection)
+    dead, _ = check(notes.writer.connection, private=True)
     assert [(line, target) for _, line, target, _ in dead] == [(2, "gone.md"), (3, "gone")]
 
 
@@ -214,7 +214,7 @@ def test_a_page_of_logseq_has_its_name_and_what_links_to_it_whatever_its_file_is
 
     assert [page.title, below.title, back[0].path] == ["What?", "a/b", "pages/What%3F.md"]
     assert notes.of("pages/What%3F.md") == (["journals/2026_02_10.md"], ["journals/2026_02_10.md"])
-    assert check(notes.writer.connection) == ([], [])
+    assert check(notes.writer.connection, private=True) == ([], [])
 
 
 def test_a_link_waits_for_its_note_and_goes_with_its_own(notes: Notes) -> None:
@@ -240,7 +240,7 @@ def test_a_note_that_moves_keeps_its_links_and_those_to_it(notes: Notes) -> None
 
     assert before == (["old/b.md", "old/c.md"], ["old/b.md", "old/c.md"])
     assert notes.of("new/deep/a.md") == before
-    assert check(notes.writer.connection) == ([], [])
+    assert check(notes.writer.connection, private=True) == ([], [])
 
 
 def test_private_notes_are_left_out_for_who_may_not_read_them(notes: Notes) -> None:
@@ -257,7 +257,7 @@ def test_dead_links_and_notes_alone_are_told(notes: Notes) -> None:
     notes.add("b.md")
     notes.add("alone.md", "alone")
 
-    dead, alone = check(notes.writer.connection)
+    dead, alone = check(notes.writer.connection, private=True)
 
     assert dead == [("a.md", 2, "nothing", False), ("a.md", 3, "gone/b2.md", True)]
     assert alone == [("alone.md", "")]
