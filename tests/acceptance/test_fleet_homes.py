@@ -26,6 +26,17 @@ def start_elsewhere(fleet: Fleet, folder: Path) -> None:
     fleet.start("embed", env=env)
 
 
+def send_texts(fleet: Fleet, notes: Place, provider: EmbeddingServer, folder: Path) -> int:
+    """Have a worker elsewhere send requests; returns how many texts there are."""
+    texts = write_notes(notes, 0, NOTES)
+    provider.control({"latency_ms": LATENCY_MS})
+    start_elsewhere(fleet, folder / "elsewhere")
+    fleet.start("watch")
+    fleet.start_work("chunk", "store")
+    fleet.until(lambda: len(provider.requests) >= 4, "requests at the provider")
+    return texts
+
+
 def is_done(fleet: Fleet, texts: int) -> bool:
     return fleet.vectors() == {"ready": texts} and fleet.queue("store").in_flight == 0
 
@@ -52,12 +63,7 @@ def test_what_a_worker_of_another_home_sends_is_never_taken_for_unsent(
     tmp_path: Path,
     change: Callable[[Fleet], None],
 ) -> None:
-    texts = write_notes(notes, 0, NOTES)
-    provider.control({"latency_ms": LATENCY_MS})
-    start_elsewhere(fleet, tmp_path / "elsewhere")
-    fleet.start("watch")
-    fleet.start_work("chunk", "store")
-    fleet.until(lambda: len(provider.requests) >= 4, "requests at the provider")
+    texts = send_texts(fleet, notes, provider, tmp_path)
 
     change(fleet)
     fleet.until(lambda: is_done(fleet, texts), "all vectors")
@@ -69,12 +75,7 @@ def test_what_a_worker_of_another_home_sends_is_never_taken_for_unsent(
 def test_what_a_killed_worker_of_another_home_sent_is_counted(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
 ) -> None:
-    texts = write_notes(notes, 0, NOTES)
-    provider.control({"latency_ms": LATENCY_MS})
-    start_elsewhere(fleet, tmp_path / "elsewhere")
-    fleet.start("watch")
-    fleet.start_work("chunk", "store")
-    fleet.until(lambda: len(provider.requests) >= 4, "requests at the provider")
+    texts = send_texts(fleet, notes, provider, tmp_path)
 
     fleet.kill("embed")
     fleet.until(lambda: is_counted(notes, provider), "what was sent")
