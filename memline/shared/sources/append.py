@@ -206,7 +206,7 @@ def lost_with(paths: MemoryPaths, note: str) -> str:
     if not others or not others.paths:
         return ""
     count = counted(len(others.paths), "note")
-    return f"with {note} the folder is not read as a whole any more: {count} would be lost ({others.names})"
+    return f"the folder is read as a whole; with {note} {count} would not be read any more ({others.names})"
 
 
 def log_path(day: date) -> str:

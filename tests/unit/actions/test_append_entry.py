@@ -58,7 +58,9 @@ def test_a_first_entry_does_not_end_that_a_folder_is_read_as_a_whole(
     (settings.workspace / "projects").mkdir()
     (settings.workspace / "projects/boat.md").write_text("# Boat\n")
 
-    with pytest.raises(AppendRefused, match=r"1 note would be lost \(projects/boat\.md\)") as refused:
+    with pytest.raises(
+        AppendRefused, match=r"1 note would not be read any more \(projects/boat\.md\)"
+    ) as refused:
         append(settings, "x", target=target, clock=ManualClock())
 
     assert f" add {settings.workspace}" in refused.value.hint
