@@ -12,7 +12,6 @@ from memline.shared.embedders.protocol import (
     Embedder,
     Identity,
     LateVector,
-    embedding_span,
     limit_attempts,
 )
 from memline.shared.embedders.provider_errors import is_of_account
@@ -85,8 +84,7 @@ def embed_texts(message: EmbedTexts) -> None:
         embedder: Embedder = context.keep(("embedder", message.agent, key), choice.build)
         budget = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
         is_counted = message.is_probe or any(budget)
-        with limit_attempts(1 if is_counted else CALL_ATTEMPTS), embedding_span(message.identity) as span:
-            span.note(texts=len(message.texts))
+        with limit_attempts(1 if is_counted else CALL_ATTEMPTS):
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
@@ -95,8 +93,6 @@ def embed_texts(message: EmbedTexts) -> None:
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
             )
-            if outcome.error is not None:
-                span.fail(outcome.error)
     except AgentNotConfigured:
         # One of another index host may know it. Nothing was sent, and no provider is at fault.
         context.look(at_once=True)

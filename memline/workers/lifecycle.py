@@ -29,7 +29,7 @@ from memline.shared.queue.broker import on_redis, own_host, send
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.messages import Sweep, agent_of
-from memline.shared.queue.middleware import FailMessages, ForwardMoved, ShowAlive, SkipRevoked, TraceMessages
+from memline.shared.queue.middleware import FailMessages, ForwardMoved, ShowAlive, SkipRevoked
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
@@ -78,7 +78,7 @@ def run(
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = ShowAlive()
     forward = ForwardMoved(lambda agent: current().serve_agent(agent))
-    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, TraceMessages(), forward]
+    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, forward]
     broker = on_redis(url, retry=retry, middleware=middleware)
     if any(QUEUES[role].is_beside_index for role in threads_of):
         hosts.register(url, settings.home)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from memline.shared import traces
 from memline.shared.batches import planning
 from memline.shared.batches.planning import BatchRules
 from memline.shared.batches.remote import BatchApis
@@ -12,7 +11,6 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
 from memline.shared.index import meta
-from memline.shared.index.chunks import text_hash
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
 from memline.shared.queue.broker import actor, own_host, send
@@ -37,9 +35,6 @@ LINGER_S = 0.1
 
 _LOG = Log("store")
 
-#: For the one thread of the store worker.
-_ORIGINS = traces.Origins()
-
 
 @actor(StoreFiles)
 def store_files(message: StoreFiles) -> None:
@@ -50,8 +45,6 @@ def store_files(message: StoreFiles) -> None:
     context = current()
     context.agent(message.agent, index=message.index)
     writer = context.writer(message.agent)
-    if traces.is_on():
-        _ORIGINS.note(text_hash(chunk.text) for row in message.files for chunk in row.chunks or ())
     changes = writer.store_files(message.files, job=message.job)
     for row, change in zip(message.files, changes, strict=True):
         _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
@@ -207,7 +200,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             is_probe=request.is_probe,
             host=own_host(),
         )
-        send(message, origins=_ORIGINS.take(text.hash for text in request.texts))
+        send(message)
     if requests:
         context.in_flight.note_sent()
     if plan.is_growing:

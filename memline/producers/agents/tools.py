@@ -20,7 +20,6 @@ from memline.producers.calls.arguments import by_key, read
 from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, LINT, SEARCH, STATUS
 from memline.producers.memory import Memory, sees_private
 from memline.producers.read_note import LINKED
-from memline.shared import traces
 from memline.shared.clock import SystemClock
 from memline.shared.config.load import Options
 from memline.shared.config.schema import AgentSettings, Settings
@@ -148,9 +147,8 @@ class MemoryTools:
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
-            with traces.span("search", kind="SERVER", attributes={"memline.agent": settings.agent}):
-                request = replace(request, private=sees_private(settings, chat))
-                answer = memory.ask(request, face=caller.face)
+            request = replace(request, private=sees_private(settings, chat))
+            answer = memory.ask(request, face=caller.face)
         except IndexFault as error:
             no_answer = self._typed(settings, _no_answer(settings, of_error(settings, error)))
             return {**no_answer, "unavailable": True, "error": error.message}

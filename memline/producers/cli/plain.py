@@ -14,7 +14,6 @@ from memline.producers.calls.memory_calls import MEMORY_CALLS
 from memline.producers.calls.rows import CLI, Parameter
 from memline.producers.cli.command_list import COMMANDS, GLOBALS, PLAIN
 from memline.producers.cli.invocation import Invocation, Misuse, echo
-from memline.shared.config import environment
 from memline.shared.errors import MemlineError
 from memline.shared.values import value
 
@@ -44,7 +43,7 @@ def run(args: Sequence[str], invoked: Callable[[dict[str, str]], Invocation] = I
     `invoked` makes the invocation of its global options.
     """
     line = parse(args)
-    if line is None or environment.asks_for_traces()[0]:
+    if line is None:
         return LEFT
     module, _, name = COMMANDS[line.name][0].partition(":")
     invocation = invoked(line.shared)

@@ -17,11 +17,9 @@ from memline.producers.cli.invocation import echo, put
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.producers.cli.table_commands import asks
 from memline.producers.interrupts import exit_status, tell
-from memline.shared import traces
 from memline.shared.config import environment
 from memline.shared.errors import MemlineError
 from memline.shared.note_names import is_markdown
-from memline.shared.packages import install_command
 from memline.shared.version import own_version
 
 
@@ -90,13 +88,6 @@ def cli(context: click.Context) -> None:
     """Obey what holds for all commands."""
     # None: colours go to terminals alone. It holds for all commands below.
     context.color = environment.colour()
-    is_traced, has_timeout = environment.asks_for_traces()
-    if is_traced:
-        resource = {"service.name": PROGRAM, "service.version": own_version()}
-        if problem := traces.start(has_timeout=has_timeout, **resource):
-            echo(f"Warning: {problem}", err=True)
-            needed = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
-            echo(f"Try: {install_command(*needed)}", err=True)
 
 
 def _as_question(error: click.ClickException, args: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_json, put
 from memline.producers.memory import Memory, sees_private
-from memline.shared import traces
 from memline.shared.search.request import search_request
 
 TYPE_CHECKING = False
@@ -44,17 +43,16 @@ def search(
 
         chat = chat_for(settings, session_key)
     request = search_request(query, private=sees_private(settings, chat), **options)
-    with traces.span("search", attributes={"memline.agent": settings.agent}):
-        answer = None
-        if invocation.settings.queue.url and settings.backend == "builtin":
-            from memline.shared.queue.replies import ask_fleet
+    answer = None
+    if invocation.settings.queue.url and settings.backend == "builtin":
+        from memline.shared.queue.replies import ask_fleet
 
-            answer = ask_fleet(
-                invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
-            )
-        if answer is None:
-            with (invocation.kept or Memory.of)(invocation.settings, settings) as memory:
-                answer = memory.ask(request, face="cli").to_json()
+        answer = ask_fleet(
+            invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
+        )
+    if answer is None:
+        with (invocation.kept or Memory.of)(invocation.settings, settings) as memory:
+            answer = memory.ask(request, face="cli").to_json()
     if chat is not None:
         from memline.producers.agents.tools import denied_answer, view_for
 

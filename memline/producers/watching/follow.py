@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 
 from memline.producers.watching import watcher
 from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.producers.watching.watcher import Watcher
-from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
@@ -262,8 +261,7 @@ class _AgentFollower:
             self._settle()
         try:
             serve_agent(self.settings)
-            with self._span(len(changed)):
-                enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
+            enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
             self._wait_for_queue(error)
             return
@@ -279,13 +277,6 @@ class _AgentFollower:
         if self._gone_since_s is None:
             self._gone_since_s = now
         self._next_scan_s = min(now + SETTLE_S, self._gone_since_s + LONGEST_SETTLE_S)
-
-    @contextmanager
-    def _span(self, files: int) -> Iterator[None]:
-        """Begin the trace of a save."""
-        with traces.span("save", attributes={"memline.agent": self.settings.agent}) as span:
-            span.note(files=files)
-            yield
 
     def on_transcripts(self, paths: Iterable[str]) -> None:
         """Send those of the changed transcripts that grew enough."""
@@ -339,8 +330,7 @@ class _AgentFollower:
                 self._feeder = FileFeeder(
                     self.settings.agent, files, scanned_ns=scanned_ns, index=self.settings.index_path.name
                 )
-                with self._span(len(files)):
-                    self._advance(self._feeder)
+                self._advance(self._feeder)
             self._is_queue_down = False
         is_certain = not plan.discovery.unlisted and all(watcher.sees_all() for watcher in self.watchers)
         if self.watchers and is_certain and not plan.changes.to_read():

@@ -228,17 +228,6 @@ def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> t
     return level, style
 
 
-def asks_for_traces(env: Environment = os.environ) -> tuple[bool, bool]:
-    """Tell whether traces are to be sent to a collector, and whether a variable limits the time of that.
-
-    The names are OpenTelemetry's, whose SDK reads them and others itself.
-    """
-    base = "OTEL_EXPORTER_OTLP_"
-    is_off = value(env, "OTEL_SDK_DISABLED").lower() == "true"
-    is_on = not is_off and bool(value(env, f"{base}ENDPOINT") or value(env, f"{base}TRACES_ENDPOINT"))
-    return is_on, bool(value(env, f"{base}TIMEOUT") or value(env, f"{base}TRACES_TIMEOUT"))
-
-
 def colour(env: Environment = os.environ) -> bool | None:
     """Tell whether the user wants colours (https://no-color.org, `FORCE_COLOR`); None: on terminals."""
     if env.get("NO_COLOR"):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 
-from memline.shared import traces
 from memline.shared.clock import Clock
 from memline.shared.digests import sha256
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTimeout
@@ -165,18 +164,3 @@ def limit_attempts(attempts: int) -> Iterator[None]:
         yield
     finally:
         _max_attempts.reset(token)
-
-
-def embedding_span(identity: Identity) -> AbstractContextManager[traces.Span]:
-    """Give a span for a call of a provider, within a trace, with the attributes that OpenTelemetry names."""
-    # https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/#embeddings
-    attributes = {
-        "gen_ai.operation.name": "embeddings",
-        "gen_ai.provider.name": _TRACED_AS.get(identity.provider, identity.provider),
-        "gen_ai.request.model": identity.model,
-    }
-    return traces.span(f"embeddings {identity.model}", kind="CLIENT", attributes=attributes, is_inner=True)
-
-
-#: Providers that the conventions name otherwise.
-_TRACED_AS = {"gemini": "gcp.gemini"}

@@ -21,12 +21,11 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
-from memline.shared import traces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.queue import hosts, messages, redis_client
 from memline.shared.queue.messages import M, Wire
-from memline.shared.queue.middleware import ANSWERED, TraceMessages
+from memline.shared.queue.middleware import ANSWERED
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
@@ -131,7 +130,7 @@ def _stub() -> StubBroker:
     # No TimeLimit: it raises inside running code, also between two statements of a transaction; what can
     # hang, the provider call, has its own time limit. No AgeLimit: rows decide.
     retries = Faults(max_retries=MESSAGE_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
-    return StubBroker(middleware=[retries, TraceMessages()])
+    return StubBroker(middleware=[retries])
 
 
 def forget_messages(broker: StubBroker) -> None:
@@ -201,11 +200,10 @@ def serve_agent(settings: AgentSettings) -> None:
         broker.retry(hosts.serve_agent, broker.client, settings)
 
 
-def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:
+def send(message: Wire, *, host: str | None = None) -> str:
     """Put a message on its queue, through the broker of this process; returns its id.
 
-    `host`: the index host that is meant, when it is not that of this process. `origins`: the traces of what
-    the message is about, when it is not that of this thread (`shared.traces`).
+    `host`: the index host that is meant, when it is not that of this process.
     A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
     whether it is missing or became a dead letter.
     """
@@ -223,7 +221,7 @@ def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ())
             actor_name=row.name,
             args=(messages.encode(message),),
             kwargs={},
-            options={**traces.carrier(origins), **done},
+            options=done,
             message_id=message_id,
         )
     )

@@ -46,7 +46,6 @@ from memline.shared.queue.routes import (
     is_retried,
     waits_for_disk,
 )
-from memline.shared.traces import LINKS, PARENT
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue.
 #: Every fetch is a heartbeat and happens at least every `BLOCK_S`; dramatiq's default of 60 s made a killed
@@ -130,9 +129,8 @@ class FleetBroker(RedisBroker):
         While Redis is away or full it is tried again as the retry policy says. Raises QueueError then.
         """
         own = {"redis_message_id": message.message_id, "fleet": self.namespace}
-        carried = {name: each for name, each in message.options.items() if name in (PARENT, LINKS)}
         answered = message.options.get(ANSWERED, "")
-        message = message.copy(options={**carried, **own})
+        message = message.copy(options=own)
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
         embed = self.key("embed")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from memline.shared import traces
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages, redis_client
@@ -180,7 +179,6 @@ class QueryClient:
             "args": (messages.encode(message),),
             "kwargs": {},
             "options": {
-                **traces.carrier(),
                 "redis_message_id": message_id,
                 "fleet": redis_client.namespace(client),
             },

@@ -15,7 +15,6 @@ from memline.shared.embedders.protocol import (
     CALL_ATTEMPTS,
     Attempt,
     Embedder,
-    embedding_span,
     limit_attempts,
     noted_attempts,
 )
@@ -106,7 +105,6 @@ class QueryEmbedder:
         try:
             with (
                 limit_attempts(1 if is_counted else CALL_ATTEMPTS),
-                embedding_span(active.identity),
                 noted_attempts(self._clock) as attempts,
             ):
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)

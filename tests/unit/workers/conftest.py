@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
     """What the actors send."""
     sent: list[Wire] = []
 
-    def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:
+    def send(message: Wire, *, host: str | None = None) -> str:
         sent.append(message)
         return "id"
 
