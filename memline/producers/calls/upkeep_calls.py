@@ -167,13 +167,10 @@ output.""",
         name="import",
         title="Take over notes, vectors or conversations.",
         text="""\
-Take over a file that memline export wrote, the index of OpenClaw, or the export of ChatGPT or Claude.
+Take over a file that memline export wrote, or the export of ChatGPT or Claude.
 
 A FILE is checked as a whole first; a damaged or foreign one changes nothing. Notes that are missing are
 written, none is overwritten. Vectors serve every text that is the same, without a request.
-
-`openclaw` takes the chunks and vectors of notes that have not changed since OpenClaw indexed them, from
-STATE_DIR or its usual one. Its files stay untouched.
 
 `chatgpt` and `claude` take the conversations of a zip as it was downloaded: what a person and the model wrote
 in the thread that is shown, secrets masked. To import is to allow: they are searched from then on. The zip
@@ -183,20 +180,18 @@ may be deleted; a later one adds what is new, and what was forgotten stays forgo
         parameters=(
             argument(
                 "source",
-                "A file, - for standard input, openclaw, chatgpt or claude.",
-                metavar="FILE|openclaw|chatgpt|claude",
+                "A file, - for standard input, chatgpt or claude.",
+                metavar="FILE|chatgpt|claude",
             ),
             argument(
                 "path",
-                "Where OpenClaw has its files, or the zip of chatgpt or claude.",
+                "The zip of chatgpt or claude.",
                 is_required=False,
-                metavar="[STATE_DIR|ZIP]",
+                metavar="[ZIP]",
             ),
         ),
         examples=(
             "memline import notes.memline",
-            "memline import openclaw          # the index that OpenClaw has of the same notes",
-            "memline import openclaw ~/.openclaw --agent main",
             "memline import chatgpt ~/Downloads/chatgpt-export.zip",
             "memline import claude ~/Downloads/claude-export.zip --json",
         ),

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memline.producers.bridges import import_openclaw
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agents
 from memline.producers.cli.invocation import Invocation, echo, put
-from memline.producers.cli.moving import openclaw_lines
 from memline.producers.cli.options import advise
 from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file, workspaces
 from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
-from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.downloads import HUB_PREFIX, configured, missing
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
@@ -96,7 +93,6 @@ def init(
     # Read again: the file counts from now on.
     invocation = Invocation(options=invocation.options)
     settings = invocation.agent()
-    _take_over_openclaw(invocation, settings, yes=yes)
     (report,) = index_agents(invocation.settings, [settings])
     for line in _indexed(settings, report):
         echo(line)
@@ -250,33 +246,6 @@ def _offered_engine(workspace: Path) -> Engine | None:
         return None
     echo(f"Downloads {engine.offer}")
     return engine
-
-
-def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
-    """Offer the index that OpenClaw has of these notes, with what it saves. A damaged one is left alone."""
-    path = import_openclaw.find(settings)
-    if path is None or choose(settings).identity is None:
-        return
-    try:
-        offer = import_openclaw.estimate(settings, path, prices=invocation.settings.prices)
-        if not offer.files:
-            if offer.reason:
-                echo(f"OpenClaw's index {path} is of no use here: {offer.reason}", err=True)
-            return
-        saves = f"about {offer.cost:.4f} {offer.currency} and the time" if offer.cost else "the time"
-        echo(
-            f"OpenClaw has indexed {offer.files} of these notes as they are. Its vectors save {saves},"
-            f" for {counted(offer.tokens, 'token')}; its files stay untouched."
-        )
-        if not yes and not click.confirm("Take them over (memline import openclaw)?", default=True):
-            return
-        for line in openclaw_lines(
-            import_openclaw.take_over(settings, path, prices=invocation.settings.prices)
-        ):
-            echo(line)
-    except MemlineError as error:
-        echo(f"OpenClaw's index is left alone: {error.message}", err=True)
-        advise("memline import openclaw")
 
 
 def _indexed(settings: AgentSettings, report: IndexReport) -> Iterator[str]:

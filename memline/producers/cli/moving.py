@@ -20,7 +20,6 @@ from memline.producers.actions.backup import back_up
 from memline.producers.actions.move import listed
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.export import export, export_into, take_in
-from memline.producers.bridges.import_openclaw import take_over_all
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
 from memline.producers.cli.options import advise, confirm, once_a_minute
@@ -36,7 +35,6 @@ from memline.shared.words import counted
 if TYPE_CHECKING:
     from memline.producers.bridges.export import Moved
     from memline.producers.bridges.import_chats import TakenChats
-    from memline.producers.bridges.import_openclaw import Taken
 
 
 @asks(CALLS["backup"])
@@ -134,24 +132,11 @@ def import_command(invocation: Invocation, source: str, path: str | None, as_jso
             invocation.agent(), source, given, on_progress=lambda done: say(counted(done, "conversation"))
         )
         print_result(to_json(chats), as_json, _chat_lines(chats))
-    elif source == "openclaw":
-        taken = take_over_all(
-            invocation.enabled_agents(),
-            given,
-            prices=invocation.settings.prices,
-            on_progress=lambda done: say(counted(done, "file")),
-        )
-        print_result(
-            [each.to_json() for each in taken],
-            as_json,
-            (line for each in taken for line in openclaw_lines(each)),
-        )
     else:
         file = Path("/dev/stdin" if source == "-" else source).expanduser()
         if given is not None:
-            known = ("openclaw", *IMPORTED)
-            hint = f"memline import {nearest(source, known) or '|'.join(known)} {path}"
-            what = f"{source!r} is not one of {', '.join(known)}, and a FILE is imported by itself"
+            hint = f"memline import {nearest(source, IMPORTED) or '|'.join(IMPORTED)} {path}"
+            what = f"{source!r} is not one of {', '.join(IMPORTED)}, and a FILE is imported by itself"
             raise ConfigError(what, hint=hint)
         if source != "-" and is_zipfile(file):
             first, *others = IMPORTED
@@ -190,30 +175,6 @@ def _chat_lines(taken: TakenChats) -> Iterator[str]:
     )
     yield f"  kept in {taken.folder}, secrets masked; the zip is not needed any more"
     yield from _named("left out", taken.left_out)
-
-
-def openclaw_lines(taken: Taken) -> Iterator[str]:
-    """Yield what was taken over of an index of OpenClaw."""
-    yield f"OpenClaw's index of {taken.agent}: {taken.path} ({taken.provider} {taken.model})"
-    if taken.reason:
-        yield f"  nothing was taken over: {taken.reason}"
-        return
-    yield (
-        f"  {counted(taken.files, 'note')} taken over ({taken.known_files} were),"
-        f" {counted(taken.chunks, 'chunk')}, {counted(taken.vectors, 'vector')},"
-        f" {taken.cached} more for its cache"
-    )
-    if taken.sessions_taken:
-        yield f"  {counted(taken.sessions_taken, 'transcript')} came too"
-    if taken.cost:
-        tokens = counted(taken.tokens, "token")
-        yield f"  saved: about {taken.cost:.4f} {taken.currency} for {tokens}, and the time"
-    yield from _named("changed since, left to index", taken.changed)
-    yield from _named("contradicts the note, left to index", taken.odd_files)
-    if taken.odd_vectors:
-        yield f"  {counted(taken.odd_vectors, 'vector', 'were')} not usable and were left out"
-    if taken.sessions:
-        yield f"  {counted(taken.sessions, 'transcript', 'are')} left to index, which embeds them again"
 
 
 def _export_lines(moved: Moved) -> Iterator[str]:

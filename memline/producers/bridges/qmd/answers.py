@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from memline.producers.bridges import other_indexes as qmd_index
 from memline.producers.bridges.qmd.collections import Collections
 from memline.producers.bridges.qmd.home import QmdFailed
+from memline.shared.index.driver import library
 from memline.shared.programs import Ran
 from memline.shared.search.request import SearchRequest, path_filter
 from memline.shared.search.results import Hit
@@ -31,6 +32,9 @@ _HEADER = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*(?:\n|$)")
 
 #: Places at which an array is looked for in a noisy output.
 _PLACES_TRIED = 200
+
+#: Milliseconds to wait for qmd, which writes its index and is asked again later.
+_BUSY_MS = 1
 
 #: Characters that an error quotes.
 _QUOTED_CHARS = 120
@@ -165,7 +169,7 @@ class Reader:
         if result.file or not result.docid:
             return None
         try:
-            document = qmd_index.document(self._index_path, result.docid)
+            document = _document(self._index_path, result.docid)
         except OSError as error:
             raise QmdFailed(f"qmd index busy while reading results: {error}") from None
         return self._collections.found(*document) if document else None
@@ -180,6 +184,24 @@ class Reader:
         if len(body) > self._max_chars:
             count = min(count, shown.count("\n") + 1)
         return first, first + max(1, count) - 1, shown
+
+
+def _document(index: Path, docid: str) -> tuple[str, str] | None:
+    """Return collection and path of the first active document whose hash begins so; None for none.
+
+    Raises OSError when the index cannot be read now.
+    """
+    sqlite = library()
+    try:
+        with closing(sqlite.connect(f"{index.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            row = connection.execute(
+                "SELECT collection, path FROM documents WHERE hash LIKE ? || '%' AND active = 1 LIMIT 1",
+                (docid,),
+            ).fetchone()
+    except sqlite.Error as error:
+        raise OSError(str(error)) from error
+    return (str(row[0]), str(row[1])) if row else None
 
 
 def _changed_at(absolute: str) -> float:
