@@ -23,8 +23,8 @@ from unittest.mock import patch
 from benchmarks.bench import Bench, Place
 from benchmarks.children import ROOT, memline, run
 from benchmarks.local_model import MODEL
+from benchmarks.questions import mean, read_questions, score
 from memline import Memory
-from memline.producers.cli.bench import mean, read_questions, score
 from memline.shared.index.driver import json_ids
 from memline.shared.search import (
     forms,

@@ -1,4 +1,4 @@
-"""What peers find: questions of a folder that `memline bench import` wrote, and the published metrics."""
+"""What peers find: the questions of a folder, and the published metrics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.children import ROOT
-from memline.producers.bridges.public_benchmarks import QUESTIONS
-from memline.producers.cli.bench import read_questions
+from benchmarks.questions import QUESTIONS, read_questions
 
 #: Lie beside the repository; they are no part of it.
 FILE = ROOT.parent / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"

@@ -307,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=Path,
         metavar="DIR",
         default=peer_questions.FOLDER,
-        help="a folder that `memline bench import` has written, for what each finds",
+        help="a folder of labelled questions, for what each finds",
     )
     parser.add_argument(
         "--model", type=Path, metavar="FILE", default=peer_questions.FILE, help="the real model, GGUF"

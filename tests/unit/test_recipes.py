@@ -66,8 +66,8 @@ def test_a_search_parameter_stands_in_the_files_of_its_recipe_alone() -> None:
 
     named = {f"{name}: {word}" for name in faces for word in words & words_of(SOURCES[name])}
 
-    # Of `memline init`, whose first answer is short, and `memline bench`, which reads deeper.
-    assert named == {"producers/cli/init.py: max_results", "producers/cli/bench.py: max_results"}
+    # Of `memline init`, whose first answer is short.
+    assert named == {"producers/cli/init.py: max_results"}
 
 
 def test_an_action_stands_in_the_files_of_its_recipe_alone() -> None:

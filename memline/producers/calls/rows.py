@@ -22,7 +22,7 @@ FACES = frozenset((CLI, PYTHON, JSON))
 COMMAND, REMOTE = frozenset((CLI,)), frozenset((JSON,))
 
 #: What has to be at a path: one of both, a file, a folder; or no folder, no file.
-ANY, FILE, FOLDER, NEW_FILE, NEW_FOLDER = "any", "file", "folder", "new file", "new folder"
+ANY, FILE, FOLDER, NEW_FILE = "any", "file", "folder", "new file"
 
 #: Whose token may ask: one of an agent about that agent, or only the one for all.
 AGENT, OWNER = "agent", "owner"

@@ -1,11 +1,11 @@
-"""List what sets up a memory and looks at its settings: init, add, remove, setup, hook, config, bench.
+"""List what sets up a memory and looks at its settings: init, add, remove, setup, hook, config.
 
 Commands alone have them: they work on files of the user who types them.
 """
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import ANY, FILE, FOLDER, NEW_FILE, NEW_FOLDER, Call, argument, flag, option
+from memline.producers.calls.rows import Call, argument, flag, option
 
 _ASK_NOTHING = flag("yes", "Ask nothing.")
 _ANYWAY = flag("anyway", "Take a home directory, or one of thousands of files, too.")
@@ -123,92 +123,5 @@ repository calls it. A problem is a message for the user, and never stops the se
         text="Name everything that is wrong; exit status 1 when anything is.",
         answer="checked",
         examples=("memline config check", "memline --config new.json5 config check --json"),
-    ),
-    Call(
-        name="completion",
-        title="Print the completion script for a shell.",
-        parameters=(argument("shell", "The shell.", choices=("bash", "zsh", "fish")),),
-        examples=(
-            'eval "$(memline completion bash)"        # in ~/.bashrc',
-            'eval "$(memline completion zsh)"         # in ~/.zshrc',
-            "memline completion fish > ~/.config/fish/completions/memline.fish",
-        ),
-    ),
-    Call(
-        name="bench",
-        title="Measure the quality of search.",
-        examples=(
-            "memline bench retrieval questions.jsonl ./workspaces",
-            "memline bench import locomo locomo10.json ./locomo",
-        ),
-    ),
-    Call(
-        name="bench retrieval",
-        title="Measure search on labelled questions.",
-        text="""\
-Ask the labelled questions of QUERIES and say how much of their evidence is found.
-
-QUERIES has a JSON object a line: query_id, query, workspace, category, evidence. Every Markdown file
-below ROOT/<workspace>, or with --view sessions every transcript in ROOT/<workspace>/sessions, goes into a
-throw-away index, and every question is answered as `memline search` would, with the configured chunking
-and query settings.
-
-\b
-R@k        share of the evidence in the first k hits
-hit@6      share of the questions with any of it in the first six
-MRR@10     1 / rank of the first hit with evidence
-nDCG@10    rank-weighted evidence, each piece counted once
-snippet@6  of the evidence found in the first six, the share the snippets show
-
-Without a provider the second row is for the same questions with every chunk cited alone.
-
-QUERIES may be a folder that `memline bench import` has written, without a ROOT. Its questions have the
-published metrics too, each file counted once, and one without evidence counts as not found:
-
-\b
-recall@k      share of the files with evidence among the first k files
-recall_any@k  share of the questions with any of them among the first k
-MRR           1 / rank of the first of them, of ten""",
-        answer="metrics",
-        parameters=(
-            argument("queries", "File of the questions, or a folder that was imported.", path=ANY),
-            argument("root", "Folder of the workspaces.", is_required=False, path=FOLDER),
-            option("view", "What is searched.", choices=("memory", "sessions")),
-            option(
-                "provider",
-                "Embed with it; none: keywords only.",
-                choices_of="memline.shared.config.schema:PROVIDER_CHOICES",
-            ),
-            option("run", "Write the hits to this file.", path=NEW_FILE, python="run_file"),
-        ),
-        examples=(
-            "memline bench retrieval questions.jsonl ./workspaces",
-            "memline bench retrieval questions.jsonl ./workspaces --provider openai --json",
-            "memline bench retrieval ./locomo      # what memline bench import has written",
-        ),
-    ),
-    Call(
-        name="bench import",
-        title="Turn the file of a public benchmark into notes and questions.",
-        text="""\
-Turn the file of a public benchmark into notes and questions in the new folder OUT.
-
-LoCoMo's conversations become one workspace, a note a session; in LongMemEval each question has a
-workspace of its own, its haystack. Nothing in the notes tells which of them hold an answer. `memline
-bench retrieval OUT` asks the questions.""",
-        answer="benchmark",
-        parameters=(
-            argument(
-                "benchmark",
-                "The benchmark.",
-                choices_of="memline.producers.bridges.public_benchmarks:FORMATS",
-            ),
-            argument("file", "The file, as it was downloaded.", path=FILE),
-            argument("out", "The new folder.", path=NEW_FOLDER),
-        ),
-        examples=(
-            "memline bench import locomo locomo10.json ./locomo",
-            "memline bench import longmemeval longmemeval_s_cleaned.json ./longmemeval",
-        ),
     ),
 )

@@ -46,8 +46,6 @@ COMMANDS = {
     "restore": ("memline.producers.cli.moving:restore", "Put a backup in the place of the index."),
     "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
     "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
-    "bench": ("memline.producers.cli.bench:bench", "Measure the quality of search."),
-    "completion": ("memline.producers.cli.config:completion", "Print the completion script for a shell."),
 }
 
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.

@@ -1,4 +1,4 @@
-"""`memline config` shows the configuration with its origins and checks it; `completion` is for the shell."""
+"""`memline config` shows the configuration with its origins and checks it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-from click.shell_completion import get_completion_class
-
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.at_once import COMPLETE
-from memline.producers.cli.command_list import PROGRAM
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
-from memline.producers.cli.root import cli
 from memline.producers.cli.table_commands import asks, group
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.config_file import default_places, find
@@ -176,10 +170,3 @@ def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
         # The file is named above the table.
         origin = settings[key].origin.replace(f"{path}: ", "")
         echo(f"  {key:<{key_width}}  {text:<{value_width}}  {origin}")
-
-
-@asks(CALLS["completion"])
-def completion(_: Invocation, shell: str) -> None:
-    script = get_completion_class(shell)
-    assert script is not None
-    click.echo(script(cli, {}, PROGRAM, COMPLETE).source())

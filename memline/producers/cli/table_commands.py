@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from memline.producers.actions.perform import Asker, audited, perform
-from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, NEW_FOLDER, Call, Parameter
+from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, Call, Parameter
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
 from memline.producers.cli.options import GLOBAL_OPTIONS, OneOf, examples, invocation_of
 from memline.shared.errors import MemlineError
@@ -45,7 +45,6 @@ _PATHS = {
     FILE: click.Path(exists=True, dir_okay=False, path_type=Path),
     FOLDER: click.Path(exists=True, file_okay=False, path_type=Path),
     NEW_FILE: click.Path(dir_okay=False, path_type=Path),
-    NEW_FOLDER: click.Path(file_okay=False, path_type=Path),
 }
 
 C = TypeVar("C", bound=click.Command)

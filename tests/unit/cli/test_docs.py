@@ -12,7 +12,8 @@ from memline.producers.cli.command_list import COMMANDS, PROGRAM
 from memline.producers.cli.root import cli
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
+#: The changelog speaks of commands that were.
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
 SOURCES = sorted(ROOT.glob("memline/**/*.py"))
 
 #: Where a command line ends: at a pipe, a comment, another command, a placeholder or two spaces.

@@ -202,7 +202,7 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    "args", [["--agent"], ["--agent", "", "completion", "bash"], ["--nope"], ["config", "x"]]
+    "args", [["--agent"], ["--agent", "", "config", "show"], ["--nope"], ["config", "x"]]
 )
 def test_wrong_usage_is_exit_status_two(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(args) == 2
@@ -251,24 +251,6 @@ def test_a_closed_pipe_is_not_complained_about(code: str) -> None:
 
     assert process.returncode == 1
     assert complaint == b""
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_printed(shell: str) -> None:
-    done = run_process("completion", shell)
-
-    assert done.returncode == 0
-    assert f"_MEMLINE_COMPLETE={shell}_complete" in done.stdout
-
-
-def test_completion_offers_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_MEMLINE_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "memline sea")
-    monkeypatch.setenv("COMP_CWORD", "1")
-
-    done = run_process()
-
-    assert done.stdout.split() == ["plain,search"]
 
 
 #: Runs a command line whose command is told to end: before it has begun, or once more while it ends.

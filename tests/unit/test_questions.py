@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.cli.bench import LabelledQuestion, Place, mean, read_questions, score
-from memline.shared.errors import MemlineError
+from benchmarks.questions import LabelledQuestion, Place, mean, read_questions, score
 from memline.shared.search.results import Hit
 
 
@@ -81,23 +80,3 @@ def test_questions_are_read_with_the_evidence_of_one_view(tmp_path: Path) -> Non
 
     assert question.evidence == ((Place(path="a.md", line=2, text="two"),),)
     assert read_questions(file, tmp_path, "sessions")[0].evidence[0][0].path == "s.jsonl"
-
-
-@pytest.mark.parametrize("line", ["{", "[]", '{"query_id": "1"}'])
-def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
-    file = tmp_path / "q.jsonl"
-    file.write_text(line, encoding="utf-8")
-
-    with pytest.raises(MemlineError, match="line 1 is not a labelled question"):
-        read_questions(file, tmp_path, "memory")
-
-
-def test_questions_without_evidence_of_the_view_are_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "q.jsonl"
-    file.write_text(
-        '{"query_id": "1", "query": "?", "workspace": "w", "evidence": [[{"view": "memory", "path": "a"}]]}',
-        encoding="utf-8",
-    )
-
-    with pytest.raises(MemlineError, match="no question with evidence"):
-        read_questions(file, tmp_path, "sessions")
