@@ -36,7 +36,6 @@ def searching(
         agent,
         choice=choice,
         long_lived=long_lived,
-        caches_answers=long_lived,
         limits=limits,
         queue=queue,
         clock=clock,

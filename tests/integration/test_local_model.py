@@ -1,7 +1,6 @@
 """A model in this process, from index to answer, as a user has it."""
 
 import io
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from memline.shared.config.workspace_file import use_local_model
 from memline.shared.embedders.local.engines import ONNX
 from tests.support.local_model import MODEL, Hub, gguf, needs_model, needs_onnx
 from tests.support.onnx_model import tiny
-from tests.support.reranker_model import onnx_reranker
 from tests.support.shell import Shell
 from tests.support.workspace import Place, paths
 
@@ -98,58 +96,6 @@ def test_a_download_that_is_impossible_says_so_and_words_are_still_found(
     assert paths(answer) == ["memory/office.md"]
     assert "not on this machine yet" in answer.warning
     assert "memline index" in answer.action
-
-
-@needs_onnx
-def test_a_reranker_orders_hits_and_is_shown(place: Place, tmp_path: Path) -> None:
-    place.write("memory/often.md", "The door is green. What is the door, the door, the door?\n")
-    place.write("memory/red.md", "red red red the door\n")
-    place.run("index")
-    before = paths(place.search("what is the door?"))
-    place.configure(query={"rerank": {"modelPath": str(onnx_reranker(tmp_path / "rank"))}})
-
-    found = place.run("search", "what is the door?", "--explain", "--json").json
-    status = place.run("status")
-    doctor = place.run("doctor")
-
-    assert before[0] == "memory/often.md"
-    assert found["results"][0]["path"] == "memory/red.md"
-    scores = [hit["explain"]["rerank"] for hit in found["results"]]
-    assert scores == sorted(scores, reverse=True)
-    assert (found["warning"], found["mode"]) == ("", "keyword")
-    assert "Reranker" in status.stdout and "model.onnx (onnxruntime" in status.stdout
-    assert "reranks with" in doctor.stdout
-
-
-def test_without_its_reranker_hits_are_found_and_the_next_command_is_named(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEMLINE_HF_URL", "http://127.0.0.1:1")
-    place.configure(query={"rerank": {"modelPath": "hf:owner/repo/rank.onnx"}})
-
-    report = place.run("index", "--json")
-    found = place.run("search", "spare key", "--json").json
-    (status,) = place.run("status", "--json").json
-    doctor = place.run("doctor")
-
-    assert "Hits will not be reranked:" in report.stderr
-    assert [hit["path"] for hit in found["results"]] == ["memory/office.md"]
-    assert "were not reranked: the model hf:owner/repo/rank.onnx is not on this machine" in found["warning"]
-    assert re.search(r"memline .*index \(downloads it", found["action"])
-    assert status["status"]["reranker"]["error"]
-    assert "the hits were not reranked: " in doctor.stdout
-
-
-def test_a_reranker_that_the_hub_does_not_have_is_told_with_its_own_key(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.configure(query={"rerank": {"modelPath": "hf:owner/repo/rank.onnx"}})
-    with Hub() as hub:
-        monkeypatch.setenv("MEMLINE_HF_URL", hub.url)
-        told = place.run("index").stderr
-
-    # The other key is that of the model that embeds.
-    assert "check owner, repository, file and revision in memorySearch.query.rerank.modelPath" in told
 
 
 @pytest.fixture

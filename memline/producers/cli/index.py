@@ -20,13 +20,12 @@ from memline.shared.config import environment, workspace_file
 from memline.shared.config.agents import USUAL
 from memline.shared.config.live import SettingsWatch
 from memline.shared.config.workspaces import ONLY
-from memline.shared.embedders.local.downloads import fetch, missing, reranker, reranker_file
+from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import (
     IndexElsewhere,
     IndexFault,
     IndexMissing,
     MemlineError,
-    ProviderError,
     SettingsChanged,
 )
 from memline.shared.index import ownership
@@ -173,12 +172,6 @@ def fetch_model(agent: AgentSettings) -> None:
             _note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
 
     fetch(agent, show)
-    if reranker(agent):
-        # Why there is no provider is in the report; that hits are not reranked is not.
-        try:
-            reranker_file(agent)
-        except ProviderError as error:
-            _note(f"Hits will not be reranked: {error.message}\nTry: {error.hint}")
 
 
 def _kept(agent: AgentSettings) -> str:

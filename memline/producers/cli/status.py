@@ -126,8 +126,6 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Model", body["model"]
     if engine := body["engine"]:
         yield "Engine", engine["version"]
-    if reranker := body["reranker"]:
-        yield "Reranker", f"{reranker['model']} ({reranker['engine'] or 'not usable'})"
     yield "Sources", ", ".join(body["sources"])
     yield "Extra paths", ", ".join(body["extraPaths"])
     yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"

@@ -86,8 +86,6 @@ def examine_agent(
     is_flushed = settings.memory.enabled and settings.sessions.compaction.memory_flush.is_on
     if is_flushed and not codes & {"flush_unusable", "session_lost"}:
         yield _ok("sessions are written down before they are compacted", name)
-    if body["reranker"] and not body["reranker"]["error"]:
-        yield _ok(f"reranks with {body['reranker']['model']} by {body['reranker']['engine']}", name)
 
 
 def _serving_host(queue: str, agent: str) -> str:

@@ -12,8 +12,8 @@ from memline.producers.reports import breakers
 from memline.producers.reports.fleet_state import ceiling, provider_states, spending
 from memline.shared.config.schema import AgentSettings, Batch, Settings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.embedders.local.downloads import engine_report, reranker_engine
-from memline.shared.errors import IndexFault, MemlineError, ProviderError
+from memline.shared.embedders.local.downloads import engine_report
+from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
 from memline.shared.index import (
@@ -176,7 +176,6 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         # What runs a local model, where one is configured.
         "engine": engine_report(settings, choice.provider),
         # The model that reads the best hits again, where one is configured.
-        "reranker": reranker_report(settings),
         "providerReason": choice.reason,
         "providerAction": choice.action,
         "sources": list(memory.sources),
@@ -263,16 +262,3 @@ def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:
     identity = row.identity
     dims = row.vector_dims or identity.dims or None
     return {"provider": identity.provider, "model": identity.model, "dims": dims, "key": identity.key[:12]}
-
-
-def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
-    """Say which model reranks, or what to do for it; None when hits are not reranked."""
-    name = settings.memory.query.rerank.model_path.strip()
-    if not name:
-        return None
-    report = {"model": name, "engine": "", "error": "", "action": ""}
-    try:
-        report["engine"] = reranker_engine(settings).version
-    except ProviderError as error:
-        report |= {"error": error.message, "action": error.hint}
-    return report

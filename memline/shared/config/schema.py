@@ -194,21 +194,12 @@ class Hybrid(Block):
 
 
 @value
-class Rerank(Block):
-    """A model that reads the question and each of the best hits together."""
-
-    model_path: str = key("", doc="a GGUF or ONNX reranker, or hf:owner/repo/file; empty: none")
-    timeout_seconds: int = key(5, low=1, high=600, doc="time limit of a question; the rest stays behind")
-
-
-@value
 class Query(Block):
     """The number and quality of hits."""
 
     max_results: int = key(6, low=1, doc="hits at most")
     min_score: float = key(0.35, low=0, high=1, clamp=True, doc="least cosine of a vector-only hit")
     hybrid: Hybrid = key(factory=Hybrid)
-    rerank: Rerank = key(factory=Rerank)
 
 
 @value

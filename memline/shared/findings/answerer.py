@@ -68,12 +68,11 @@ class Answerer:
         *,
         choice: Choice | None = None,
         long_lived: bool = False,
-        caches_answers: bool = False,
         limits: Limits | None = None,
         queue: str = "",
         clock: Clock | None = None,
     ) -> None:
-        """`long_lived`, `caches_answers`: see `MemorySearch`.
+        """`long_lived`: see `MemorySearch`.
 
         `limits`: those of a fleet, None for those of the home; `queue`: the address of its Redis.
         """
@@ -92,7 +91,6 @@ class Answerer:
             settings,
             questions=None if self._choice.requested == NONE else self._questions,
             long_lived=long_lived,
-            caches_answers=caches_answers,
             clock=self._clock,
         )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memline.shared.embedders.local.downloads import reranker_engine
-from memline.shared.errors import ProviderError
 from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
@@ -97,22 +95,6 @@ def extension_unusable(facts: Facts) -> Iterator[Seen]:
     is_configured = facts.plan is not None and vector.enabled and vector.extension_path
     if is_configured and (error := driver.vec_error(vector.extension_path)):
         yield seen(reason=error)
-
-
-@finding(
-    WARNING,
-    "the hits were not reranked: {reason}",
-    action="search again",
-    means="A reranker is configured and did not work for this question: the order is the one without it.",
-    from_disk=True,
-)
-def not_reranked(facts: Facts) -> Iterator[Seen]:
-    yield from met(facts.troubles, "not_reranked")
-    if facts.plan is not None and facts.settings.memory.query.rerank.model_path.strip():
-        try:
-            reranker_engine(facts.settings)
-        except ProviderError as error:
-            yield seen(reason=error.message, action=error.hint or None, level=PROBLEM)
 
 
 @finding(

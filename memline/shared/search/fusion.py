@@ -12,8 +12,7 @@ shown rises strictly with what orders:
     score  = 0.9 y / (y + 1), y = sqrt(2x)             where a word of the question is lacking
              0.9 + 0.1 z / (z + 0.4), z = x^3 + x / 10  where everything is held
 
-Three options reorder the result: a reranker reads the best, older dated notes decay, and near-duplicates make
-room.
+Two options reorder the result: older dated notes decay, and near-duplicates make room.
 """
 
 from __future__ import annotations
@@ -89,8 +88,6 @@ class Candidate:
     coverage: float = 0.0
     #: Whether it holds everything that was asked.
     is_full: bool = False
-    #: Whether it holds an id that one file alone has: what is reranked stays behind it.
-    has_id: bool = False
     #: 1 is the best; 0 when the retriever did not find the chunk.
     keyword_rank: int = 0
     #: Cosine, also of chunks that only the keyword retriever found; None without a vector.
@@ -120,8 +117,6 @@ class Candidate:
     scale: float = 1.0
     #: Share of it that age leaves.
     decay: float = 1.0
-    #: How well it answers, as the reranker read it, 0 … 1; None when it was not read.
-    rerank: float | None = None
     #: Its score in MMR; None when MMR did not choose it.
     mmr: float | None = None
 
@@ -141,15 +136,12 @@ class Candidate:
     @property
     def relevance(self) -> float:
         """Return what orders candidates, the higher the better."""
-        value = self.fused if self.rerank is None else self.rerank
-        return round(value * self.decay, FINE)
+        return round(self.fused * self.decay, FINE)
 
     @property
-    def order(self) -> tuple[bool, bool, float, str, int, int]:
-        """Return the sort key: best first, what was reranked before the rest, ties by path and line."""
-        is_behind = self.rerank is None
-        is_second = not (is_behind or self.has_id)
-        return is_behind, is_second, -self.relevance, self.path, self.start_line, self.chunk_id
+    def order(self) -> tuple[float, str, int, int]:
+        """Return the sort key: best first, ties by path and line."""
+        return -self.relevance, self.path, self.start_line, self.chunk_id
 
     def explanation(self, **more: Any) -> dict[str, Any]:
         """Return what its score is made of, in the JSON contract of a hit; `more` stands with it."""
@@ -166,7 +158,6 @@ class Candidate:
             "described": self.described,
             "fused": self.fused,
             "decay": self.decay,
-            "rerank": self.rerank,
             "mmr": self.mmr,
         }
 
@@ -244,7 +235,7 @@ class Found:
                 candidate.keyword_rank = self.keyword_ranks[chunk_id]
                 is_whole = hit.is_full and not hit.described
                 candidate.coverage = 1.0 if is_whole else round(hit.coverage, DECIMALS)
-                candidate.is_full, candidate.has_id = hit.is_full, hit.has_id
+                candidate.is_full = hit.is_full
                 candidate.described = hit.described.place if hit.described else ""
             candidate.cosine = self.cosines.get(chunk_id)
             candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
@@ -368,13 +359,10 @@ def diversify(
     `ranked` is sorted; `texts` holds at least its first MMR_POOL. `weight` 1 is score only, 0 novelty only.
     Each choice depends on the ones before it alone, so fewer hits are a prefix of more.
     """
-    # What was reranked has scores of another kind than the rest.
-    pool = [each for each in ranked if each.rerank is not None] or list(ranked[:MMR_POOL])
+    pool = list(ranked[:MMR_POOL])
     if not pool:
         return []
-    scores = {
-        each.chunk_id: (each.fused if each.rerank is None else each.rerank) * each.decay for each in pool
-    }
+    scores = {each.chunk_id: each.fused * each.decay for each in pool}
     lowest, span = min(scores.values()), max(scores.values()) - min(scores.values())
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
     words = {each.chunk_id: set(token.findall(texts[each.chunk_id].lower())) for each in pool}

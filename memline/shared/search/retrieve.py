@@ -1,7 +1,7 @@
 """Retrieve the hits of a question.
 
-    analyse -> embed, load the reranker (no lock held, no transaction open) -> one read transaction:
-    retrievers -> fuse -> rerank -> texts of the hits -> snippets
+    analyse -> embed (no lock held, no transaction open) -> one read transaction:
+    retrievers -> fuse -> texts of the hits -> snippets
 
 A retriever that cannot work is named in the answer and the others go on; an empty list always says why.
 """
@@ -36,16 +36,12 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Any
 
-    from memline.shared.embedders.local.reranker import Reranker
     from memline.shared.search.late import Evidence
 
 #: Candidates of a retriever for each step of `candidateMultiplier`, 4 by default; conversations, notes and
 #: abstracts lost nothing with 60 candidates. How many hits are asked for has no part in it, so that fewer are
 #: a prefix of more. Where copies of one text leave no room for so many, MORE times as many are taken.
 POOL_STEP, MORE = 25, 8
-
-#: Best candidates that a reranker reads: each costs a pass of its model.
-RERANKED = 30
 
 #: Why a search in a group may find nothing.
 PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
@@ -86,7 +82,6 @@ def retrieve(
     settings: Query,
     *,
     embed_query: Callable[[str], QueryVector] | None = None,
-    reranker: Reranker | None = None,
     base: Answer | None = None,
     sources: tuple[str, ...] = (),
     chunk_tokens: int = 400,
@@ -96,8 +91,8 @@ def retrieve(
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with the trouble; when `reranker` does, so are hits in their order without it. `base`: the answer so far,
-    what the caller knows; its troubles come first. A hit is up to one and a half times `chunk_tokens`.
+    with the trouble. `base`: the answer so far, what the caller knows; its troubles come first. A hit is up
+    to one and a half times `chunk_tokens`.
     Raises ModelSwitched, IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
     """
     base = base or Answer()
@@ -121,13 +116,6 @@ def retrieve(
             except ProviderError as error:
                 troubles.append(_trouble("question_not_embedded", error.message, error.hint))
         steps.end("question")
-        if reranker is not None:
-            try:
-                reranker.load()
-            except ProviderError as error:
-                troubles.append(_trouble("not_reranked", error.message, error.hint))
-                reranker = None
-            steps.end("rerank")
         with index.snapshot() as connection:
             is_limited = filters_of(request) or sources
             files = files_within(connection, request, bounds, sources) if is_limited else None
@@ -139,7 +127,6 @@ def retrieve(
                     request=request,
                     question=question,
                     settings=settings,
-                    reranker=reranker,
                     files=files,
                     pool=max(size, settings.max_results),
                     now=now,
@@ -191,8 +178,6 @@ class _Search:
     request: SearchRequest
     question: Question
     settings: Query
-    #: Loaded; None when the order stays as it is.
-    reranker: Reranker | None
     #: Ids of the files to stay in; None for all.
     files: list[int] | None
     #: Candidates of each retriever.
@@ -254,7 +239,7 @@ class _Search:
         # Without words to be found there is nothing but the day or the tag that was asked for.
         quality = self.keyword.quality or float(backend is None)
         found.fuse(hybrid, keyword=has_keyword, vector=backend is not None, quality=quality)
-        return self._rerank(found)
+        return self._ordered(found)
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
@@ -297,12 +282,12 @@ class _Search:
             self.troubles.append(_trouble("vectors_unavailable", reason))
         return backend
 
-    def _rerank(self, found: Found) -> list[Candidate]:
+    def _ordered(self, found: Found) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
         first = among = found.at_least(self.settings.min_score)
         self.weak = len(found.ids) - len(among)
         # More than are shown: some become one passage.
-        least = MMR_POOL if mmr.enabled else WINDOW if self.reranker is None else RERANKED
+        least = MMR_POOL if mmr.enabled else WINDOW
         wanted = max(2 * self.settings.max_results, least)
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
@@ -314,34 +299,10 @@ class _Search:
             self.rest = lambda: self._in_order(found.candidates(rest))
         ranked = ranked if self.request.source == SESSIONS else once_of_both(ranked, self.texts)
         self.steps.end("fusion")
-        if self.reranker is not None:
-            ranked = self._read_again(ranked, self.reranker)
-            self.steps.end("rerank")
         if mmr.enabled:
             ranked = fusion.diversify(ranked, self.texts, mmr.lambda_, wanted)
         self.steps.end("fusion")
         return ranked
-
-    def _read_again(self, ranked: list[Candidate], reranker: Reranker) -> list[Candidate]:
-        """Reorder the best candidates by what the reranker says of the part of each that would be shown."""
-        best = ranked[:RERANKED]
-        texts = {each.chunk_id: self.texts[each.chunk_id] for each in best}
-        marks = self.index.marker.marks(self.keyword, texts)
-        weights = snippets.rarity(marks)
-        parts = (snippets.snippet(text, marks[chunk_id], weights) for chunk_id, text in texts.items())
-        windows = [f"{each.heading}\n{part}".strip() for each, part in zip(best, parts, strict=True)]
-        try:
-            scores = reranker.scores(self.question.text, windows)
-        except ProviderError as error:
-            self.troubles.append(_trouble("not_reranked", error.message, error.hint))
-            return ranked
-        for each, score in zip(best, scores, strict=False):
-            each.rerank = round(score, DECIMALS)
-        if len(scores) < len(best):
-            read = f"only {len(scores)} of {len(best)} were read within {reranker.timeout_s:g} s"
-            hint = "set memorySearch.query.rerank.modelPath to a smaller model, or timeoutSeconds higher"
-            self.troubles.append(_trouble("not_reranked", read, hint))
-        return [*sorted(best, key=lambda each: each.order), *ranked[RERANKED:]]
 
     def _in_order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Look candidates up and sort them, without what says just the same as one before it."""

@@ -1,13 +1,11 @@
-"""Search one agent's memory: put index, question and reranker together for `retrieve`.
+"""Search one agent's memory: put index and question together for `retrieve`.
 
 What embedding costs, and what may not be sent, is the matter of the `QuestionEmbedder` that the caller gives.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
 
 from memline.shared.clock import Clock, SystemClock
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 else:
     Protocol = object
-
-#: Answers kept, about 5 KB each; the oldest is dropped first.
-MAX_ANSWERS = 256
-
-#: Seconds a cached answer is good for: ages of notes and dates such as `30d` move with the clock.
-ANSWER_GOOD_FOR_S = 60.0
 
 #: How often a question is embedded for one answer. A second time is for a switch of the model meanwhile.
 QUESTION_ATTEMPTS = 3
@@ -62,12 +54,11 @@ class MemorySearch:
         *,
         questions: Callable[[], QuestionEmbedder] | None = None,
         long_lived: bool = False,
-        caches_answers: bool = False,
         clock: Clock | None = None,
     ) -> None:
         """`questions`: called once the index has vectors; None searches keywords alone.
 
-        `long_lived`: keep vectors in memory. `caches_answers`: reuse the answer to a repeated question.
+        `long_lived`: keep vectors in memory.
         """
         vector_store = settings.memory.store.vector
         self._settings = settings
@@ -81,16 +72,9 @@ class MemorySearch:
         )
         self._questions = questions
         self._embedder: QuestionEmbedder | None = None
-        self._reranker = None
-        if settings.memory.query.rerank.model_path.strip():
-            # Here, because few configurations have one: 10 ms.
-            from memline.shared.embedders.local.reranker import Reranker
-
-            self._reranker = Reranker(settings)
-        self._cache = AnswerCache() if caches_answers else None
 
     def close(self) -> None:
-        for part in (self._reranker, self._embedder, self.index):
+        for part in (self._embedder, self.index):
             if part is not None:
                 part.close()
 
@@ -99,20 +83,7 @@ class MemorySearch:
 
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
-        if self._cache is None:
-            return self._answer_settled(request)
-        # Read before the answer: what is committed meanwhile must not count as seen.
-        state = self.index.version()
-        answer = self._cache.get(request, state)
-        if answer is None:
-            answer = self._answer_settled(request)
-            self._cache.put(request, state, answer)
-            return answer
-        # Nothing was searched this time.
-        return replace(answer, timings={}) if answer.timings else answer
-
-    def _answer_settled(self, request: SearchRequest) -> Answer:
-        """Answer; embed the question again when the writer switches to another model meanwhile."""
+        # The question is embedded again when the writer switches to another model meanwhile.
         for _ in range(QUESTION_ATTEMPTS):
             with suppress(ModelSwitched):
                 return self._answer(request)
@@ -147,7 +118,6 @@ class MemorySearch:
             request,
             self._settings.memory.query,
             embed_query=embed_query if embed is not None else None,
-            reranker=self._reranker,
             base=base,
             # What was indexed while a source was switched on is not shown once it is off.
             sources=allowed if has_other_sources else (),
@@ -156,32 +126,3 @@ class MemorySearch:
         )
         off = f"nothing was searched: the source {request.source} is switched off"
         return replace(answer, notice=off) if is_off else answer
-
-
-class AnswerCache:
-    """Keep answers by question and state of the index: agents ask the same twice, and several at once.
-
-    An answer is good as long as nothing was committed to the index since. One that met trouble is not kept.
-    Safe to use from several threads.
-    """
-
-    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        #: (question, state of the index) -> (when it was answered, the answer).
-        self._answers: dict[Hashable, tuple[float, Answer]] = {}
-
-    def get(self, question: Hashable, state: Hashable) -> Answer | None:
-        """Return the answer to this question in this state of the index, if it is still good."""
-        answered, answer = self._answers.get((question, state), (0.0, None))
-        return answer if self._monotonic() - answered <= ANSWER_GOOD_FOR_S else None
-
-    def put(self, question: Hashable, state: Hashable, answer: Answer) -> None:
-        """Keep an answer, unless something was wrong when it was given."""
-        if answer.troubles:
-            return
-        with self._lock:
-            self._answers.pop((question, state), None)
-            self._answers[question, state] = (self._monotonic(), answer)
-            if len(self._answers) > MAX_ANSWERS:
-                del self._answers[next(iter(self._answers))]

@@ -219,7 +219,7 @@ def test_a_quiet_index_loads_no_condition(place: Place, monkeypatch: pytest.Monk
 
 def test_what_an_answer_says_is_at_most_a_second_old(paused: Place) -> None:
     request = SearchRequest(query="redis")
-    with closing(Answerer(paused.agent, long_lived=True, caches_answers=True)) as answerer:
+    with closing(Answerer(paused.agent, long_lived=True)) as answerer:
         before = answerer.ask(request)
         provider_pauses.resume(paused.agent)
         after = answerer.ask(request)

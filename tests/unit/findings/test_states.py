@@ -297,7 +297,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("cache_full", NOTE, lambda p, _: keep_vectors(p, 2), "the cache of vectors is full: 2 of 2 are kept", "raise memorySearch.cache.maxEntries"),
     ("vectors_unavailable", WARNING, run_without(), "numpy is missing, and sqlite-vec: no such module", "numpy"),
     ("extension_unusable", PROBLEM, lambda p, _: p.configure(store={"vector": {"extensionPath": "/none.so"}}), "store.vector.extensionPath cannot be loaded", "set store.vector.extensionPath"),
-    ("not_reranked", PROBLEM, lambda p, _: p.configure(query={"rerank": {"modelPath": "/none.onnx"}}), "the hits were not reranked: ", ""),
 ]  # fmt: skip
 
 
@@ -405,7 +404,6 @@ MET = [
     "question_not_embedded",
     "model_switching",
     "dimensions_differ",
-    "not_reranked",
     "index_empty",
     "source_off",
     "chat_refused",

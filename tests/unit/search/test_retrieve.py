@@ -1,41 +1,17 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
-from memline.shared.embedders.local.reranker import RankingModel, Reranker
-from memline.shared.errors import ConfigError, ProviderLater, ProviderStop
+from memline.shared.errors import ConfigError, ProviderLater
 from memline.shared.finding import Trouble
 from memline.shared.search.fusion import BEGINNING
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
-from memline.shared.search.retrieve import RERANKED, ModelSwitched, QueryVector, retrieve
+from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from tests.unit.search.conftest import Notes
-
-
-class Reader(Reranker):
-    """A reranker that prefers texts with a word, and may break or have time for some only."""
-
-    def __init__(self, word: str, *, error: str = "", at_load: bool = False, most: int = 30) -> None:
-        self.timeout_s = 5
-        self._word, self._most = word, most
-        self._error = ProviderStop(error, hint="memline doctor") if error else None
-        self._at_load = at_load
-        self.read: list[str] = []
-
-    def load(self) -> RankingModel:
-        if self._error and self._at_load:
-            raise self._error
-        return None  # type: ignore[return-value]
-
-    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        if self._error:
-            raise self._error
-        self.read = list(texts)
-        return [0.1 + 0.8 * (self._word in text) for text in texts][: self._most]
-
 
 #: 2026-03-12 12:00 UTC.
 NOON = 1_773_316_800.0
@@ -531,99 +507,6 @@ def test_in_hybrid_an_id_comes_first_and_one_means_the_same(notes: Notes, index:
     assert answer.hits[0].text_score == 1.0
     assert answer.hits[0].score < 1.0
     assert all(hit.text_score < 1 for hit in answer.hits[1:])
-
-
-def read_again(index: SearchIndex, question: str, reader: Reader, **settings: object) -> Answer:
-    request = SearchRequest(query=question, explain=True)
-    return retrieve(index, request, Query(**settings), reranker=reader)  # type: ignore[arg-type]
-
-
-def test_a_reranker_orders_the_hits_and_their_scores_stay_what_they_hold(
-    notes: Notes, index: SearchIndex
-) -> None:
-    notes.add("memory/often.md", "# Cache\n\nRedis timeout, redis timeout, redis timeout.")
-    notes.add("memory/answer.md", "# Cache\n\nRedis answers within a heron.")
-    before = {hit.path: hit.score for hit in ask(index, "redis timeout").hits}
-
-    reader = Reader("heron")
-    answer = read_again(index, "redis timeout", reader)
-
-    assert [hit.path for hit in answer.hits] == ["memory/answer.md", "memory/often.md"]
-    assert {hit.path: hit.score for hit in answer.hits} == before
-    assert answer.hits[1].score >= 0.9
-    assert [hit.explanation and hit.explanation["rerank"] for hit in answer.hits] == [0.9, 0.1]
-    assert reader.read[0].startswith("Cache\n")
-    assert "rerank" in answer.timings
-    assert answer.troubles == ()
-
-
-def test_an_exact_id_stays_before_what_a_reranker_prefers(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/heron.md", "Deploy, deploy, heron!")
-    notes.add("memory/id.md", "The deploy of b3b9895a was rolled back.")
-
-    answer = read_again(index, "deploy b3b9895a", Reader("heron"))
-
-    assert answer.hits[0].path == "memory/id.md"
-
-
-def test_only_the_best_are_reranked_and_the_others_follow(notes: Notes, index: SearchIndex) -> None:
-    for number in range(RERANKED + 10):
-        notes.add(f"memory/{number:02}.md", f"Redis {'word ' * number}")
-
-    reader = Reader("heron")
-    answer = read_again(index, "redis", reader, max_results=RERANKED + 10)
-
-    assert len(reader.read) == RERANKED
-    assert len(answer.hits) == RERANKED + 10
-    given = [hit.explanation is not None and hit.explanation["rerank"] is not None for hit in answer.hits]
-    assert given == [True] * RERANKED + [False] * 10
-
-
-@pytest.mark.parametrize("at_load", [True, False])
-def test_without_its_reranker_a_question_is_answered_as_before(
-    notes: Notes, index: SearchIndex, at_load: bool
-) -> None:
-    notes.add("memory/a.md", "Redis timeout.")
-    notes.add("memory/b.md", "Redis heron.")
-
-    answer = read_again(index, "redis timeout", Reader("heron", error="it is broken", at_load=at_load))
-
-    assert [hit.path for hit in answer.hits] == ["memory/a.md", "memory/b.md"]
-    trouble = Trouble(code="not_reranked", details={"reason": "it is broken"}, action="memline doctor")
-    assert answer.troubles == (trouble,)
-
-
-def test_what_was_not_read_in_time_follows_and_the_answer_says_so(notes: Notes, index: SearchIndex) -> None:
-    for name, mark in zip("abc", ".!?", strict=True):
-        notes.add(f"memory/{name}.md", f"Redis timeout{mark}")
-
-    answer = read_again(index, "redis", Reader("heron", most=2))
-
-    assert [hit.path for hit in answer.hits] == ["memory/a.md", "memory/b.md", "memory/c.md"]
-    (trouble,) = answer.troubles
-    assert trouble.details["reason"] == "only 2 of 3 were read within 5 s"
-    assert "query.rerank.modelPath" in trouble.action
-
-
-def test_variety_and_age_count_for_what_was_reranked(
-    notes: Notes, index: SearchIndex, clock: ManualClock
-) -> None:
-    clock.advance(NOON - clock.now())
-    notes.add("memory/2026-03-12.md", "Redis timeout.")
-    notes.add("memory/2024-03-12.md", "Redis heron.")
-
-    plain = read_again(index, "redis timeout", Reader("heron"))
-    aged = retrieve(
-        index,
-        SearchRequest(query="redis timeout"),
-        Query(hybrid=Hybrid(temporal_decay=TemporalDecay(enabled=True))),
-        reranker=Reader("heron"),
-        clock=clock,
-    )
-    varied = read_again(index, "redis timeout", Reader("heron"), hybrid=Hybrid(mmr=Mmr(enabled=True)))
-
-    assert plain.hits[0].path == varied.hits[0].path == "memory/2024-03-12.md"
-    assert aged.hits[0].path == "memory/2026-03-12.md"
 
 
 def test_equal_texts_stand_once_with_where_else_they_stand(notes: Notes, index: SearchIndex) -> None:

@@ -9,18 +9,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.protocol import Identity
-from memline.shared.finding import Trouble
 from memline.shared.findings import answerer
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search import service
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer
-from memline.shared.search.service import ANSWER_GOOD_FOR_S, MAX_ANSWERS, AnswerCache
 from memline.shared.sync import vanished
 from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
@@ -37,45 +33,10 @@ def without_provider(notes: Notes, folder: Path) -> AgentSettings:
     )
 
 
-def test_an_answer_is_reused_while_nothing_changed() -> None:
-    cache, answer = AnswerCache(), Answer(notice="n")
-    cache.put("q", (1, 1), answer)
-
-    assert cache.get("q", (1, 1)) is answer
-    assert cache.get("other", (1, 1)) is None
-    assert cache.get("q", (1, 2)) is None
-
-
-def test_an_answer_is_not_kept_for_ever() -> None:
-    clock = ManualClock()
-    cache = AnswerCache(monotonic=clock.now)
-    cache.put("q", 1, Answer())
-
-    clock.advance(ANSWER_GOOD_FOR_S + 0.001)
-
-    assert cache.get("q", 1) is None
-
-
-def test_an_answer_that_met_trouble_is_not_cached() -> None:
-    cache = AnswerCache()
-    cache.put("q", 1, Answer(troubles=(Trouble(code="not_reranked"),)))
-
-    assert cache.get("q", 1) is None
-
-
-def test_only_so_many_are_kept() -> None:
-    cache = AnswerCache()
-    for number in range(MAX_ANSWERS + 10):
-        cache.put(number, 1, Answer())
-
-    assert cache.get(9, 1) is None
-    assert cache.get(10, 1) is not None
-
-
 def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -> None:
     settings = without_provider(notes, tmp_path)
     notes.add("memory/a.md", "redis")
-    memory = Answerer(settings, long_lived=True, caches_answers=True)
+    memory = Answerer(settings, long_lived=True)
     request = SearchRequest(query="redis")
 
     first, again = memory.ask(request), memory.ask(request)

@@ -97,37 +97,7 @@ def model_file(local: Local, home: Path) -> ModelFile:
 
     Raises a ProviderError when it is not on this machine or not a model.
     """
-    return _located(configured(local), local, home)
-
-
-def reranker_file(settings: AgentSettings) -> ModelFile:
-    """Read the head of the configured reranker, as `model_file`."""
-    try:
-        return _located(reranker(settings), settings.memory.local, settings.home)
-    except ProviderError as error:
-        raise as_of_reranker(error) from None
-
-
-def reranker_engine(settings: AgentSettings) -> Engine:
-    """Return what runs the configured reranker. Raises a ProviderError without its file or its program."""
-    engine = engine_of(reranker_file(settings).path)
-    if not engine.is_installed:
-        raise engine.not_installed()
-    return engine
-
-
-def as_of_reranker(error: ProviderError) -> ProviderError:
-    """Return an error of a model with the key of a reranker, and what to take for one."""
-    message, hint = (
-        words.replace("local.modelPath", "query.rerank.modelPath")
-        .replace("an embedding model", "a reranker")
-        .replace("embedding model", "reranker")
-        for words in (error.message, error.hint)
-    )
-    return type(error)(message, hint=hint)
-
-
-def _located(name: str, local: Local, home: Path) -> ModelFile:
+    name = configured(local)
     if name.startswith(("http:", "https:")):
         raise ProviderStop(
             "local.modelPath is a web address",
@@ -151,11 +121,6 @@ def configured(local: Local) -> str:
     return local.model_path.strip() or PROVIDERS[LOCAL].default_model
 
 
-def reranker(settings: AgentSettings) -> str:
-    """Return `query.rerank.modelPath`; empty when hits are not reranked."""
-    return settings.memory.query.rerank.model_path.strip()
-
-
 def engine_named(name: str) -> Engine | None:
     """Return the engine that a configured model needs; None for a name that is not one of a model."""
     try:
@@ -168,21 +133,20 @@ def engine_named(name: str) -> Engine | None:
 def missing(settings: AgentSettings) -> list[HubFile]:
     """List the files that must be downloaded before the settings work."""
     memory = settings.memory
-    names = [configured(memory.local)] if LOCAL in (memory.provider, memory.fallback) else []
-    files = []
-    for name in (*names, reranker(settings)):
+    name = configured(memory.local)
+    if LOCAL in (memory.provider, memory.fallback) and name.startswith(HUB_PREFIX):
         # `model_file` says so when a name is not one.
         with suppress(ProviderStop):
-            if name.startswith(HUB_PREFIX):
-                files.append(parse(name))
-    folder = cache_folder(memory.local, settings.home)
-    return [file for file in files if not (folder / file.path).is_file()]
+            file = parse(name)
+            if not (cache_folder(memory.local, settings.home) / file.path).is_file():
+                return [file]
+    return []
 
 
 def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total: None) -> None:
     """Download the configured models if they are missing.
 
-    Raises nothing: see `model_file` and `reranker_file` for what went wrong. `on_progress` is called with the
+    Raises nothing: see `model_file` for what went wrong. `on_progress` is called with the
     bytes received and those of the whole file, 0 while they are unknown.
     """
     for file in missing(settings):

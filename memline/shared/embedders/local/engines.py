@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,9 +17,6 @@ from memline.shared.errors import ProviderLater, ProviderStop
 from memline.shared.providers import load
 from memline.shared.values import value
 from memline.shared.version import version_of
-
-#: What a model is used for.
-EMBEDDING, RERANKING = "embedding", "reranking"
 
 
 class LoadedModel:
@@ -67,10 +64,9 @@ class Engine:
     #: `{}` stands for the file that suits a processor.
     small_file: str
     small_mb: int
-    #: `read_head(path)` of its model files, and the classes of loaded models by their use; see
-    #: `shared.providers.load`.
+    #: `read_head(path)` of its model files, and the class of loaded models; see `shared.providers.load`.
     head: str
-    models: Mapping[str, str]
+    model: str
 
     @property
     def is_installed(self) -> bool:
@@ -120,9 +116,9 @@ class Engine:
         head: ModelFile = load(self.head)(path, title)
         return head
 
-    def load_model(self, use: str, path: Path, *, threads: int) -> LoadedModel:
-        """Load a model for EMBEDDING or RERANKING. Raises ProviderStop."""
-        model: LoadedModel = load(self.models[use])(path, threads=threads)
+    def load_model(self, path: Path, *, threads: int) -> LoadedModel:
+        """Load a model. Raises ProviderStop."""
+        model: LoadedModel = load(self.model)(path, threads=threads)
         return model
 
 
@@ -136,10 +132,7 @@ LLAMA = Engine(
     small_file="hf:second-state/All-MiniLM-L6-v2-Embedding-GGUF/all-MiniLM-L6-v2-Q8_0.gguf",
     small_mb=25,
     head="memline.shared.embedders.local.gguf.read_head",
-    models={
-        EMBEDDING: "memline.shared.embedders.local.llama.LlamaModel",
-        RERANKING: "memline.shared.embedders.local.llama.LlamaReranker",
-    },
+    model="memline.shared.embedders.local.llama.LlamaModel",
 )
 
 ONNX = Engine(
@@ -151,10 +144,7 @@ ONNX = Engine(
     small_file="hf:sentence-transformers/all-MiniLM-L6-v2/onnx/{}.onnx",
     small_mb=23,
     head="memline.shared.embedders.local.onnx_files.read_head",
-    models={
-        EMBEDDING: "memline.shared.embedders.local.onnx.OnnxModel",
-        RERANKING: "memline.shared.embedders.local.onnx.OnnxReranker",
-    },
+    model="memline.shared.embedders.local.onnx.OnnxModel",
 )
 
 #: The one that installs in seconds first.

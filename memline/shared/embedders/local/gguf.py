@@ -44,14 +44,8 @@ _TEXT, _ARRAY = 8, 9
 _BLOCKS = {0: (4, 1), 1: (2, 1), 2: (18, 32), 3: (20, 32), 6: (22, 32), 7: (24, 32), 8: (34, 32)}
 _BLOCKS |= {10: (84, 256), 11: (110, 256), 12: (144, 256), 13: (176, 256), 14: (210, 256), 30: (2, 1)}
 
-#: `<architecture>.pooling_type` of rerankers; those of other models are as in `model_file`.
+#: `<architecture>.pooling_type` of rerankers, which are refused; the others are as in `model_file`.
 _RERANKER = 4
-
-#: The last layers of rerankers: one of them is there.
-_HEADS = {"cls.weight", "cls.output.weight"}
-
-#: The prompt of chat models that rank.
-_PROMPT = "tokenizer.chat_template.rerank"
 
 Values = dict[str, object]
 
@@ -79,7 +73,7 @@ def pooling_of(path: Path) -> int:
 
     Raises ProviderStop unless the file is complete and its model makes one at all.
     """
-    pooling, _, _ = _whole(path)
+    pooling = _whole_pooling(path)
     if pooling not in (MEAN, FIRST, LAST):
         kind = "a reranker" if pooling == _RERANKER else "not an embedding model (it has no pooling)"
         raise ProviderStop(
@@ -90,37 +84,14 @@ def pooling_of(path: Path) -> int:
     return pooling
 
 
-def check_reranker(path: Path) -> None:
-    """Raise ProviderStop unless the file is complete and a reranker that is asked without a prompt.
-
-    The library ends the process for one without the layer that gives the number.
-    """
-    pooling, keys, tensors = _whole(path)
-    reason = ""
-    if pooling != _RERANKER:
-        reason = "is not a reranker (its pooling is not `rank`)"
-    elif not tensors & _HEADS:
-        reason = "lacks the last layer of a reranker"
-    elif _PROMPT in keys:
-        reason = (
-            "is a chat model that ranks when it is prompted, which takes a minute and more for a question"
-        )
-    if reason:
-        raise ProviderStop(
-            f"{path.name} {reason}",
-            hint="set memorySearch.local.modelPath to a GGUF reranker, such as bge-reranker or jina-reranker",
-        )
-
-
-def _whole(path: Path) -> tuple[int, Values, set[str]]:
-    """Return pooling, keys and names of tensors of a file. Raises ProviderStop unless it is complete."""
+def _whole_pooling(path: Path) -> int:
+    """Return the pooling that a file names, 0 for none. Raises ProviderStop unless the file is complete."""
     keys: Values = {}
-    tensors: set[str] = set()
     try:
         with path.open("rb") as file:
             _check_magic(path, file.read(_HEADER.size))
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                needed = _needed_bytes(content, keys, tensors)
+                needed = _needed_bytes(content, keys)
                 size = len(content)
     except _TOO_SHORT:
         raise ProviderStop(f"the model file {path} ends too early", hint=GET_ANOTHER) from None
@@ -130,7 +101,7 @@ def _whole(path: Path) -> tuple[int, Values, set[str]]:
         text = f"the model file {path} ends too early: {size} bytes of {needed}"
         raise ProviderStop(text, hint=GET_ANOTHER)
     pooling = keys.get(f"{keys.get('general.architecture', '')}.pooling_type", 0)
-    return pooling if isinstance(pooling, int) else 0, keys, tensors
+    return pooling if isinstance(pooling, int) else 0
 
 
 def _check_magic(path: Path, beginning: bytes) -> None:
@@ -152,13 +123,12 @@ def _read_keys(content: Content, keys: Values) -> int:
     return at
 
 
-def _needed_bytes(content: mmap.mmap, keys: Values, tensors: set[str]) -> int:
-    """Read all `keys` and names of `tensors`, and return the size that the file must have for them."""
+def _needed_bytes(content: mmap.mmap, keys: Values) -> int:
+    """Read all `keys`, and return the size that the file must have for its tensors."""
     at = _read_keys(content, keys)
     ends = [0]
     for _ in range(_HEADER.unpack_from(content)[2]):
-        name, at = _text(content, at)
-        tensors.add(name)
+        _, at = _text(content, at)
         (axes,) = struct.unpack_from("<I", content, at)
         *shape, kind, offset = struct.unpack_from(f"<{axes}QIQ", content, at + 4)
         at += 4 + 8 * axes + 12

@@ -21,9 +21,8 @@ import numpy as np
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.local.engines import LLAMA
-from memline.shared.embedders.local.gguf import check_reranker, pooling_of
+from memline.shared.embedders.local.gguf import pooling_of
 from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, pooled
-from memline.shared.embedders.local.reranker import RankingModel
 from memline.shared.embedders.vector_checks import FLOAT_BYTES
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 #: `llama_flash_attn_type` that demands flash attention: twice as fast on a CPU.
 _FLASH_ATTENTION = 1
 
-#: `llama_pooling_type` for the vectors of all tokens, and for the number of a reranker.
-_NO_POOLING, _RANK_POOLING = 0, 4
+#: `llama_pooling_type` for the vectors of all tokens: the one of a text is pooled here.
+_NO_POOLING = 0
 
 _ERROR_LEVEL = 4
 
@@ -45,7 +44,7 @@ _library_errors: deque[str] = deque(maxlen=4)
 class _Context:
     """A model with its context, freed with its last reference."""
 
-    def __init__(self, path: Path, *, threads: int, pooling_type: int) -> None:
+    def __init__(self, path: Path, *, threads: int) -> None:
         """Load a model that was looked into. Raises ProviderStop when the library does not take it."""
         self.lib = _library()
         _library_errors.clear()
@@ -57,14 +56,12 @@ class _Context:
         self.vocab = self.lib.llama_model_get_vocab(self._model)
         self.window_tokens = min(int(self.lib.llama_model_n_ctx_train(self._model)), MAX_WINDOW_TOKENS)
         self.dims = int(self.lib.llama_model_n_embd(self._model))
-        #: Numbers that a reranker gives for a text.
-        self.labels = int(self.lib.llama_model_n_cls_out(self._model))
         params = self.lib.llama_context_default_params()
         params.n_ctx = params.n_batch = params.n_ubatch = self.window_tokens
         params.n_seq_max = 1
         params.n_threads = params.n_threads_batch = threads
         params.embeddings = True
-        params.pooling_type = pooling_type
+        params.pooling_type = _NO_POOLING
         params.flash_attn_type = _FLASH_ATTENTION
         self._context = self.lib.llama_init_from_model(self._model, params)
         if not self._context:
@@ -112,8 +109,7 @@ class LlamaModel(EmbeddingModel):
         """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
         super().__init__()
         self._pooling = pooling_of(path)
-        # One vector a token; the one of the text is pooled here.
-        self._context = _Context(path, threads=threads, pooling_type=_NO_POOLING)
+        self._context = _Context(path, threads=threads)
         self.window_tokens, self.dims = self._context.window_tokens, self._context.dims
         #: The characters of the tokens that were met.
         self._pieces: dict[int, str] = {}
@@ -141,37 +137,6 @@ class LlamaModel(EmbeddingModel):
         raw = ctypes.string_at(values, FLOAT_BYTES * self.dims * len(tokens))
         rows = np.frombuffer(raw, np.float32).reshape(len(tokens), self.dims)
         return rows, pooled(rows, self._pooling)
-
-
-class LlamaReranker(RankingModel):
-    """A reranker that llama.cpp runs."""
-
-    def __init__(self, path: Path, *, threads: int) -> None:
-        """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
-        super().__init__()
-        check_reranker(path)
-        self._context = context = _Context(path, threads=threads, pooling_type=_RANK_POOLING)
-        if context.labels != 1:
-            raise ProviderStop(
-                f"{path.name} gives {context.labels} numbers for a text, not one",
-                hint="set memorySearch.local.modelPath to another GGUF reranker",
-            )
-        self.window_tokens = context.window_tokens
-        lib, vocab = context.lib, context.vocab
-        # [CLS] question [SEP] text [SEP], or <s> question </s></s> text </s>, as the vocabulary says.
-        begin = [lib.llama_vocab_bos(vocab)] * lib.llama_vocab_get_add_bos(vocab)
-        end = [lib.llama_vocab_eos(vocab)] * lib.llama_vocab_get_add_eos(vocab)
-        between = [lib.llama_vocab_sep(vocab)] * lib.llama_vocab_get_add_sep(vocab)
-        self._marks = begin, end + between, end or between
-
-    def logit(self, question: str, text: str) -> float:
-        begin, between, end = self._marks
-        asked, told = (self._context.tokens(each, add_special=False) for each in (question, text))
-        room = self.window_tokens - len(begin) - len(between) - len(end)
-        asked = asked[: max(room // 2, room - len(told))]
-        told = told[: room - len(asked)]
-        context = self._context.run([*begin, *asked, *between, *told, *end])
-        return float(self._context.lib.llama_get_embeddings_seq(context, 0)[0])
 
 
 def _not_loaded(path: Path) -> ProviderStop:

@@ -20,7 +20,7 @@ import numpy as np
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.local.engines import EMBEDDING, LoadedModel, engine_of
+from memline.shared.embedders.local.engines import LoadedModel, engine_of
 from memline.shared.embedders.local.model_file import FAMILIES, FIRST, LAST
 from memline.shared.embedders.protocol import Embedder, Identity, LateVector
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
@@ -176,8 +176,8 @@ def pooled(rows: Floats, pooling: int) -> Floats:
 
 
 _loading = threading.Lock()
-#: By file, digest and use.
-_models: WeakValueDictionary[tuple[Path, str, str], LoadedModel] = WeakValueDictionary()
+#: By file and digest.
+_models: WeakValueDictionary[tuple[Path, str], LoadedModel] = WeakValueDictionary()
 #: Half of the cores: threads that wait for each other spin, and on a machine that is busy elsewhere a second
 #: thread on the second of two cores made a question 3 times slower at the median, 40 at the worst.
 _threads = max((os.cpu_count() or 1) // 2, 1)
@@ -196,18 +196,15 @@ def _forget_parent() -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def shared_model(path: Path, digest: str, use: str = EMBEDDING) -> LoadedModel:
-    """Return this process's instance of a model, loaded now if it is not loaded yet. Raises ProviderStop.
-
-    It is an EmbeddingModel, or for RERANKING a `shared.embedders.local.reranker.RankingModel`.
-    """
+def shared_model(path: Path, digest: str) -> LoadedModel:
+    """Return this process's instance of a model, loaded now if it is not loaded yet. Raises ProviderStop."""
     with _loading:
-        model = _models.get((path, digest, use))
+        model = _models.get((path, digest))
         if model is None:
             engine = engine_of(path)
             if engine.read_head(path).digest != digest:
                 raise ProviderStop(
                     f"the model file {path} has changed since it was chosen", hint="memline index"
                 )
-            model = _models[path, digest, use] = engine.load_model(use, path, threads=_threads)
+            model = _models[path, digest] = engine.load_model(path, threads=_threads)
         return model

@@ -23,7 +23,6 @@ from memline.shared.embedders.local.onnx_files import (
     pooling_of,
     root_of,
 )
-from memline.shared.embedders.local.reranker import RankingModel
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 from memline.shared.words import counted
 
@@ -37,11 +36,6 @@ _IDS, _MASK, _KINDS, _POSITIONS = "input_ids", "attention_mask", "token_type_ids
 
 #: The output with one vector a text, where the export has one: pooled as the model was trained.
 _OF_TEXT = "sentence_embedding"
-
-#: The output of a reranker.
-_OF_PAIR = "logits"
-
-_ANOTHER = "set memorySearch.local.modelPath to an ONNX export of a reranker"
 
 _TAKE_ANOTHER = "set memorySearch.local.modelPath to an ONNX export of an embedding model"
 
@@ -75,13 +69,13 @@ class _Session:
         #: Name -> axes.
         self.outputs = {each.name: len(each.shape) for each in self._session.get_outputs()}
 
-    def run(self, outputs: Sequence[str], tokens: Sequence[int], kinds: Sequence[int] = ()) -> list[Any]:
-        """Run a pass over tokens; `kinds`: 1 for those of the second text of a pair."""
+    def run(self, outputs: Sequence[str], tokens: Sequence[int]) -> list[Any]:
+        """Run a pass over tokens."""
         count = len(tokens)
         values = {
             _IDS: tokens,
             _MASK: np.ones(count),
-            _KINDS: kinds or np.zeros(count),
+            _KINDS: np.zeros(count),
             _POSITIONS: np.arange(count),
         }
         feeds = {name: np.array([values[name]], kind) for name, kind in self._inputs.items()}
@@ -131,32 +125,6 @@ class OnnxModel(EmbeddingModel):
                 f"the local model gave {counted(rows.shape[0], 'vector')} for {counted(count, 'token')}"
             )
         return rows, of_text[0][0].astype(np.float32) if of_text else pooled(rows, self._pooling)
-
-
-class OnnxReranker(RankingModel):
-    """A reranker that onnxruntime runs."""
-
-    def __init__(self, path: Path, *, threads: int) -> None:
-        """Load the model. Raises ProviderStop when a file or the library is not what it should be."""
-        super().__init__()
-        self._session = _Session(path, threads=threads)
-        self.window_tokens = self._session.window_tokens
-        self._session.tokenizer.enable_truncation(self.window_tokens)
-        if self._session.outputs.get(_OF_PAIR) != 2:
-            raise ProviderStop(f"the model {path} is not a reranker (it gives no {_OF_PAIR})", hint=_ANOTHER)
-        try:
-            numbers = len(self._numbers("a", "a"))
-        except ProviderBrokenAnswer as error:
-            raise _not_loaded(path, error) from None
-        if numbers != 1:
-            raise ProviderStop(f"the model {path} gives {numbers} numbers for a text, not one", hint=_ANOTHER)
-
-    def logit(self, question: str, text: str) -> float:
-        return float(self._numbers(question, text)[0])
-
-    def _numbers(self, question: str, text: str) -> Any:
-        pair = self._session.tokenizer.encode(question, text)
-        return self._session.run([_OF_PAIR], pair.ids, pair.type_ids)[0][0]
 
 
 def _first_letter(text: str, begin: int, end: int) -> int:

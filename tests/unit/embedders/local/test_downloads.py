@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from memline.shared import packages
-from memline.shared.config.schema import AgentSettings, Local, Query, Rerank
+from memline.shared.config.schema import AgentSettings, Local
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.local import downloads
-from memline.shared.embedders.local.downloads import fetch, missing, model_file, parse, reranker_file
+from memline.shared.embedders.local.downloads import fetch, model_file, parse
 from memline.shared.errors import ProviderError, ProviderStop
 from tests.support.local_model import Hub, gguf
 from tests.unit.embedders.conftest import make_settings
@@ -311,18 +311,6 @@ def test_a_fallback_to_local_is_downloaded_before_it_is_needed(tmp_path: Path, h
 
     assert (choice.provider, choice.fallback_from) == ("local", "openai")
     assert "No API key" in choice.reason
-
-
-def test_a_reranker_is_downloaded_whatever_embeds(tmp_path: Path, hub: Hub) -> None:
-    query = Query(rerank=Rerank(model_path=NAME))
-    settings = replace(make_settings(provider="none", query=query), home=tmp_path)
-
-    before = [file.name for file in missing(settings)]
-    fetch(settings)
-
-    assert (before, missing(settings)) == ([NAME], [])
-    assert reranker_file(settings).name == "model-Q8_0.gguf"
-    assert hub.requests == [(URL_PATH, "")]
 
 
 def test_a_web_address_is_refused_with_what_to_write(tmp_path: Path) -> None:

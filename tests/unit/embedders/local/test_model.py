@@ -17,7 +17,7 @@ import pytest
 from memline.shared.config.schema import Local
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.local.engines import EMBEDDING, engine_of
+from memline.shared.embedders.local.engines import engine_of
 from memline.shared.embedders.local.model import LocalEmbedder, shared_model
 from memline.shared.embedders.protocol import Identity, LateVector
 from memline.shared.errors import ProviderLater, ProviderStop
@@ -200,7 +200,7 @@ def test_threads_take_turns_and_all_get_their_own_vectors(embedder: LocalEmbedde
 
 
 def test_a_question_does_not_wait_longer_than_its_time(model_path: Path) -> None:
-    model = engine_of(model_path).load_model(EMBEDDING, model_path, threads=1)
+    model = engine_of(model_path).load_model(model_path, threads=1)
 
     with model._exclusive(-1), pytest.raises(ProviderLater, match="busy"):
         model.embed("", "a question", timeout_s=0.01)
