@@ -170,8 +170,7 @@ def test_every_alert_leads_to_a_section_that_is_there() -> None:
         name, _, section = url.partition("#")
         text = (DEPLOY.parent / name).read_text("utf-8")
         titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
-        ids = re.findall(r'<a id="(\w+)">', text)
-        assert section in [*ids, *(title.lower().replace(" ", "-") for title in titles)], url
+        assert section in ["", *(title.lower().replace(" ", "-") for title in titles)], url
 
 
 @pytest.mark.skipif(

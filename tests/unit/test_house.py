@@ -22,7 +22,9 @@ from tests.support.import_cost import LIST, REFERENCE, late_imports
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")]
+)
 LINKS = [
     pytest.param(page, link, id=f"{page.relative_to(ROOT)}: {link}")
     for page in PAGES

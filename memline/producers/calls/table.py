@@ -1,7 +1,7 @@
 """List every call and action once: command line, MCP, HTTP, dashboard and `Memory` are made of it.
 
 A row has the name, the parameters with their limits and words, the rights, whether it asks first, and the
-line in the audit log. `docs/cli.md`, `docs/http.md` and `docs/mcp.md` are written from it.
+line in the audit log.
 """
 
 from __future__ import annotations

@@ -17,8 +17,6 @@ from memline.shared.values import replace
     "this process was started with other settings and does not take these while it runs: {keys}",
     action="end it and let its client start it again",
     subject="process",
-    means="A process that answers over MCP keeps its pipe: the home, the agent and the workspace are those of"
-    " its start.",
 )
 def started_before(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "started_before")
@@ -28,8 +26,6 @@ def started_before(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "qmd failed, the builtin index answers: {reason}",
     action="memline status",
-    means="The configuration names qmd as the backend and it did not answer. It is asked again a minute"
-    " later, and after an update that failed when the next one is good.",
     from_disk=True,
 )
 def qmd_failing(facts: Facts) -> Iterator[Seen]:
@@ -41,7 +37,6 @@ def qmd_failing(facts: Facts) -> Iterator[Seen]:
     "only keywords were searched: the question could not be embedded: {reason}",
     action="check the embedding provider (memline doctor), then search again",
     page="providers",
-    means="The provider did not answer the question within its time, or may not be asked now.",
 )
 def question_not_embedded(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "question_not_embedded")
@@ -51,7 +46,6 @@ def question_not_embedded(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "only keywords were searched: the model changes again and again",
     action="search again",
-    means="The writer switched to another model while the question was embedded, several times.",
 )
 def model_switching(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "model_switching")
@@ -61,7 +55,6 @@ def model_switching(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "only keywords were searched: {reason}",
     action="memline index",
-    means="The provider answers with another length of vectors than the index has.",
 )
 def dimensions_differ(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "dimensions_differ")
@@ -70,7 +63,6 @@ def dimensions_differ(facts: Facts) -> Iterator[Seen]:
 @finding(
     WARNING,
     "only keywords are searched: numpy {lack}, and sqlite-vec: {reason}",
-    means="Neither of the two ways of comparing vectors is there.",
     from_disk=True,
 )
 def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
@@ -87,7 +79,6 @@ def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "store.vector.extensionPath cannot be loaded: {reason}",
     action="set store.vector.extensionPath to a file of sqlite-vec, or leave it out",
-    means="The configuration names a library of its own for sqlite-vec, and SQLite does not take it.",
     from_disk=True,
 )
 def extension_unusable(facts: Facts) -> Iterator[Seen]:
@@ -101,7 +92,6 @@ def extension_unusable(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "the index holds no notes",
     action="memline index",
-    means="There is nothing to search: no file was read, or there is none.",
 )
 def index_empty(facts: Facts) -> Iterator[Seen]:
     # That the folder is missing says more.
@@ -113,7 +103,6 @@ def index_empty(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "the source {source} is switched off for this agent",
     action="add it to memorySearch.sources (sessions also need experimental.sessionMemory), or search memory",
-    means="The question asks for a source that the configuration does not switch on.",
 )
 def source_off(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "source_off")
@@ -123,7 +112,6 @@ def source_off(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "memory may not be used in this chat ({chat})",
     action="answer without memory; memory.scope in the configuration says where it may be used",
-    means="`memory.scope` keeps the memory out of this chat.",
 )
 def chat_refused(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "chat_refused")

@@ -39,8 +39,6 @@ def _error(facts: FleetFacts, code: str) -> Iterator[Seen]:
     subject="queue",
     page="queues",
     halts="Redis does not answer",
-    means="Redis does not answer, or not as a primary server with this address. The backlog is in the index:"
-    " nothing is lost, and workers go on when it is back.",
 )
 def redis_unreachable(facts: FleetFacts) -> Iterator[Seen]:
     yield from _error(facts, "redis_unreachable")
@@ -52,7 +50,6 @@ def redis_unreachable(facts: FleetFacts) -> Iterator[Seen]:
     action="redis-cli config set maxmemory-policy noeviction",
     subject="queue",
     page="queues",
-    means="Redis drops keys when its memory is short, and messages with them.",
 )
 def redis_evicting(facts: FleetFacts) -> Iterator[Seen]:
     yield from _error(facts, "redis_evicting")
@@ -64,7 +61,6 @@ def redis_evicting(facts: FleetFacts) -> Iterator[Seen]:
     action="redis-cli config set maxmemory 256mb",
     subject="queue",
     page="queues",
-    means="Redis takes no message more. The backlog is safe in the index.",
 )
 def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     yield from _error(facts, "redis_full")
@@ -77,8 +73,6 @@ def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     subject="role",
     page="queues",
     halts="a role is missing",
-    means="No worker that is alive takes the messages of a queue that the configuration needs. One of `query`"
-    " is missed only while a question waits for it: a search reads the index itself.",
 )
 def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     # A Redis without memory takes no heartbeat either: who is alive is not known.
@@ -106,7 +100,6 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     action="start them again with this version",
     subject="role",
     page="workers",
-    means="Processes of two versions share a queue; what they do not understand of each other waits.",
 )
 def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
     others = Counter(worker.version for worker in facts.workers if worker.version != own_version())
@@ -121,8 +114,6 @@ def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
     subject="queue",
     page="messages",
     metric="memline_queue_dead_messages",
-    means="Messages that no retry helped are kept with their error; `memline queue requeue` sends them again,"
-    " but for requests to embed, whose texts go out by themselves, `memline queue drop` removes them.",
 )
 def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
     queues = facts.fleet.queues if facts.fleet is not None else ()
@@ -137,7 +128,6 @@ def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
     action="look into its log",
     subject="role",
     page="workers",
-    means="A worker process ended by itself. What it had in hand is done again by another one.",
 )
 def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     if facts.fleet is not None and facts.fleet.worker_failure:
@@ -150,8 +140,6 @@ def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     action="add the agent to the configuration of one of them, or where it is: memline worker embed",
     subject="role",
     page="workers",
-    means="Embed workers are for all index hosts. One that does not know an agent puts its request back on"
-    " the queue for another, and each that is alive has done so. Nothing was sent, and nothing is lost.",
 )
 def agent_not_configured(facts: FleetFacts) -> Iterator[Seen]:
     if facts.fleet is None:
@@ -168,8 +156,6 @@ def agent_not_configured(facts: FleetFacts) -> Iterator[Seen]:
     action="give the processes of a role, embed and store, and those of a home the same: memline config show",
     subject="role",
     page="workers",
-    means="Two workers of one role, an embed worker and the store of an index, or two processes of one"
-    " home have different settings. Digests are compared: names of keys are told, and never their values.",
 )
 def settings_differ(facts: FleetFacts) -> Iterator[Seen]:
     first: dict[tuple[str, str], WorkerInfo] = {}
@@ -208,8 +194,6 @@ def _differing(one: WorkerInfo | Process, other: WorkerInfo | Process, *, is_ali
     action="set it by NTP: timedatectl set-ntp true",
     subject="host",
     page="workers",
-    means="The clock of a host of the fleet is wrong by more than five seconds. Work goes on, since no two"
-    " clocks are compared; times that are shown, and days of ceilings, are wrong.",
 )
 def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
     hosts = {worker.host: worker for worker in facts.workers if abs(worker.skew_s) > MAX_SKEW_S}
@@ -234,7 +218,6 @@ def _processes(facts: FleetFacts) -> Iterator[tuple[str, tuple[str, ...], str]]:
     "the settings cannot be read, {process} goes on with those before: {reason}",
     action="memline config check",
     subject="process",
-    means="A file of settings was written that is not valid. Processes that run keep the last good ones.",
 )
 def settings_invalid(facts: FleetFacts) -> Iterator[Seen]:
     for name, _, problem in _processes(facts):
@@ -247,7 +230,6 @@ def settings_invalid(facts: FleetFacts) -> Iterator[Seen]:
     "memline {process} was started with other settings and does not take these while it runs: {keys}",
     action="start it again: {process}",
     subject="process",
-    means="The queue, the home, the workspace and ports of a process are those of its start.",
 )
 def restart_needed(facts: FleetFacts) -> Iterator[Seen]:
     for name, keys, _ in _processes(facts):

@@ -24,7 +24,6 @@ _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
     "{reason}",
     action="memline config check",
     subject="configuration",
-    means="The configuration cannot be read, or a part of it cannot be used; nothing else was examined.",
     from_disk=True,
 )
 def settings_unusable(facts: FleetFacts) -> Iterator[Seen]:
@@ -35,7 +34,6 @@ def settings_unusable(facts: FleetFacts) -> Iterator[Seen]:
     PROBLEM,
     "{reason}",
     subject="host",
-    means="An error ended the look at an agent or at this machine; what it would have found is missing here.",
     from_disk=True,
 )
 def not_examined(facts: FleetFacts) -> Iterator[Seen]:
@@ -47,8 +45,6 @@ def not_examined(facts: FleetFacts) -> Iterator[Seen]:
     "memline {kind} {fate}: changed files are not followed",
     action="memline {kind}",
     subject="process",
-    means="A process that followed the files was killed. `memline index` takes in what changed since then and"
-    " forgets the process.",
 )
 def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
     gone = [each for each in facts.processes if each.kind in (home_processes.UP, home_processes.WATCH)]
@@ -69,7 +65,6 @@ def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
     "{reason}",
     action="memline config check",
     subject="configuration",
-    means="A value of the configuration has no effect, or another one than written.",
 )
 def settings_without_effect(facts: FleetFacts) -> Iterator[Seen]:
     for text in facts.warnings:
@@ -81,8 +76,6 @@ def settings_without_effect(facts: FleetFacts) -> Iterator[Seen]:
     "changed files are found by polling: {reason}",
     action="sudo sysctl fs.inotify.max_user_watches=524288",
     subject="host",
-    means="Each folder that is followed takes a watch. Where they run out, changes are found by looking every"
-    " few seconds.",
 )
 def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
     polling = [each for each in facts.processes if each.polling and each.is_alive]
@@ -100,7 +93,6 @@ def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
     NOTE,
     "numpy {lack}; long-lived processes search vectors slowly",
     subject="host",
-    means="Vectors are compared by sqlite-vec alone, which is right and slower.",
     from_disk=True,
 )
 def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
@@ -113,8 +105,6 @@ def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     NOTE,
     "sqlite-vec is missing: {reason}; {then}",
     subject="host",
-    means="Vectors are compared by numpy alone, which is right and, in one-shot commands, slower. Without"
-    " numpy no vector is searched.",
     from_disk=True,
 )
 def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:

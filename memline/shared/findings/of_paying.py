@@ -38,8 +38,6 @@ def _is_named(facts: Facts) -> bool:
     subject="provider account",
     page="providers",
     halts="the provider has no key",
-    means="The configuration names a provider and no key for it was found, so nothing is searched by"
-    " meaning.",
 )
 def provider_without_key(facts: Facts) -> Iterator[Seen]:
     if _is_named(facts) and facts.choice.reason.startswith(_NO_KEY):
@@ -52,8 +50,6 @@ def provider_without_key(facts: Facts) -> Iterator[Seen]:
     subject="provider account",
     page="providers",
     halts="the provider cannot be used",
-    means="The provider that the configuration names cannot be used as it is set up, so nothing is searched"
-    " by meaning.",
 )
 def provider_unusable(facts: Facts) -> Iterator[Seen]:
     if _is_named(facts) and not facts.choice.reason.startswith(_NO_KEY):
@@ -78,7 +74,6 @@ def _unusable(facts: Facts) -> Seen:
     "the local model cannot run: {reason}",
     subject="provider account",
     page="providers",
-    means="A model file is configured and the program that runs it is not installed.",
     from_disk=True,
 )
 def engine_missing(facts: Facts) -> Iterator[Seen]:
@@ -96,7 +91,6 @@ def engine_missing(facts: Facts) -> Iterator[Seen]:
     action="check the key and the address of the provider",
     subject="provider account",
     page="providers",
-    means="`--deep` asked the provider for one vector and got none.",
 )
 def provider_fails(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "provider_fails")
@@ -109,7 +103,6 @@ def provider_fails(facts: Facts) -> Iterator[Seen]:
     subject="provider account",
     page="providers",
     halts="paused",
-    means="A person paused the sending of texts. Searches go on; what is new is found by its words alone.",
 )
 def paused(facts: Facts) -> Iterator[Seen]:
     by_hand = {key: state for key, state in facts.breakers.items() if state.manual}
@@ -142,8 +135,6 @@ def _in_requests(facts: Facts, provider: str) -> str:
     subject="provider account",
     page="providers",
     halts="the ceiling is reached",
-    means="A ceiling of `limits` is reached. Texts wait until the day (UTC) or the run is over, or the"
-    " ceiling is raised.",
 )
 def ceiling_reached(facts: Facts) -> Iterator[Seen]:
     if facts.refusal is not None:
@@ -157,8 +148,6 @@ def ceiling_reached(facts: Facts) -> Iterator[Seen]:
     action="memline index",
     subject="provider account",
     page="providers",
-    means="The chosen provider stopped and its fallback took over. `memline index` and `memline queue resume`"
-    " switch back and try the first one again.",
 )
 def fallback_active(facts: Facts) -> Iterator[Seen]:
     if facts.fallback:
@@ -179,8 +168,6 @@ def fallback_active(facts: Facts) -> Iterator[Seen]:
     subject="provider account",
     page="providers",
     halts="the provider stopped",
-    means="The circuit breaker of a provider is open: it refused the key, has no quota left, or failed again"
-    " and again. It is asked once more after a while; until then no process calls it.",
 )
 def breaker_open(facts: Facts) -> Iterator[Seen]:
     for provider, state in facts.open_breakers(health.REQUESTS):
@@ -207,8 +194,6 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
     "batches to {provider} stopped{when}: {reason}; requests go on",
     subject="provider account",
     page="providers",
-    means="Batches failed again and again, so their circuit breaker is open. Texts are sent in requests, at"
-    " the price of these, until a batch is tried again.",
 )
 def batches_stopped(facts: Facts) -> Iterator[Seen]:
     for provider, state in facts.open_breakers(health.BATCH):
@@ -241,10 +226,6 @@ _TRY_NOW = "memline queue resume   (one request tries now, when the account allo
     metric="memline_provider_calls",
     halts="the provider asked to wait",
     passes=True,
-    means="The provider said how long no request may be sent (429, Retry-After), or a limit of a minute is"
-    " reached. All processes wait for it; then the texts go out by themselves. Above a minute it is a"
-    " warning: raise the limits of the account, or lower `limits` of the configuration. `memline queue"
-    " resume` has one request tried at once.",
 )
 def rate_limited(facts: Facts) -> Iterator[Seen]:
     state, target = facts.requests, facts.target
@@ -268,8 +249,6 @@ def rate_limited(facts: Facts) -> Iterator[Seen]:
     "{reason}",
     action="memline index",
     page="providers",
-    means="The settings name another model, provider or address than the vectors of the index are of. They"
-    " are searched until those of the new one are complete.",
 )
 def model_differs(facts: Facts) -> Iterator[Seen]:
     if facts.model.reason:
@@ -281,8 +260,6 @@ def model_differs(facts: Facts) -> Iterator[Seen]:
     "the model changes to {model}: {texts} to embed, {tokens}{price}",
     action="memline jobs ls   (memline jobs pause ID, or memline jobs cancel ID)",
     page="jobs",
-    means="The settings name another model. All texts are embedded with it, as a job; the vectors of the"
-    " model before are searched until they are complete.",
 )
 def model_changing(facts: Facts) -> Iterator[Seen]:
     if facts.index is None or facts.target is None:
@@ -314,8 +291,6 @@ def model_changing(facts: Facts) -> Iterator[Seen]:
     "keyword search only: {reason}",
     subject="provider account",
     page="providers",
-    means="No provider is configured, so notes are found by their words and not by meaning. Nothing is"
-    " wrong.",
 )
 def no_provider(facts: Facts) -> Iterator[Seen]:
     if facts.choice.identity is None and facts.choice.requested == "auto":
@@ -328,7 +303,6 @@ def no_provider(facts: Facts) -> Iterator[Seen]:
     action="set memorySearch.provider to auto, or unset the key",
     subject="provider account",
     page="providers",
-    means="The environment has a key and the configuration asks for no provider.",
 )
 def key_unused(facts: Facts) -> Iterator[Seen]:
     unused = sorted(name for name, key in facts.settings.environment_keys.items() if key.strip())
@@ -341,7 +315,6 @@ def key_unused(facts: Facts) -> Iterator[Seen]:
     "{files} and {vectors} wait for the job {job}, which is paused",
     action="memline jobs resume {job}",
     page="jobs",
-    means="A person paused a reindex, an import or a backfill. What it has to do waits for it alone.",
 )
 def job_paused(facts: Facts) -> Iterator[Seen]:
     for job, left in facts.paused_jobs:

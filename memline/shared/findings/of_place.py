@@ -45,8 +45,6 @@ def _fault(facts: Facts, code: str) -> Iterator[Seen]:
     PROBLEM,
     "there is no folder {folder}{kept}",
     action="memline --workspace DIR index",
-    means="The workspace was moved, deleted, or is not mounted. What was indexed of it stays until it is"
-    " back, and answers come from that.",
 )
 def workspace_missing(facts: Facts) -> Iterator[Seen]:
     folder = facts.settings.workspace
@@ -73,9 +71,6 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
     "{files} gone from {root} at once, and kept in the index",
     action="put them back, or take them out of the index: memline index --accept-removals",
     page="files",
-    means="All files of a folder, or more than half of many, went together: a disk that is not mounted, an"
-    " emptied folder, another branch. Their rows stay, and are searched, until the files are back, the"
-    " removal is accepted, or `sync.keepVanishedHours` (24) is over.",
 )
 def root_emptied(facts: Facts) -> Iterator[Seen]:
     workspace = facts.settings.workspace
@@ -89,7 +84,6 @@ def root_emptied(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "memory search is disabled for this agent (memorySearch.enabled)",
     action="set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
-    means="The configuration switches the memory of this agent off: it is neither searched nor shown to it.",
 )
 def memory_disabled(facts: Facts) -> Iterator[Seen]:
     if not facts.settings.memory.enabled:
@@ -100,8 +94,6 @@ def memory_disabled(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "{reason}",
     action="memline index",
-    means="The index file is damaged. It is made from the notes and can be made again: the damaged file is"
-    " moved aside, vectors that can be read are kept.",
     from_disk=True,
 )
 def index_damaged(facts: Facts) -> Iterator[Seen]:
@@ -112,7 +104,6 @@ def index_damaged(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "{reason}",
     action="install the newer release, or give this one a home of its own with --home DIR",
-    means="A newer Memline has written the index. This one neither reads nor changes it.",
 )
 def index_newer(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "index_newer")
@@ -122,8 +113,6 @@ def index_newer(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "{reason}",
     action="memline doctor",
-    means="The index cannot be opened: it belongs to another program or another workspace, or SQLite"
-    " says why.",
 )
 def index_unusable(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "index_unusable")
@@ -133,8 +122,6 @@ def index_unusable(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "{reason}",
     action="give the user who runs Memline the right to write there, or use --home DIR",
-    means="Nothing can be stored: the folder or the file of the index may not be written, or its disk is"
-    " full.",
     from_disk=True,
 )
 def permissions(facts: Facts) -> Iterator[Seen]:
@@ -149,7 +136,6 @@ def permissions(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "only {free} MiB are free below {folder}",
     action=disk.FREE_SPACE,
-    means="A first index of many notes may fill the disk. A full disk loses nothing that was stored.",
     from_disk=True,
 )
 def disk_almost_full(facts: Facts) -> Iterator[Seen]:
@@ -166,7 +152,6 @@ def disk_almost_full(facts: Facts) -> Iterator[Seen]:
     "{reason}",
     action="memline agent ls",
     halts="the agent moves",
-    means="An operator moves the agent to another index host. Nothing more of it is embedded here.",
 )
 def agent_moving(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "agent_moving")
@@ -179,8 +164,6 @@ def agent_moving(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "memline up or watch cannot go on with its {part}: {error}",
     action="memline doctor",
-    means="A long-lived process meets the same error at each round with one part of an agent; it goes on with"
-    " the others. It ends by itself when that part works again.",
 )
 def following_fails(facts: Facts) -> Iterator[Seen]:
     errors = meta.get(facts.index, meta.LOOP_ERRORS, {}) if facts.index is not None else {}
@@ -192,8 +175,6 @@ def following_fails(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "nothing is indexed yet, {index} is missing",
     action="memline index",
-    means="There is no index of this workspace. A search makes one of the words; vectors come with `memline"
-    " index` or `memline up`.",
 )
 def first_index_missing(facts: Facts) -> Iterator[Seen]:
     is_builtin = facts.settings.backend == "builtin" or facts.plan is not None
@@ -206,7 +187,6 @@ def first_index_missing(facts: Facts) -> Iterator[Seen]:
 @finding(
     PROBLEM,
     "{files} below {workspace} and no note: {why}",
-    means="The workspace has Markdown, and none of it is read as a note.",
     from_disk=True,
 )
 def no_note_is_read(facts: Facts) -> Iterator[Seen]:
@@ -228,7 +208,6 @@ def no_note_is_read(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "there is no Markdown in {workspace}",
     action="write a note: {note}",
-    means="There is nothing to search.",
     from_disk=True,
 )
 def no_notes(facts: Facts) -> Iterator[Seen]:
@@ -254,7 +233,6 @@ _OF_SESSIONS = "put them in their place, or change memorySearch.transcripts (mem
     "{issue}",
     action="put it in its place, or change memorySearch.extraPaths (memline config show)",
     page="files",
-    means="A folder or file that the configuration names is missing, not readable, or of another kind.",
     from_disk=True,
 )
 def source_missing(facts: Facts) -> Iterator[Seen]:
@@ -280,8 +258,6 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
     "beside MEMORY.md and memory/ {files} not read: {names}",
     action="memline add DIR",
     page="files",
-    means="A workspace with `MEMORY.md` or `memory/` has its memory there. Its other Markdown is read when"
-    " its folder is added.",
     from_disk=True,
 )
 def notes_beside(facts: Facts) -> Iterator[Seen]:
@@ -307,8 +283,6 @@ def notes_beside(facts: Facts) -> Iterator[Seen]:
     "{name} is not taken for the long-term note, which is called MEMORY.md",
     action="mv Memory.md MEMORY.md",
     page="files",
-    means="`MEMORY.md`, or `memory.md`, is read when a private session starts, and others do not find it. A"
-    " file with another spelling of its name is a note like any other; beside `memory/` it is not read.",
     from_disk=True,
 )
 def long_term_misnamed(facts: Facts) -> Iterator[Seen]:
@@ -323,8 +297,6 @@ def long_term_misnamed(facts: Facts) -> Iterator[Seen]:
     NOTE,
     "deleted text is still in the log of the index: another process reads an old state of it",
     action="end that process, such as Litestream or a copy of the index, then: memline index",
-    means="What you deleted from a note is erased from the index file as well. Its log is emptied as soon as"
-    " no process reads a state from before.",
 )
 def log_held(facts: Facts) -> Iterator[Seen]:
     since = meta.get(facts.index, meta.LOG_HELD) if facts.index is not None else None
@@ -337,8 +309,6 @@ def log_held(facts: Facts) -> Iterator[Seen]:
     "{links} not followed: {names}",
     action="put the files themselves below the workspace, or add what the links lead to: memline add TARGET",
     page="files",
-    means="Symbolic links are never followed, so that no file outside of the workspace is read by mistake."
-    " One that leads nowhere, or to what is read already, is not counted.",
     from_disk=True,
 )
 def links_skipped(facts: Facts) -> Iterator[Seen]:
@@ -367,8 +337,6 @@ def links_skipped(facts: Facts) -> Iterator[Seen]:
     "an index that could not be used was moved aside, to {file}",
     action="delete it when nothing of it is wanted",
     subject="file",
-    means="It was damaged, or of before 0.2.0, and is built again: until the new one is complete, less may be"
-    " found. The file is kept until a person deletes it.",
     from_disk=True,
 )
 def index_moved_aside(facts: Facts) -> Iterator[Seen]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     "nothing moved for {minutes} min; {vectors} wait",
     action="memline doctor",
     metric="memline_embedding_queue",
-    means="`memline index` gave up waiting: no vector came for longer than a request may take.",
 )
 def stalled(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "stalled")
@@ -37,10 +36,6 @@ def stalled(facts: Facts) -> Iterator[Seen]:
     subject="file",
     page="files",
     metric="memline_vectors",
-    means="The provider refused a text for its content, or answered it wrongly again and again; other texts"
-    " are not touched by it. The text is found by its words. It is tried again an hour later, and by each"
-    " run of `memline index`, so change the note if the provider is right. `memline queue leave` leaves it"
-    " alone until it is changed; the dashboard has a page of failed texts with the same button.",
 )
 def text_refused(facts: Facts) -> Iterator[Seen]:
     failed = facts.failed_texts
@@ -62,7 +57,6 @@ def text_refused(facts: Facts) -> Iterator[Seen]:
     "batch {batch} cannot be collected: {error}",
     subject="batch",
     page="batches",
-    means="A batch waits for a person: its provider does not let its result be read.",
 )
 def batch_blocked(facts: Facts) -> Iterator[Seen]:
     for batch in facts.unfinished_batches:
@@ -76,8 +70,6 @@ def batch_blocked(facts: Facts) -> Iterator[Seen]:
     action="memline index",
     page="files",
     metric="memline_files_behind",
-    means="Files on the disk are newer than the index, or gone. A search takes in what it can in a second and"
-    " a half; `memline index`, `memline up` and `memline watch` take in all.",
     from_disk=True,
 )
 def files_behind(facts: Facts) -> Iterator[Seen]:
@@ -97,8 +89,6 @@ def files_behind(facts: Facts) -> Iterator[Seen]:
     "{vectors} not in the index yet",
     action="memline index",
     metric="memline_embedding_queue",
-    means="Texts have no vector yet and no process is at work on them, so they are found by their words"
-    " alone.",
 )
 def vectors_behind(facts: Facts) -> Iterator[Seen]:
     if facts.waiting and not facts.is_stopped and not facts.has_embedder and not facts.model.reason:
@@ -110,7 +100,6 @@ def vectors_behind(facts: Facts) -> Iterator[Seen]:
     "{vectors} cancelled with their job",
     action="memline index",
     page="jobs",
-    means="A job was cancelled before all its texts had a vector. `memline index` takes them up again.",
 )
 def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
     if facts.backlog.cancelled:
@@ -123,8 +112,6 @@ def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
     action="mend the file, or leave it out by memorySearch.exclude",
     subject="file",
     page="files",
-    means="The ledger of files has the reason for each: not readable, not text, too large, a name that is not"
-    " valid UTF-8. Mend the file, or leave it out by `exclude`.",
 )
 def file_failed(facts: Facts) -> Iterator[Seen]:
     if failed := facts.failed_files:
@@ -155,7 +142,6 @@ def _mend(failed: list[LedgerEntry]) -> str:
     "memory flush: {reason}",
     action="memline config show",
     page="sessions",
-    means="Sessions are to be written down before they are compacted, and nothing can be asked to do it.",
     from_disk=True,
 )
 def flush_unusable(facts: Facts) -> Iterator[Seen]:
@@ -172,7 +158,6 @@ def flush_unusable(facts: Facts) -> Iterator[Seen]:
     "{sessions} not written down; the last: {reason}",
     action="memline flush",
     page="sessions",
-    means="A session was compacted, or is about to be, and what was said in it is in no note.",
     from_disk=True,
 )
 def session_lost(facts: Facts) -> Iterator[Seen]:
@@ -204,7 +189,6 @@ def _lost_sessions(facts: Facts) -> list[SessionState]:
     NOTE,
     "{vectors} on the way{rate}",
     metric="memline_vectors_per_second",
-    means="A process is at work on it: a fleet, `memline up` or `memline index`. Nothing need be done.",
 )
 def embedding_under_way(facts: Facts) -> Iterator[Seen]:
     # What waits for the end of a hold is said by `rate_limited`.
@@ -224,7 +208,6 @@ def embedding_under_way(facts: Facts) -> Iterator[Seen]:
     "batch {batch} is tried again: {error}",
     subject="batch",
     page="batches",
-    means="A step of a batch failed in a way that may pass: it is asked again.",
 )
 def batch_delayed(facts: Facts) -> Iterator[Seen]:
     for batch in facts.unfinished_batches:
@@ -241,8 +224,6 @@ def batch_delayed(facts: Facts) -> Iterator[Seen]:
     metric="memline_batches",
     halts="in a batch",
     passes=True,
-    means="A provider's Batch API has the texts; it answers within minutes to a day. What is new meanwhile is"
-    " found by its words.",
 )
 def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
     asked = [batch for batch in facts.unfinished_batches if batch.job_id]
@@ -264,7 +245,6 @@ def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
     action="memline batch ls",
     subject="batch",
     page="batches",
-    means="A batch failed and nothing is missing for it. What it did not bring was sent another way.",
 )
 def batch_failed(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "batch_failed")
@@ -274,8 +254,6 @@ def batch_failed(facts: Facts) -> Iterator[Seen]:
     NOTE,
     "the cache of vectors is full: {cached} of {most} are kept",
     action="raise memorySearch.cache.maxEntries, if texts come back that were embedded before",
-    means="Vectors that no chunk needs rest in the cache; of more than `cache.maxEntries` the least used go,"
-    " and their texts are paid for once more if they come back.",
     from_disk=True,
 )
 def cache_full(facts: Facts) -> Iterator[Seen]:

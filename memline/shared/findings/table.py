@@ -56,8 +56,6 @@ class Row:
     level: str
     #: The sentence; `{name}` stands for a detail.
     what: str
-    #: What it means, for the page of troubleshooting.
-    means: str
     test: Test
     action: str = ""
     #: What its subject is.

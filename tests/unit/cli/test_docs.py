@@ -1,14 +1,13 @@
 """What the pages and the hints of errors tell a user to type exists: every command and every option."""
 
 import re
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from memline.producers.cli.command_list import COMMANDS, PROGRAM
+from memline.producers.cli.command_list import PROGRAM
 from memline.producers.cli.root import cli
 
 ROOT = Path(__file__).parents[3]
@@ -68,36 +67,6 @@ COMMAND_LINES = [
 ]
 
 
-def test_the_page_of_troubles_is_what_the_findings_say() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "troubleshooting.py"))
-
-    is_current = script["PAGE"].read_text("utf-8") == script["page"]()
-
-    assert is_current, f"docs/troubleshooting.md is out of date; run: {script['REGENERATE']}"
-
-
-def test_the_picture_of_the_readme_shows_what_is_printed() -> None:
-    """Scores may move; what is found, and where it stands, may not."""
-    script = runpy.run_path(str(ROOT / "scripts" / "picture.py"))
-
-    pictures = (script["PICTURE"].read_text("utf-8"), script["drawn"](script["answers"]()))
-
-    shown, drawn = (re.sub(r"\d\.\d+", "", picture) for picture in pictures)
-
-    is_current = shown == drawn
-    assert is_current, f"docs/search.svg is out of date; run: {script['REGENERATE']}"
-
-
-@pytest.mark.parametrize("name", ["cli.md", "http.md", "mcp.md", "python.md"])
-def test_a_reference_page_is_what_the_table_says(name: str) -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "reference_docs.py"))
-
-    page = ROOT / "docs" / name
-
-    is_current = page.read_text("utf-8") == script["pages"]()[page]
-    assert is_current, f"docs/{name} is out of date; run: {script['REGENERATE']}"
-
-
 @pytest.mark.parametrize("line", COMMAND_LINES)
 def test_every_command_of_a_page_exists(line: str) -> None:
     assert unknown(line) == "", f"memline {line}"
@@ -128,9 +97,3 @@ def test_every_command_that_an_error_tells_to_type_exists() -> None:
 )
 def test_a_command_that_does_not_exist_is_found(line: str, word: str) -> None:
     assert unknown(line) == word
-
-
-def test_the_page_of_commands_has_every_command() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
-
-    assert re.findall(r"^## memline ([a-z]+)$", page, re.MULTILINE) == list(COMMANDS)

@@ -20,7 +20,7 @@ from memline.shared.finding import COMMAND, NONE, NOTE, OK, PROBLEM, SENTENCE, W
 from memline.shared.findings import table
 from memline.shared.findings.answerer import _KEPT, Answerer
 from memline.shared.findings.diagnosis import of_error
-from memline.shared.findings.table import AGENT, COMMON, rows
+from memline.shared.findings.table import AGENT, rows
 from memline.shared.index import jobs, ledger, meta
 from memline.shared.search.request import SearchRequest
 from memline.shared.sync.plan import make_plan
@@ -299,12 +299,6 @@ def test_what_rows_say_is_told_while_a_look_at_the_files_takes_long(
     assert "paused" not in {each.code for each in first.told("")}
     assert "paused" in {each.code for each in during.told("")}
     assert during.at > during.files_at == first.files_at > 0
-
-
-def test_each_row_says_what_it_means_in_plain_words() -> None:
-    for row in (*rows(AGENT), *rows(COMMON)):
-        assert row.means.endswith("."), row.code
-        assert row.page and row.metric, row.code
 
 
 def test_a_search_says_under_each_finding_what_to_do(
