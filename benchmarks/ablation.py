@@ -21,8 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.bench import Bench, Place
-from benchmarks.children import ROOT, memline, run
-from benchmarks.local_model import MODEL
+from benchmarks.children import MODEL, ROOT, memline, run
 from benchmarks.questions import mean, read_questions, score
 from memline import Memory
 from memline.shared.index.driver import json_ids

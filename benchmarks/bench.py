@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +44,10 @@ class Place:
 class Bench:
     """Makes places in a folder; those that are there from an earlier run are used again."""
 
-    def __init__(self, folder: Path, *, seconds: int = 60, sizes: Sequence[int] = ()) -> None:
-        """`seconds`: how long benchmarks last that watch something over time. `sizes`: of those that grow."""
+    def __init__(self, folder: Path) -> None:
         from memline.shared.index.driver import SCHEMA_VERSION
         from memline.shared.sync.plan import CHUNKING_VERSION
 
-        self.seconds = seconds
-        self.sizes = sizes
         # An index of another version is not the one that is measured.
         self.folder = folder / f"{corpus.VERSION}-{SCHEMA_VERSION}-{CHUNKING_VERSION}"
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,9 @@ from pathlib import Path
 #: The folder that holds the packages: children run there, so that a checkout needs no installation.
 ROOT = Path(__file__).resolve().parent.parent
 
+#: A small real model beside the repository; it is no part of it.
+MODEL = ROOT.parent / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"
+
 _FOREIGN = ("MEMLINE_", "OPENCLAW_", "OPENAI_", "GEMINI_", "GOOGLE_", "VOYAGE_", "MISTRAL_")
 _SLOW = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONTRACEMALLOC")
 

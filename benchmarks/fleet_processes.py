@@ -8,14 +8,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench import Bench, Place
-from benchmarks.children import ROOT, below, environment, memline
+from benchmarks.children import ROOT, environment, memline
 from benchmarks.figures import Figure
 
 if TYPE_CHECKING:
@@ -157,19 +157,6 @@ def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENC
         if time.monotonic() > deadline:
             raise RuntimeError(f"{what}: not within {patience_s:.0f} s")
         time.sleep(0.05)
-
-
-def processor_s() -> tuple[float, float]:
-    """Return the seconds of processor of this process and of all below it, and of the rest of the machine."""
-    ours = sum(os.times()[:4])
-    for pid in below(os.getpid()):
-        with suppress(OSError):
-            found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ours += sum(map(int, found[11:15])) / TICKS
-    user, nice, system, _idle, _waits, irq, softirq, steal, *_ = map(
-        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    )
-    return ours, (user + nice + system + irq + softirq + steal) / TICKS - ours
 
 
 def _children(pid: int) -> Iterator[int]:

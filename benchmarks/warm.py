@@ -1,22 +1,70 @@
-"""Searches of a long-lived process, and the ways to compare vectors."""
+"""Searches of a long-lived process, by themselves and over HTTP, and the ways to compare vectors."""
 
 from __future__ import annotations
 
+import json
+import os
+import queue
+import re
 import shutil
 import statistics
-from contextlib import closing
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from unittest.mock import patch
+from urllib.parse import quote
 
-from benchmarks.bench import DIMS, Bench, timed_ms, unit_vectors
-from benchmarks.corpus import questions
-from benchmarks.figures import Figure, at_most
+from benchmarks.bench import DIMS, Bench, Place, timed_ms, unit_vectors
+from benchmarks.children import ROOT, environment, memline
+from benchmarks.corpus import Words, questions
+from benchmarks.figures import Figure, at_least, at_most
 
 _QUESTIONS = 40
 _CHUNKS = 50_000
 _FTS = (
     "SELECT rowid, bm25(chunks_fts) AS rank FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rank LIMIT 200"
 )
+
+
+#: Clients that ask at the same time; content words of a question; different questions.
+_CLIENTS = 8
+_WORDS = 3
+_DISTINCT = 800
+
+_DIRECT = """
+import json, sys, threading, time
+from pathlib import Path
+from memline.shared.config.load import Options, load
+from memline.shared.search.request import SearchRequest
+from memline.shared.findings.answerer import Answerer
+config, home, workspace, clients = sys.argv[1:5]
+questions = json.load(sys.stdin)
+settings = load(Options(config=Path(config), home=Path(home), workspace=Path(workspace))).agent()
+memory = Answerer(settings, long_lived=True)
+for question in questions[:20]:
+    memory.ask(SearchRequest(query=question))
+left, took = iter(questions), []
+lock = threading.Lock()
+def ask():
+    while True:
+        with lock:
+            question = next(left, None)
+        if question is None:
+            return
+        began = time.perf_counter()
+        json.dumps(memory.ask(SearchRequest(query=question)).to_json())
+        took.append(time.perf_counter() - began)
+threads = [threading.Thread(target=ask) for _ in range(int(clients))]
+cpu = time.process_time()
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps([sorted(took), time.process_time() - cpu]))
+"""
 
 
 def search(bench: Bench) -> list[Figure]:
@@ -115,3 +163,143 @@ def _following(bench: Bench, index: Path) -> float:
             writer.execute("UPDATE vectors SET active = 1 - active WHERE id % 781 = 1")
             took.append(timed_ms(1, lambda: matrix.refresh(reader)))
     return statistics.median(took)
+
+
+def http(bench: Bench) -> list[Figure]:
+    """Keyword searches over HTTP at 50,000 chunks, against the direct call."""
+    place = bench.keyword_place(10_000, 5)
+    words = Words(seed=5)
+    asked = [words.question(_WORDS) for _ in range(_DISTINCT)]
+    direct, direct_cpu_s = _direct(place, asked)
+    with _server_of(place) as server:
+        server.ask(asked[:20], clients=1)
+        cpu_s = server.cpu_s
+        took, wall_s = server.ask(asked[20:], clients=_CLIENTS)
+        each_ms = 1000 * (server.cpu_s - cpu_s) / len(took)
+        again, again_s = server.ask(asked[-50:] * 40, clients=_CLIENTS)
+    p95, direct_p95 = (statistics.quantiles(times, n=20)[-1] for times in (took, direct))
+    return [
+        at_least(
+            "searches over HTTP, 50,000 chunks, one core, 8 clients",
+            1000 / each_ms,
+            200,
+            "a second of CPU",
+            detail=f"{each_ms:.1f} ms CPU each, {1000 * direct_cpu_s / len(direct):.1f} of them the search;"
+            f" {len(took) / wall_s:.0f} a second by the clock;"
+            f" {_DISTINCT - 20} different questions of {_WORDS} words",
+        ),
+        at_most(
+            "p95 of these, over the direct call by 8 threads",
+            p95 / direct_p95,
+            3,
+            "x",
+            detail=f"{1000 * p95:.0f} and {1000 * direct_p95:.0f} ms",
+        ),
+        Figure(
+            what="the same, questions that were asked before",
+            target="",
+            measured=f"{len(again) / again_s:.0f} a second",
+        ),
+    ]
+
+
+class _Server:
+    """A running `memline serve`, and clients of it."""
+
+    def __init__(self, process: subprocess.Popen[str], host: str, port: int) -> None:
+        self._process = process
+        self._address = host, port
+
+    @property
+    def cpu_s(self) -> float:
+        return _used_s(self._process.pid)
+
+    def ask(self, questions: Sequence[str], *, clients: int) -> tuple[list[float], float]:
+        """The seconds of each request, and of all together."""
+        waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for question in questions:
+            waiting.put(question)
+        took: list[float] = []
+
+        def client() -> None:
+            with closing(HTTPConnection(*self._address, timeout=60)) as connection:
+                while True:
+                    try:
+                        question = waiting.get_nowait()
+                    except queue.Empty:
+                        return
+                    began = time.perf_counter()
+                    connection.request("GET", f"/search?query={quote(question)}")
+                    answer = connection.getresponse()
+                    body = answer.read()
+                    took.append(time.perf_counter() - began)
+                    if answer.status != 200 or not json.loads(body)["results"]:
+                        raise RuntimeError(f"{answer.status}: {body[:200]!r}")
+
+        began = time.perf_counter()
+        _at_once(client, clients)
+        wall_s = time.perf_counter() - began
+        if len(took) != len(questions):
+            raise RuntimeError(f"{len(took)} answers to {len(questions)} questions")
+        return took, wall_s
+
+
+@contextmanager
+def _server_of(place: Place) -> Iterator[_Server]:
+    """A server on a core of its own, where there is more than one."""
+    command = memline(*place.options(), "serve", "--port", "0")
+    with (
+        subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
+        _cores(process.pid),
+    ):
+        assert process.stderr
+        host, port = re.findall(r"http://([\d.]+):(\d+)", process.stderr.readline())[0]
+        # It writes a line for each request, and waits once the pipe is full.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        try:
+            yield _Server(process, host, int(port))
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _cores(pid: int) -> Iterator[None]:
+    """The process alone on the first core, this one on the others."""
+    ours = os.sched_getaffinity(0)
+    first, *others = sorted(ours)
+    os.sched_setaffinity(pid, {first})
+    os.sched_setaffinity(0, others or ours)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, ours)
+
+
+def _direct(place: Place, questions: Sequence[str]) -> tuple[list[float], float]:
+    """Seconds of each direct call by as many threads, and CPU seconds of all, in a process on one core."""
+    command = [
+        sys.executable, "-c", _DIRECT, str(place.config), str(place.home), str(place.workspace), str(_CLIENTS)
+    ]  # fmt: skip
+    with (
+        subprocess.Popen(
+            command, env=environment(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+        _cores(process.pid),
+    ):
+        out, _ = process.communicate(json.dumps(questions))
+    took, cpu_s = json.loads(out)
+    return took, cpu_s
+
+
+def _at_once(work: Callable[[], None], times: int) -> None:
+    threads = [threading.Thread(target=work) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _used_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
