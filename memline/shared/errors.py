@@ -13,7 +13,7 @@
     │   ├── IndexNotOurs          the file belongs to another program; it was not touched
     │   ├── IndexTooNew           the file was written by a newer Memline
     │   ├── IndexCorrupt          the file is damaged, and can be built again from the notes
-    │   │   └── IndexTooOld       or its schema is of before 0.2.0
+    │   │   └── IndexTooOld       or its schema is of an older release
     │   ├── IndexMissing          there is no index yet (readers only)
     │   ├── IndexOfAnother        the file is of another workspace; nothing was read from it
     │   ├── IndexElsewhere        another index host of the fleet serves the agent
@@ -113,7 +113,7 @@ class IndexCorrupt(IndexFault):
 
 
 class IndexTooOld(IndexCorrupt):
-    """The index has a schema of before 0.2.0, which no release wrote; it can be rebuilt from the notes."""
+    """The index has the schema of an older release; it can be built again from the notes."""
 
 
 class IndexMissing(IndexFault):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Any
 
-#: Makes a new index, and what one of 0.2.0 lacks; its last statement says of which version it is.
+#: Makes a new index; its last statement says of which version it is.
 SCHEMA = Path(__file__).with_name("index") / "schema.sql"
 
 #: Seconds that a read of a foreign database waits for its writer.

@@ -15,7 +15,7 @@ from memline.producers.bridges import import_chats
 from memline.shared.clock import SystemClock
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
+from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing, IndexTooOld
 from memline.shared.figures import counters
 from memline.shared.index import chunks, copies, driver, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_writer, refuse_foreign, transaction
@@ -158,7 +158,8 @@ def _refuse_other_files(target: Path, agent: AgentSettings | None) -> None:
     """Raise where a backup would replace another program's file, or the backup of another workspace."""
     if target.exists() and target.stat().st_size:
         with copies.reading_raw(target, hint="name another folder") as connection:
-            refuse_foreign(connection, target, oldest=0)
+            with suppress(IndexTooOld):
+                refuse_foreign(connection, target)
             has_marks = driver.scalar(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'")
             recorded = str(meta.get(connection, meta.WORKSPACE, "") or "") if has_marks else ""
         if agent is not None:

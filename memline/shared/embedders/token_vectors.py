@@ -34,7 +34,6 @@ AXES = 56
 #: What 1.0 is as int8.
 SCALE = 127
 
-_AXES_OF_0_2 = 64
 
 #: Set in the dimensions where two numbers are a byte. A number of 4 bits is HALVES times an odd number, as
 #: int8: steps of a third of the deviation of 56 axes, which lose least.
@@ -203,31 +202,6 @@ def reproject(packed: bytes, old: bytes, new: bytes) -> bytes:
     return _halved(places, _unit(on_axes @ before[1:] @ after[1:].T) @ _turn().T)
 
 
-def of_0_2(packed: bytes, projection: bytes) -> bytes:
-    """Bring tokens that 0.2.0 reduced, to 64 axes in 8 bits, to the first of these; others stay."""
-    if not is_of_0_2(packed, projection):
-        return packed
-    places, rows = unpack(packed)
-    return _halved(places, _unit(rows[:, :AXES].astype(np.float32)) @ _turn().T)
-
-
-def is_of_0_2(packed: bytes, projection: bytes) -> bool:
-    """Tell whether 0.2.0 reduced tokens; `projection` is that of 0.2.0."""
-    return has_axes_of_0_2(projection) and _dims(packed[:2]) == (_AXES_OF_0_2, False)
-
-
-def has_axes_of_0_2(projection: bytes) -> bool:
-    """Tell whether a projection is one of 0.2.0."""
-    return bool(projection) and len(projection) % (4 * (1 + _AXES_OF_0_2)) == 0
-
-
-def projection_of_0_2(projection: bytes) -> bytes:
-    """Return the axes that are kept now of a projection of 0.2.0, in the order of their variance."""
-    if not has_axes_of_0_2(projection):
-        return projection
-    return projection[: len(projection) // (1 + _AXES_OF_0_2) * (1 + AXES)]
-
-
 def fits(packed: bytes, projection: bytes, dims: int) -> bool:
     """Tell whether packed tokens are of a model of `dims` dimensions, with all of them or reduced.
 
@@ -242,9 +216,9 @@ def fits(packed: bytes, projection: bytes, dims: int) -> bool:
     # A model of few dimensions keeps them all, whatever its axes.
     if projection and dims > AXES:
         axes = len(projection) / (4 * dims) - 1
-        if axes not in (AXES, _AXES_OF_0_2) or not np.isfinite(np.frombuffer(projection, "<f4")).all():
+        if axes != AXES or not np.isfinite(np.frombuffer(projection, "<f4")).all():
             return False
-    is_reduced = _dims(packed[:2]) == (AXES, True) or is_of_0_2(packed, projection)
+    is_reduced = _dims(packed[:2]) == (AXES, True)
     return rows.shape[1] == dims or (bool(projection) and is_reduced)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: `application_id` of these files: the bytes "MemA". An index is another.
 APPLICATION_ID = 0x4D656D41
 
-#: `user_version` that this release reads and writes. Of an older file all rows stay.
+#: `user_version` that this release reads and writes. An older file is put aside like a damaged one.
 VERSION = 9
 
 #: Rows of what is known to be settled, two a request. A Redis that comes back with an older snapshot, or is
@@ -148,15 +148,12 @@ def note_settled(connection: Connection, token: str) -> bool:
 
 def connect(path: Path) -> Connection:
     """Open an account file to write, made when it is missing."""
-    connection = driver.connect(path, application_id=APPLICATION_ID, newest=VERSION, oldest=0)
+    connection = driver.connect(path, application_id=APPLICATION_ID, version=VERSION)
     try:
         with driver.transaction(connection):
             if driver.scalar(connection, "PRAGMA user_version") < VERSION:
                 for statement in statements(Path(__file__).with_suffix(".sql")):
                     connection.execute(statement)
-                if not any(row[1] == "sent" for row in connection.execute("PRAGMA table_info(reservations)")):
-                    # What an older release had in flight may have been sent.
-                    connection.execute("ALTER TABLE reservations ADD COLUMN sent INTEGER NOT NULL DEFAULT 1")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
@@ -173,12 +170,7 @@ def _connect_read_only(path: Path) -> Connection:
     if not size:
         raise IndexMissing(f"there is no file {path}")
     connection = driver.connect_read_only(path)
-    if 0 < driver.scalar(connection, "PRAGMA user_version") < VERSION:
-        # What asks for a column of this release would fail.
+    if driver.scalar(connection, "PRAGMA user_version") != VERSION:
         connection.close()
-        connect(path).close()
-        connection = driver.connect_read_only(path)
-    if not driver.scalar(connection, "PRAGMA user_version"):
-        connection.close()
-        raise IndexMissing(f"{path} is still empty")
+        raise IndexMissing(f"{path} is still empty, or of another release")
     return connection

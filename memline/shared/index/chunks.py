@@ -211,12 +211,6 @@ def former_texts(connection: Connection, path: str) -> set[bytes]:
     return {digest for (digest,) in connection.execute(query, (path, ledger.REMOVED))}
 
 
-def keeps_ids(connection: Connection) -> bool:
-    """Tell whether the id of a chunk is never given again; those of a file of 0.2 may be."""
-    made = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'chunks'").fetchone()[0]
-    return "AUTOINCREMENT" in made
-
-
 _NAME = "INSERT INTO names (file_id, key, title, text, grams) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -244,19 +238,6 @@ def store_links(connection: Connection, file_id: int, links: Iterable[Link]) -> 
             (file_id, ordinal, each.line, each.target, each.is_path, each.key)
             for ordinal, each in enumerate(links)
         ),
-    )
-
-
-def fill_names(connection: Connection) -> None:
-    """Store the names of all files, inside the caller's transaction: 0.2.0 had none."""
-    found = connection.execute(
-        "SELECT files.id, path, source, names, text FROM files JOIN chunks ON file_id = files.id"
-        " WHERE ordinal = 0 ORDER BY files.id"
-    )
-    for row in found:
-        store_names(connection, *row)
-    connection.execute(
-        "INSERT INTO names_fts (rowid, text, grams) SELECT id, text, grams FROM names WHERE text IS NOT NULL"
     )
 
 

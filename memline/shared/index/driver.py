@@ -20,7 +20,6 @@ from memline.shared.errors import (
     IndexUnwritable,
 )
 from memline.shared.packages import lack
-from memline.shared.sqlite import SCHEMA, statements
 from memline.shared.sqlite import library as library
 
 TYPE_CHECKING = False
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 #: `application_id` of our files: the bytes "MemL".
 APPLICATION_ID = 0x4D656D4C
 
-#: The schema this release reads and writes (`user_version`), and the oldest that `migrations.py` brings over:
-#: that of 0.2.0.
-SCHEMA_VERSION, OLDEST_VERSION = 20, 19
+#: The schema this release reads and writes (`user_version`). A file of an older one is moved aside like a
+#: damaged one, and built again.
+SCHEMA_VERSION = 20
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
@@ -103,15 +102,15 @@ def vec_error(extension_path: str = "") -> str:
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
-    """Open a connection that may write; the file and its folder are made when missing, the schema migrated.
+    """Open a connection that may write; the file, its folder and its tables are made when they are missing.
 
-    Raises IndexNotOurs, IndexTooNew, IndexCorrupt or IndexUnwritable.
+    Raises IndexNotOurs, IndexTooNew, IndexTooOld, IndexCorrupt or IndexUnwritable.
     """
     connection = connect(path, busy_timeout_ms=busy_timeout_ms)
     try:
         with faults(path):
-            if _pragma(connection, "user_version") < SCHEMA_VERSION:
-                _migrate(connection)
+            if not _pragma(connection, "user_version"):
+                _make_tables(connection)
     except BaseException:
         connection.close()
         raise
@@ -123,13 +122,12 @@ def connect(
     *,
     busy_timeout_ms: int = BUSY_TIMEOUT_MS,
     application_id: int = APPLICATION_ID,
-    newest: int = SCHEMA_VERSION,
-    oldest: int = OLDEST_VERSION,
+    version: int = SCHEMA_VERSION,
 ) -> Connection:
     """Open a connection that may write, in WAL mode; the file and its folder are made when missing.
 
     Raises IndexNotOurs for a file that is neither empty nor of this `application_id`, IndexTooNew and
-    IndexTooOld for a version that is not between `oldest` and `newest`, IndexCorrupt or IndexUnwritable.
+    IndexTooOld for another `version`, IndexCorrupt or IndexUnwritable.
     """
     # An existing index is never opened by us, only by SQLite: closing any descriptor of a file drops all
     # POSIX locks that this process has on it, and then another process takes this one for dead and deletes
@@ -148,7 +146,7 @@ def connect(
             str(path), timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            refuse_foreign(connection, path, application_id=application_id, newest=newest, oldest=oldest)
+            refuse_foreign(connection, path, application_id=application_id, version=version)
             _set_up(connection)
         except BaseException:
             connection.close()
@@ -157,22 +155,13 @@ def connect(
 
 
 def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
-    """Open a connection that cannot write; an index of an older release is upgraded first.
+    """Open a connection that cannot write.
 
     `cache_kib`: its page cache at most. Raises IndexMissing when there is nothing to read yet, and what
     `open_writer` raises.
     """
     if not path.exists() or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
-    connection = _open_reader(path, cache_kib)
-    if _pragma(connection, "user_version") == SCHEMA_VERSION:
-        return connection
-    connection.close()
-    open_writer(path).close()
-    return _open_reader(path, cache_kib)
-
-
-def _open_reader(path: Path, cache_kib: int = CACHE_KIB) -> Connection:
     with faults(path):
         connection = connect_read_only(path)
         try:
@@ -320,8 +309,7 @@ def refuse_foreign(
     path: Path,
     *,
     application_id: int = APPLICATION_ID,
-    newest: int = SCHEMA_VERSION,
-    oldest: int = OLDEST_VERSION,
+    version: int = SCHEMA_VERSION,
 ) -> None:
     """Raise IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read."""
     # In this order: another process may be making the file, its mark and its tables in one transaction.
@@ -329,15 +317,15 @@ def refuse_foreign(
     owner = _pragma(connection, "application_id")
     if owner != application_id and (owner or has_tables):
         raise _not_ours(path)
-    version = _pragma(connection, "user_version")
-    if version > newest:
+    found = _pragma(connection, "user_version")
+    if found > version:
         raise IndexTooNew(
-            f"the index {path} has schema {version}; this Memline reads up to {newest}",
+            f"the index {path} has schema {found}; this Memline reads schema {version}",
             hint="upgrade Memline, or use another index with --home DIR",
         )
-    if 0 < version < oldest:
+    if 0 < found < version:
         raise IndexTooOld(
-            f"the index {path} has schema {version}, of before 0.2.0; this Memline reads from {oldest} on",
+            f"the index {path} has schema {found}, of an older release; this Memline reads schema {version}",
             hint="memline index   (moves the file aside and builds the index again)",
         )
 
@@ -378,23 +366,16 @@ def _set_up(connection: Connection) -> None:
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
-def _migrate(connection: Connection) -> None:
-    is_new = not _pragma(connection, "user_version")
-    if not is_new:
-        # sqlite-utils uses it, too, and goes on without it only where it is missing.
-        lack("numpy")
-    # One at a time: of processes that open a new index together the first takes the steps, the others wait.
-    # The marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
+def _make_tables(connection: Connection) -> None:
+    # sqlite-utils uses it where it can be imported, and fails with one that is there and broken.
+    lack("numpy")
+    from memline.shared.index.migrations import migrate
+
+    # One at a time: of processes that open a new index together the first makes it, the others wait. The
+    # marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
     with transaction(connection):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        if is_new and not _pragma(connection, "user_version"):
-            # Without sqlite-utils: its import is 130 ms of a first index.
-            for statement in statements(SCHEMA):
-                connection.execute(statement)
-        if _pragma(connection, "user_version") < SCHEMA_VERSION:
-            from memline.shared.index.migrations import migrate
-
-            migrate(connection)
+        migrate(connection)
 
 
 def _pragma(connection: Connection, name: str) -> int:

@@ -1,4 +1,4 @@
--- The tables of an index. A new file gets them in one step, and a file of 0.2.0 what it lacks of them (`migrations.py`):
+-- The tables of an index. A new file gets them in one step (`migrations.py`):
 -- each statement does nothing where the thing is there.
 
 -- One value a key, as JSON (`meta.py`).
@@ -77,7 +77,7 @@ CREATE TABLE IF NOT EXISTS transcripts (
 ) STRICT;
 
 -- Runs of whole lines of a file. AUTOINCREMENT: an id is never given again, so that what a search keeps of a
--- chunk holds as long as the index (`chunks.keeps_ids`).
+-- chunk holds as long as the index.
 CREATE TABLE IF NOT EXISTS chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     file_id INTEGER NOT NULL REFERENCES files(id),

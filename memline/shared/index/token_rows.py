@@ -62,8 +62,6 @@ def take_in(
     if theirs and missing:
         from memline.shared.embedders import token_vectors
 
-        missing = [(row_id, token_vectors.of_0_2(tokens, theirs)) for row_id, tokens in missing]
-        theirs = token_vectors.projection_of_0_2(theirs)
         connection.execute(
             "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL", (theirs, identity_id)
         )

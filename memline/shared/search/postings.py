@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
-from memline.shared.index import chunks, driver, full_text
+from memline.shared.index import driver, full_text
 from memline.shared.search.few_rows import Beside, FewRows, as_word, scale_of, varints
 from memline.shared.values import value
 
@@ -129,7 +129,7 @@ class Postings:
         state = full_text.state(connection)
         if state != self._state:
             self._forget()
-            if state[0] != self._state[0] or not chunks.keeps_ids(connection):
+            if state[0] != self._state[0]:
                 self._forget_chunks()
             self._state = state
         # Last: after an error above it is looked at again.

@@ -108,8 +108,8 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(place: Place, server: E
     assert len(place.contents().vectors) == 121
 
 
-@pytest.mark.parametrize("words", ["damaged", "has schema 18, of before 0.2.0"])
-def test_a_damaged_header_or_one_of_before_0_2_is_moved_aside_and_the_index_built_again(
+@pytest.mark.parametrize("words", ["damaged", "has schema 18, of an older release"])
+def test_a_damaged_index_or_one_of_an_older_release_is_moved_aside_and_the_index_built_again(
     place: Place, words: str
 ) -> None:
     place.index()

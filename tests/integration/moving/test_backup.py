@@ -18,7 +18,6 @@ from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark, is_fresh
 from memline.shared.values import replace
 from tests.integration.bad.test_index import FULL_DISK
-from tests.support import old_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, note, paths, until
@@ -212,17 +211,6 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_pat
     assert "another" in raised.value.hint
     assert place.contents() == before
     assert not [path for path in place.index_path.parent.iterdir() if "restore" in path.name]
-
-
-def test_a_backup_of_0_2_is_brought_over_on_the_way(place: Place, tmp_path: Path) -> None:
-    saved = old_files.make(tmp_path / "saved" / "main.sqlite", old_files.INDEX)
-    before = saved.read_bytes()
-
-    put_back(place, saved.parent)
-
-    assert saved.read_bytes() == before
-    assert place.rows("PRAGMA user_version") == [(driver.SCHEMA_VERSION,)]
-    assert ("memory/a.md",) in place.rows("SELECT path FROM files")
 
 
 def test_a_damaged_index_is_moved_aside_and_replaced(place: Place, tmp_path: Path) -> None:

@@ -414,20 +414,6 @@ def test_an_export_with_one_changed_byte_anywhere_is_refused(
     assert not other.index_path.exists()
 
 
-def test_an_export_of_0_2_is_taken(place: Place, other: Place, tmp_path: Path) -> None:
-    file = tmp_path / "moved.memline"
-    export(place.agent, file)
-    as_version_1(file)
-
-    assert take_in(other.agent, file).vectors == 3 * NOTES
-
-
-def as_version_1(file: Path) -> None:
-    archive._unseal(file)
-    with closing(driver.library().connect(str(file), isolation_level=None)) as connection:
-        connection.execute("PRAGMA user_version = 1")
-
-
 def files_of(place: Place) -> list[Path]:
     """What the home holds, but for what SQLite has beside a file in use."""
     return sorted(path for path in place.home.rglob("*") if not path.name.endswith(("-wal", "-shm")))

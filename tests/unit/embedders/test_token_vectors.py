@@ -92,32 +92,3 @@ def test_texts_of_several_kinds_are_not_read_as_one() -> None:
 
     with pytest.raises(ValueError, match="do not hold tokens"):
         token_vectors.unpack_all([wide, token_vectors.project(wide, bytes(4 * 57 * 60))])
-
-
-def of_0_2(packed: bytes, axes: bytes) -> bytes:
-    """Tokens on 64 axes in 8 bits, as 0.2.0 kept them."""
-    places, rows = token_vectors.unpack(packed)
-    fitted = np.frombuffer(axes, "<f4").reshape(65, -1)
-    return token_vectors.pack(places.tolist(), (rows / np.float32(127) - fitted[0]) @ fitted[1:].T)
-
-
-def test_tokens_of_0_2_0_are_as_those_that_are_reduced_now() -> None:
-    random = np.random.default_rng(6)
-    rows = random.normal(size=(300, 90)) * np.geomspace(1, 0.1, 90) @ random.normal(size=(90, 384))
-    packed = token_vectors.pack(range(300), rows.astype(np.float32))
-    all_dims = token_vectors.unpack(packed)[1].astype(np.float32) / 127
-    axes = np.linalg.eigh(np.cov(all_dims.T))[1][:, ::-1][:, :64].T
-    former = np.concatenate([all_dims.mean(0)[None], axes]).astype("<f4").tobytes()
-    old = of_0_2(packed, former)
-    assert token_vectors.fits(old, former, 384)
-
-    new = token_vectors.of_0_2(old, former)
-
-    now = token_vectors.projection_of_0_2(former)
-    assert token_vectors.fits(new, now, 384)
-    _, came = token_vectors.unpack(new)
-    _, right = token_vectors.turned(packed, now)
-    assert ((came / 127 * right).sum(1) / np.linalg.norm(came / 127, axis=1)).min() > 0.97
-    assert token_vectors.of_0_2(packed, former) == packed
-    assert token_vectors.of_0_2(new, now) == new
-    assert token_vectors.projection_of_0_2(now) == now

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from memline.shared.embedders import token_vectors
-from memline.shared.index import identities, migrations, token_rows, vectors
+from memline.shared.index import identities, token_rows, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
-from tests.support.index_rows import MODEL_A, MODEL_B, file_row, lease_all, vector_of
+from tests.support.index_rows import MODEL_A, file_row, lease_all, vector_of
 
 DIMS = 96
 
@@ -124,70 +124,3 @@ def test_rows_that_an_ended_process_left_unreduced_are_reduced_later(
     token_rows.reduce(searched.connection, identity.id)
 
     assert {row[1] for row in stored(searched)} == {1}
-
-
-def of_0_2(text: str) -> bytes:
-    """Tokens of a text as 0.2.0 kept them: 64 axes in 8 bits, here the first of its dimensions."""
-    places, rows = token_vectors.unpack(tokens_of(text))
-    return token_vectors.pack(places.tolist(), rows[:, :64].astype(np.float32))
-
-
-#: A mean of nothing, and 64 axes.
-AXES_OF_0_2 = np.eye(65, DIMS, -1, dtype="<f4").tobytes()
-
-
-def test_what_0_2_0_reduced_is_brought_over(searched: IndexWriter) -> None:
-    connection = searched.connection
-    texts = connection.execute(
-        "SELECT vectors.id, text FROM vectors JOIN chunks USING (text_hash)"
-    ).fetchall()
-    for vector_id, text in texts:
-        connection.execute(
-            "UPDATE token_vectors SET tokens = ?, is_reduced = 1 WHERE vector_id = ?",
-            (of_0_2(text), vector_id),
-        )
-    connection.execute("UPDATE identities SET projection = ?", (AXES_OF_0_2,))
-
-    migrations.bring_tokens_over(connection)
-    once = stored(searched)
-    migrations.bring_tokens_over(connection)
-
-    axes = np.eye(57, DIMS, -1, dtype="<f4").tobytes()
-    assert connection.execute("SELECT projection FROM identities").fetchone()[0] == axes
-    found = token_rows.read(connection, [vector_id for vector_id, _ in texts])
-    assert found == {vector_id: token_vectors.of_0_2(of_0_2(text), AXES_OF_0_2) for vector_id, text in texts}
-    assert all(token_vectors.fits(tokens, axes, DIMS) for tokens in found.values())
-    assert stored(searched) == once
-
-
-def test_what_0_2_0_reduced_goes_where_numpy_is_not_there_to_bring_it_over(
-    searched: IndexWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connection = searched.connection
-    connection.execute("UPDATE identities SET projection = ?", (AXES_OF_0_2,))
-    other = identities.ensure(connection, MODEL_B, "", 1.0)
-    kept, *_ = stored(searched)
-    connection.execute("UPDATE token_vectors SET identity_id = ? WHERE vector_id = ?", (other.id, kept[0]))
-    monkeypatch.setattr(migrations, "has_numpy", False)
-
-    migrations.bring_tokens_over(connection)
-
-    assert stored(searched) == [kept], "those of another model were not reduced"
-    assert connection.execute("SELECT DISTINCT projection FROM identities").fetchall() == [(None,)]
-
-
-def test_tokens_of_an_export_of_0_2_0_are_taken_in(searched: IndexWriter) -> None:
-    connection = searched.connection
-    identity = identities.by_key(connection, MODEL_A.key)
-    assert identity is not None
-    connection.execute("DELETE FROM token_vectors")
-    texts = connection.execute("SELECT DISTINCT text_hash, text FROM chunks").fetchall()
-
-    with searched.transaction():
-        rows = [(digest, of_0_2(text)) for digest, text in texts]
-        token_rows.take_in(connection, identity.id, rows, AXES_OF_0_2)
-
-    axes = token_rows.projection(connection, identity.id)
-    assert axes == np.eye(57, DIMS, -1, dtype="<f4").tobytes()
-    assert len(stored(searched)) == len(texts)
-    assert all(token_vectors.fits(row[2], axes, DIMS) for row in stored(searched))

@@ -6,7 +6,6 @@ from sqlite3 import Connection
 
 import pytest
 
-from memline.shared.index import chunks
 from memline.shared.search import array_postings, keyword
 from memline.shared.search.array_postings import ArrayPostings
 from memline.shared.search.keyword import by_keyword
@@ -71,14 +70,7 @@ def test_all_rows_of_a_word_are_read_for_the_first_question_about_some(index: Se
     assert seen == []
 
 
-@pytest.mark.parametrize("keeps_ids", [True, False])
-def test_what_is_kept_of_chunks_is_that_of_the_chunks_there_are(
-    notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch, keeps_ids: bool
-) -> None:
-    """With ids that are never given again, and with those of a file of 0.2."""
-    if not keeps_ids:
-        monkeypatch.setattr(chunks, "keeps_ids", lambda connection: False)
-
+def test_what_is_kept_of_chunks_is_that_of_the_chunks_there_are(notes: Notes, index: SearchIndex) -> None:
     def hits(postings: Postings) -> list[KeywordHits]:
         with index.snapshot() as connection:
             postings.follow(connection)
@@ -89,8 +81,6 @@ def test_what_is_kept_of_chunks_is_that_of_the_chunks_there_are(
     hits(kept)
     # The highest id goes, and the next chunk is of another length in a file of another name.
     notes.remove("memory/119-again.md")
-    if not keeps_ids:
-        notes.writer.connection.execute("DELETE FROM sqlite_sequence WHERE name = 'chunks'")
     notes.add("memory/last.md", "redis severance timeout " * 9)
 
     assert_same(hits(kept), hits(Postings()))
