@@ -4,7 +4,7 @@
 
 A blow is one of: SIGKILL of a role, SIGSTOP for longer than a lease, Redis killed with or without its data,
 FLUSHALL, a full disk (a limit on the size of files), a provider that fails or hangs, a clock that is hours
-ahead or behind, settings that change, a polite end. The first third is polite: ends and settings. Prints
+ahead or behind, a polite end. The first third is polite. Prints
 what was lost, what was paid for twice and what could have been, what is shown as spent and what was billed,
 and memory. Exits with 1 when a file or vector is missing, the index differs, more was paid for twice than
 was in flight, or another sum is shown than was billed: after polite blows any other, after all one that is
@@ -12,7 +12,6 @@ less, or more by what was in flight.
 """
 
 import argparse
-import json
 import random
 import resource
 import shutil
@@ -69,7 +68,7 @@ class Chaos:
 
     def strike(self, *, politely: bool) -> None:
         """One blow of a random kind."""
-        polite: list[tuple[int, Callable[[], None]]] = [(3, self._change_settings), (3, self._end)]
+        polite: list[tuple[int, Callable[[], None]]] = [(6, self._end)]
         kinds = (
             polite
             if politely
@@ -88,7 +87,7 @@ class Chaos:
         blow()
 
     def supervise(self) -> None:
-        """Start what ended by itself, as a supervisor does: a process that starts needs valid settings."""
+        """Start what ended by itself, as a supervisor does."""
         for label in self.labels:
             if not self._fleet.is_running(label):
                 self._fleet.start(label)
@@ -150,26 +149,6 @@ class Chaos:
         hours = self._dice.choice((-1, 1)) * self._dice.uniform(0.1, 30)
         self._fleet.start(label, env={"SKEW_S": str(3600 * hours)})
         self._counted(f"clock {'ahead' if hours > 0 else 'behind'} for {label}", IN_FLIGHT * ROWS)
-
-    def _change_settings(self) -> None:
-        """Change what is taken at once, or what takes another start; the vectors stay those of one model."""
-        place = self._fleet.place
-        kind = self._dice.choice(("live", "restart", "invalid"))
-        good = place.config.read_text()
-        if kind == "invalid":
-            place.config.write_text(good[: len(good) // 2])
-            time.sleep(self._dice.uniform(0.5, 4))
-            place.config.write_text(good)
-        else:
-            changed = json.loads(good)
-            number = self._dice.randrange(1_000, 1_000_000)
-            more = {"limits": {"maxTokensPerDay": 10**9 + number}, "serve": {"token": f"token-{number}"}}
-            name = "limits" if kind == "live" else "serve"
-            part = place.config.with_suffix(".part")
-            part.write_text(json.dumps({**changed, name: more[name]}))
-            part.rename(place.config)
-        # A worker that starts again waits for its requests, for fifteen seconds.
-        self._counted(f"settings {kind}", IN_FLIGHT * ROWS if kind == "restart" else 0)
 
     def _end(self) -> None:
         label = self._dice.choice(self.labels)

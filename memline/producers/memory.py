@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
     from memline.producers.agent_view import Chat
     from memline.producers.backends import IndexReport, LinkCheck, RunProgress
-    from memline.shared.config.live import SettingsWatch
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
 
@@ -304,16 +303,14 @@ class Memory:
         on_progress: Callable[[RunProgress], None] = lambda _: None,
         on_plan: Callable[[Plan], None] = lambda _: None,
         on_note: Callable[[str], None] = lambda _: None,
-        watch: SettingsWatch | None = None,
     ) -> IndexReport:
         """Bring the index up to date and wait until every vector is ready or failed.
 
         `force` splits every file again, `re_embed` pays for every vector again, `accept_removals` removes
-        what vanished from an emptied root. With `queue.url` the fleet does the work. `watch` sees that the
-        settings change meanwhile. Raises IndexFaults, and SettingsChanged for what the run cannot take.
+        what vanished from an emptied root. With `queue.url` the fleet does the work. Raises
+        IndexFaults.
         """
         hooks: dict[str, Any] = {"on_progress": on_progress, "on_plan": on_plan, "on_note": on_note}
-        hooks |= {"watch": watch} if watch is not None else {}
         return self._backend.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
 
     def status(self, *, deep: bool = False) -> Status:

@@ -66,10 +66,6 @@ def not_utf_8(name: str) -> MemlineError:
     return MemlineError(f"not a name in UTF-8: {shown}", hint="rename it, or type it in UTF-8")
 
 
-class SettingsChanged(MemlineError):
-    """The settings changed while a command waited that cannot go on with the new ones."""
-
-
 class NoWorkspace(ConfigError):
     """No option, variable, file or folder says which notes are meant."""
 

@@ -15,7 +15,6 @@ from typing import Protocol, TypeVar, cast
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import without_workspace
-from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
 from memline.shared.errors import IndexElsewhere, IndexFault, MemlineError, QueueError
@@ -112,9 +111,8 @@ class Context:
         limits: Limits | None = None,
         in_flight: InFlightRequests | None = None,
         stopping: threading.Event | None = None,
-        watch: SettingsWatch | None = None,
     ) -> None:
-        """Without `limits` and `in_flight` those of one process; without `watch` the settings stay."""
+        """Without `limits` and `in_flight` those of one process."""
         self.settings = settings
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
@@ -122,13 +120,8 @@ class Context:
         self.in_flight = in_flight or InProcessRequests()
         #: Key of an identity -> texts of a call, since one took too long in this process.
         self.shrunk_rows: dict[str, int] = {}
-        #: Whether the provider's last answer in this process was a definite no.
-        self.is_refused = False
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
-        self._watch = watch
-        #: What changed of the settings, when it takes another start of this process.
-        self.restart: Changed | None = None
         #: The error that ended the work of this process, if any.
         self.failure: MemlineError | None = None
         self.sweep_timer = SweepTimer(
@@ -139,38 +132,8 @@ class Context:
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
         self._open: dict[Hashable, Closable] = {}
         self._is_closed = False
-        #: Counts the settings that were taken, and those that each writer was opened with.
-        self._generation = 0
-        self._opened_with: dict[str, int] = {}
-        #: What was open with the settings before: a thread may still use it.
-        self._former: list[Closable] = []
-        #: When this process began with its present settings (monotonic seconds).
+        #: When this process began (monotonic seconds).
         self.began_at = time.monotonic()
-
-    def look(self, *, at_once: bool = False) -> bool:
-        """Take what changed of the settings, or stop to start again with it; tells whether anything did."""
-        changed = self._watch.look(at_once=at_once) if self._watch is not None else None
-        if changed is None:
-            return False
-        if changed.restart:
-            self.restart = changed
-            self.stopping.set()
-        else:
-            Log("settings").info("settings.taken", keys=changed.words)
-            self.take(changed.settings)
-        return True
-
-    def take(self, settings: Settings) -> None:
-        """Work with these settings from the next message on."""
-        with self._lock:
-            # Used for as long as a message lasts: by now those before the last ones are not.
-            for item in self._former:
-                item.close()
-            self._former = list(self._open.values())
-            self._open = {}
-            self._choices.clear()
-            self.settings, self.began_at = settings, time.monotonic()
-            self._generation += 1
 
     def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
         """Give the settings of an agent.
@@ -230,10 +193,6 @@ class Context:
 
     def writer(self, agent: str) -> IndexWriter:
         """Give the open index of an agent, made ready for work the first time."""
-        if agent in self._writers and self._opened_with[agent] != self._generation:
-            # What waits on the queue is sent by the settings of now, or not at all.
-            self.in_flight.revoke(self._free_unsent(self._writers[agent]))
-            self._writers.pop(agent).close()
         if agent in self._writers and self._writers[agent].is_replaced:
             # What is written to the old file would be lost.
             self._writers.pop(agent).close()
@@ -251,7 +210,7 @@ class Context:
                 others = leases.tokens_of_others(connection, keys) if keys else []
             self.note_begun(writer, others)
             self.in_flight.revoke(writer.free_leases(others))
-            self._writers[agent], self._opened_with[agent] = writer, self._generation
+            self._writers[agent] = writer
             self.sweep_timer.watch(agent)
         return self._writers[agent]
 
@@ -314,11 +273,10 @@ class Context:
         with self._lock, ExitStack() as stack:
             # All are closed, also when one cannot be.
             self._is_closed = True
-            for item in (self._account_file, *self._former, *self._open.values(), *self._writers.values()):
+            for item in (self._account_file, *self._open.values(), *self._writers.values()):
                 stack.callback(item.close)
             self._writers.clear()
             self._open.clear()
-            self._former.clear()
 
 
 _current: Context | None = None

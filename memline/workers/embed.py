@@ -74,9 +74,6 @@ def embed_texts(message: EmbedTexts) -> None:
         _LOG.warning("request.given_back", lease=message.lease, texts=len(message.texts))
         _report(message, message.texts, ProviderSplit("its worker ended before the provider answered"))
         return
-    if context.is_refused:
-        # By a key that may have been replaced.
-        context.look(at_once=True)
     begin = cache(partial(context.may_send, message.lease))  # Once, whatever parts it is cut into.
     try:
         choice = _choice(context, message.agent, message.identity)
@@ -95,11 +92,10 @@ def embed_texts(message: EmbedTexts) -> None:
             )
     except AgentNotConfigured:
         # One of another index host may know it. Nothing was sent, and no provider is at fault.
-        context.look(at_once=True)
         raise
     except ModelMismatch as error:
-        if context.look(at_once=True) or time.monotonic() - context.began_at < MISMATCH_S:
-            # One process takes settings that changed before another.
+        if time.monotonic() - context.began_at < MISMATCH_S:
+            # One process is started again with other settings before another.
             context.stopping.wait(1.0)
             raise
         _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
@@ -114,7 +110,6 @@ def embed_texts(message: EmbedTexts) -> None:
         paid = None if begin.cache_info().currsize else 0
         _report(message, message.texts, broken, no_results=True, paid_tokens=paid)
         raise
-    context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
     _answer(context, message, account, outcome)
 

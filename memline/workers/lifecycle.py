@@ -19,7 +19,6 @@ from dramatiq.middleware import Middleware
 
 from memline.shared import logs
 from memline.shared.config.config_file import for_owner
-from memline.shared.config.live import LOOK_EVERY_S, Changed, SettingsWatch
 from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
 from memline.shared.liveness import Liveness
@@ -54,6 +53,9 @@ IDLE_CHECK_MS = 1_000
 MAX_LOOK_S = 60.0
 MAX_MESSAGE_S = 3_600.0
 
+#: Seconds between two looks whether the process still works when no supervisor asks for more.
+LOOK_EVERY_S = 1.5
+
 #: Seconds between two tries of a second store process to become the only one.
 LOCK_EVERY_S = 0.5
 
@@ -64,11 +66,8 @@ def run(
     stop: threading.Event,
     *,
     liveness: Liveness | None = None,
-    watch: SettingsWatch | None = None,
-) -> Changed | None:
+) -> None:
     """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
-
-    It sets `stop` itself, and returns what changed, when settings that `watch` sees take another start.
 
     A worker that is drained (`heartbeat.drain`) sets it itself, when it has finished what it had taken.
     What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
@@ -87,7 +86,6 @@ def run(
         limits=RedisLimits(url, retry),
         in_flight=RedisRequests(url),
         stopping=stop,
-        watch=watch,
     )
     use(context)
     declare_actors(threads_of)
@@ -95,7 +93,7 @@ def run(
     liveness.ready()
     with only_store(settings.home, stop, liveness) if "store" in threads_of else nullcontext():
         if stop.is_set():
-            return None
+            return
         if "store" in threads_of:
             broker.take_over(routes.queue_name("store", broker.host))
             context.sweep_timer.start()
@@ -106,7 +104,7 @@ def run(
             if not any(broker.taken_ids.values()):
                 stop.set()
 
-        heartbeat.start(url, broker.broker_id, threads_of, on_drain=drain, watch=watch)
+        heartbeat.start(url, broker.broker_id, threads_of, on_drain=drain, file=settings.file)
         if {"store", "batch"} & set(threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
@@ -114,14 +112,12 @@ def run(
                     send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
         retry.waits_for_refusals = True
-        while not stop.wait(min(liveness.every_s or LOOK_EVERY_S, LOOK_EVERY_S)):
-            context.look()
+        while not stop.wait(liveness.every_s or LOOK_EVERY_S):
             if reason := hangs(workers.values(), broker.looked_at, heartbeat):
                 Log("worker").error("worker.hangs", reason=reason)
             else:
                 liveness.alive()
-        if context.restart is None:
-            liveness.stopping()
+        liveness.stopping()
         broker.stop_waiting(LAST_TRIES_S)
         heartbeat.stop(context.failure.message if context.failure else "")
         store = workers.pop("store", None)
@@ -131,7 +127,6 @@ def run(
         context.close()
         if context.failure is not None:
             raise context.failure
-        return context.restart
 
 
 def declare_actors(queues: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
 )
-from memline.shared.scheduling import fallback, health, leases
+from memline.shared.scheduling import fallback, leases
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.values import replace
 from memline.workers.context import Context, current
@@ -179,11 +179,6 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     """Lease what the credits allow, one request a message; what is worth a batch waits for one."""
     writer, identity, caps = context.writer(agent), choice.identity, choice.caps
     assert identity is not None and caps is not None
-    state = health.read(writer.accounts, identity.provider)
-    if (state.failures or state.paused) and context.look(at_once=True):
-        # What it is tried with next is what holds now: a key may have been replaced.
-        context.sweep_timer.schedule(agent, LINGER_S)
-        return
     credits = context.in_flight.credits()
     caps = replace(caps, max_rows=rows_per_request(caps.max_rows, context.in_flight.credits_of_all()))
     rules = _batch_rules(context, agent, choice)

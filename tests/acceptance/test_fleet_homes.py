@@ -1,10 +1,7 @@
 """Embed workers whose home is not that of the index: what they send is known and counted all the same."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
@@ -45,27 +42,20 @@ def is_counted(notes: Place, provider: EmbeddingServer) -> bool:
     return bool(notes.status()["spending"]["today"]["requests"] == len(provider.requests))
 
 
-def change_settings(fleet: Fleet) -> None:
-    fleet.place.configure(query={"maxResults": 9})
-    fleet.until(lambda: "settings.taken" in fleet.log("work"), "the new settings")
-
-
 def pause(fleet: Fleet) -> None:
     assert fleet.run("queue", "pause").status == 0
     assert fleet.run("queue", "resume").status == 0
 
 
-@pytest.mark.parametrize("change", [change_settings, pause])
 def test_what_a_worker_of_another_home_sends_is_never_taken_for_unsent(
     fleet: Fleet,
     notes: Place,
     provider: EmbeddingServer,
     tmp_path: Path,
-    change: Callable[[Fleet], None],
 ) -> None:
     texts = send_texts(fleet, notes, provider, tmp_path)
 
-    change(fleet)
+    pause(fleet)
     fleet.until(lambda: is_done(fleet, texts), "all vectors")
 
     assert provider.repeated() == {}

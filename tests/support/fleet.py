@@ -162,6 +162,11 @@ class Fleet:
         self.kill(label)
         self.start(label)
 
+    def restart_all(self) -> None:
+        """Start all processes again, as for other settings."""
+        for label in [*self._processes]:
+            self.restart(label)
+
     def signal(self, label: str, number: int) -> None:
         """Send a signal to a process and its children."""
         with suppress(ProcessLookupError):

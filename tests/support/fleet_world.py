@@ -42,8 +42,8 @@ class World:
         with closing(socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.configure()
         self.fleet = Fleet(self.place, self.redis.url)
+        self.configure()
 
     @property
     def url(self) -> str:
@@ -60,6 +60,8 @@ class World:
         part = target.with_suffix(".part")
         part.write_text(json.dumps(body))
         part.rename(target)
+        if file is None:
+            self.fleet.restart_all()
 
     def start(self) -> None:
         for _ in range(4):

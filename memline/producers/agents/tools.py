@@ -34,7 +34,7 @@ from memline.shared.errors import (
 )
 from memline.shared.figures.counters import HTTP, tally_of
 from memline.shared.finding import Finding, Trouble
-from memline.shared.findings.diagnosis import of_agent, of_error, of_troubles
+from memline.shared.findings.diagnosis import of_agent, of_error, of_own_settings, of_troubles
 from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest, day_bounds, search_request
 from memline.shared.search.results import Answer
@@ -83,8 +83,6 @@ class MemoryTools:
         """`options_of` returns the options that mean an agent's memory in every shell: hints name them."""
         self.settings = settings
         self._options_of = options_of
-        #: What of the settings this process does not take; every answer says it.
-        self.never: tuple[str, ...] = ()
         #: The agents that may be asked for, by id.
         self.agents = agents
         self._clock = SystemClock()
@@ -100,14 +98,6 @@ class MemoryTools:
                 memory.close()
             self._memories.clear()
         self.tally.write()
-
-    def take(self, settings: Settings) -> None:
-        """Answer from these settings from the next call on; calls that run end with the former ones."""
-        with self._lock:
-            self.settings = settings
-            # Not closed: a call may be using them. They are when it ends.
-            self._memories = {}
-            self._collector = None
 
     def memory(self, agent: str) -> Memory:
         """Return the memory of an agent. Raises UnknownAgent for one that is not served here."""
@@ -131,9 +121,8 @@ class MemoryTools:
         """Put the options that mean this agent's memory in any shell into the commands of an answer."""
         as_typed = self._options_of(settings).as_typed
         found = [each | {"action": as_typed(each["action"])} for each in body["findings"]]
-        if self.never:
-            told = Trouble(code="started_before", details={"keys": ", ".join(self.never)})
-            (last,) = (each.to_json() for each in of_troubles(settings, told))
+        if file := self.settings.file.newer():
+            last = of_own_settings(file).to_json()
             found.append(last)
             if not body["warning"]:
                 body = body | {"warning": last["what"], "action": last["action"]}

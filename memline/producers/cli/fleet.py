@@ -13,7 +13,7 @@ import click
 
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo
-from memline.producers.cli.long_running import liveness, stop_event, watch_of, write_log
+from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.table_commands import asks
 from memline.producers.runs import supervisor
 from memline.producers.runs.supervisor import memline
@@ -43,14 +43,6 @@ def fleet(invocation: Invocation, api: bool) -> int | None:
         variables[environment.QUEUE_NAME] = queue.name
         variables = environment.with_secret(variables, environment.QUEUE_URL, url)
         processes = commands(invocation.enabled_agents(), with_api=api)
-        watch = watch_of(invocation, restarts=False)
-
-        def needed() -> dict[str, list[str]] | None:
-            if watch.look() is None:
-                return None
-            agents = [each for each in watch.loaded.agents() if each.memory.enabled]
-            return commands(agents, with_api=api)
-
         is_good = supervisor.run(
             processes,
             variables,
@@ -59,7 +51,6 @@ def fleet(invocation: Invocation, api: bool) -> int | None:
             redis=redis,
             fleet=replace(queue, url=url).address.partition("#")[2],
             liveness=liveness(),
-            needed=needed,
         )
     if redis is not None:
         supervisor.free_leases(invocation.enabled_agents())

@@ -18,7 +18,6 @@ from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file
 from memline.shared.config.agents import USUAL
-from memline.shared.config.live import SettingsWatch
 from memline.shared.config.workspaces import ONLY
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import (
@@ -26,7 +25,6 @@ from memline.shared.errors import (
     IndexFault,
     IndexMissing,
     MemlineError,
-    SettingsChanged,
 )
 from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
@@ -63,7 +61,6 @@ def index(
     if adopt is not None:
         invocation = _adopted(invocation, Path(os.path.normpath(Path(adopt).expanduser().absolute())))
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
-    options["watch"] = SettingsWatch(invocation.loaded, invocation.options)
     agents = {each.agent: each for each in invocation.enabled_agents()}
     failed: list[MemlineError] = []
 
@@ -145,8 +142,6 @@ def index_agents(
                 reports.append(made)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_kept(agent)) from None
-        except SettingsChanged:
-            raise
         except MemlineError as error:
             if on_error is None:
                 raise

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
     Kept = Callable[[Settings, AgentSettings], AbstractContextManager[Memory]]
 
-
-#: Seconds between two looks for settings that can be read.
-LOOK_EVERY_S = 0.5
 
 #: A folder, and the one that it was.
 _MOVED = "{0} was {1}: its settings and its index are still those of that folder"
@@ -62,21 +58,8 @@ class Invocation:
 
     @cached_property
     def loaded(self) -> Loaded:
-        """Read the configuration with the origin of its values.
-
-        A process that started again by itself had good settings: it waits until they are good again.
-        """
-        is_again, is_told = os.environ.pop(environment.STARTED_AGAIN, ""), False
-        while True:
-            try:
-                return load(self.options)
-            except ConfigError as error:
-                if not is_again:
-                    raise
-                if not is_told:
-                    echo(f"memline: waits for settings that can be read: {error.message}", err=True)
-                is_told = True
-                time.sleep(LOOK_EVERY_S)
+        """Read the configuration."""
+        return load(self.options)
 
     @property
     def settings(self) -> Settings:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import _thread
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from memline.producers.cli.invocation import Invocation, echo
+from memline.producers.cli.invocation import Invocation
 from memline.shared import logs
 from memline.shared.config import environment
-from memline.shared.config.live import LOOK_EVERY_S, Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings
 from memline.shared.liveness import Liveness
 from memline.shared.log_stream import protect_errors
@@ -25,64 +23,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-class StopEvent(threading.Event):
-    """An event that signals set, and that a process may set itself."""
-
-    #: Whether a signal did.
-    is_told = False
-
-
-def watch_of(invocation: Invocation, *, restarts: bool = True) -> SettingsWatch:
-    """Return what sees that the settings of this process changed; `restarts`: as in `SettingsWatch`."""
-    return SettingsWatch(invocation.loaded, invocation.options, restarts=restarts)
-
-
-def start_again(changed: Changed | None, stop: StopEvent) -> None:
-    """Execute this process anew, with the same arguments and pid, when settings changed that it takes so.
-
-    For the inside of `stop_event`: a signal that came meanwhile ends the process instead.
-    """
-    if changed is None:
-        return
-    # Nothing is in hand any more. A signal that a handler took from here on would be lost with this program.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    if stop.is_told:
-        return
-    echo(f"memline: the settings changed ({changed.words}): this process starts again with them", err=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.environ[environment.STARTED_AGAIN] = "1"
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-@contextmanager
-def looking(look: Callable[[], None]) -> Iterator[None]:
-    """Look at the settings now and then, in a thread, while a block runs."""
-    is_over = threading.Event()
-
-    def run() -> None:
-        while not is_over.wait(LOOK_EVERY_S):
-            look()
-
-    thread = threading.Thread(target=run, name="settings", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
 def listed(
-    invocation: Invocation, kind: str, agents: Sequence[AgentSettings], watch: SettingsWatch
+    invocation: Invocation, kind: str, agents: Sequence[AgentSettings]
 ) -> AbstractContextManager[None]:
-    """List this process among those of its home while a block runs; `kind` is that of its command.
-
-    So is what `watch` sees that the process does not take.
-    """
+    """List this process among those of its home while a block runs; `kind` is that of its command."""
     names = [settings.agent for settings in agents]
-    return registered(invocation.agents()[0].account_path, kind, names, time.time(), watch)
+    return registered(invocation.agents()[0].account_path, kind, names, time.time(), invocation.settings.file)
 
 
 def liveness() -> Liveness:
@@ -100,20 +46,19 @@ def write_log(*, default_level: str = "WARNING") -> None:
 
 
 @contextmanager
-def stop_event() -> Iterator[StopEvent]:
+def stop_event() -> Iterator[threading.Event]:
     """Give an event that SIGINT and SIGTERM set; a second signal changes nothing, a third ends the process.
 
     A supervisor that signals the whole process group reaches a process twice, once itself and once through
     its parent. Taken for "end now", the second threw away what was paid for. The handlers before are restored
     at the end; but a process that was told to end, and runs until then, is told no more while it ends.
     """
-    stop = StopEvent()
+    stop = threading.Event()
     signals = 0
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal signals
         signals += 1
-        stop.is_told = True
         # In a thread: the lock of an event cannot be taken twice, and the main thread, which runs this
         # handler, may just hold it in `stop.wait`. The process would hang for ever.
         _thread.start_new_thread(stop.set, ())

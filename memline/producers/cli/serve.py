@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import threading
 from contextlib import closing
 
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_server import answering
 from memline.producers.cli.invocation import Invocation, echo, put
-from memline.producers.cli.long_running import listed, liveness, looking, stop_event, watch_of, write_log
+from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
 from memline.producers.cli.table_commands import asks
 from memline.producers.interrupts import INTERRUPTED, tell
 from memline.shared import logs
@@ -35,17 +34,9 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
     # The thread that waits for a line cannot be ended otherwise, by Ctrl-C neither; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
-    seen = watch_of(invocation, restarts=False)
-
-    def look() -> None:
-        changed = seen.look()
-        tools.never = seen.never
-        if changed is not None:
-            tools.take(changed.settings)
-
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:
-        with closing(tools), listed(invocation, "mcp", [agent], seen), looking(look):
+        with closing(tools), listed(invocation, "mcp", [agent]):
             run_stdio(tools, caller)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -63,25 +54,17 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     write_log()
     logs.always(logs.AUDIT)
     logs.always(logs.REQUEST, style="json")
-    served, seen, changed = invocation.agents(), watch_of(invocation, restarts=False), threading.Event()
+    served = invocation.agents()
     wanted = _served(invocation.settings.serve, host, port, read_only)
-
-    def look() -> None:
-        if found := seen.look():
-            echo(f"memline: the settings changed ({found.words}), and are taken", err=True)
-            changed.set()
-
-    with stop_event() as stop, serving(wanted, stop) as (url, run), looking(look):
+    with stop_event() as stop, serving(wanted, stop) as (url, run):
         echo(f"memline: {url}{wanted.base_path} (dashboard at /ui, MCP at /mcp)", err=True)
-        with listed(invocation, "serve", served, seen), answering(invocation.settings.home):
-            while not stop.is_set():
-                changed.clear()
-                chosen = invocation.loaded.chosen
-                agents = (chosen,) if chosen else tuple(seen.settings.agents)
-                tools = MemoryTools(seen.settings, agents, options_of=invocation.everywhere)
-                wanted = _served(seen.settings.serve, wanted.host, wanted.port, read_only)
-                with closing(tools):
-                    run(tools, wanted, seen.loaded, changed, liveness())
+        agents = tuple(each.agent for each in served)
+        with (
+            listed(invocation, "serve", served),
+            answering(invocation.settings.home),
+            closing(MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)) as tools,
+        ):
+            run(tools, wanted, invocation.loaded, liveness())
 
 
 def _served(serve: Serve, host: str | None, port: int | None, read_only: bool) -> Serve:

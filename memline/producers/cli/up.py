@@ -9,7 +9,7 @@ from memline.producers.calls.table import CALLS
 from memline.producers.cli.command_server import answering
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
-from memline.producers.cli.long_running import listed, liveness, start_again, stop_event, watch_of, write_log
+from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
 from memline.producers.cli.table_commands import asks
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
@@ -24,17 +24,14 @@ def up(invocation: Invocation) -> None:
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
-    seen, note = watch_of(invocation), partial(echo, err=True)
-    with stop_event() as stop:
-        with (
-            listed(invocation, "up", agents, seen),
-            sampling(lambda: seen.settings),
-            answering(invocation.settings.home),
-        ):
-            changed = following.run(
-                invocation.settings, agents, stop=stop, on_note=note, liveness=liveness(), watch=seen
-            )
-        start_again(changed, stop)
+    settings, note = invocation.settings, partial(echo, err=True)
+    with (
+        stop_event() as stop,
+        listed(invocation, "up", agents),
+        sampling(lambda: settings),
+        answering(settings.home),
+    ):
+        following.run(settings, agents, stop=stop, on_note=note, liveness=liveness())
 
 
 @asks(CALLS["watch"])
@@ -44,11 +41,8 @@ def watch(invocation: Invocation) -> None:
     if not invocation.settings.queue.url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     agents = invocation.enabled_agents()
-    seen = watch_of(invocation)
-    with stop_event() as stop:
-        with listed(invocation, "watch", agents, seen):
-            changed = following.watch(invocation.settings, agents, stop=stop, liveness=liveness(), watch=seen)
-        start_again(changed, stop)
+    with stop_event() as stop, listed(invocation, "watch", agents):
+        following.watch(invocation.settings, agents, stop=stop, liveness=liveness())
 
 
 @asks(CALLS["worker"])
@@ -57,9 +51,8 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
-    with stop_event() as stop:
-        seen = watch_of(invocation)
-        # One of the processes beside an index, which there is once.
-        with sampling(lambda: seen.settings) if "store" in threads_of else nullcontext():
-            changed = lifecycle.run(invocation.settings, threads_of, stop, liveness=liveness(), watch=seen)
-        start_again(changed, stop)
+    settings = invocation.settings
+    # One of the processes beside an index, which there is once.
+    samples = sampling(lambda: settings) if "store" in threads_of else nullcontext()
+    with stop_event() as stop, samples:
+        lifecycle.run(settings, threads_of, stop, liveness=liveness())

@@ -112,9 +112,8 @@ def run(
     stop: threading.Event,
     *,
     liveness: Liveness | None = None,
-    until: threading.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set, or `until` for another of this process; end after the running requests.
+    """Serve until `stop` is set; end after the running requests.
 
     Raises MemlineError for a uvicorn whose inside is not the one that the time limit of heads builds on.
     """
@@ -138,7 +137,7 @@ def run(
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
-    _Server(config, stop, liveness or Liveness(), until or stop).run(sockets=[opened])
+    _Server(config, stop, liveness or Liveness()).run(sockets=[opened])
 
 
 #: What `_HeadTimeoutProtocol` overrides; uvicorn promises none of it.
@@ -188,11 +187,9 @@ def _head_bytes(scope: Scope) -> int:
 class _Server(uvicorn.Server):
     """End when the event is set, and tell a supervisor; signals belong to the command."""
 
-    def __init__(
-        self, config: uvicorn.Config, stop: threading.Event, liveness: Liveness, until: threading.Event
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, stop: threading.Event, liveness: Liveness) -> None:
         super().__init__(config)
-        self._stop, self._until = stop, until
+        self._stop = stop
         self._liveness = liveness
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -209,7 +206,7 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         self._liveness.alive()
-        return self._stop.is_set() or self._until.is_set() or await super().on_tick(counter)
+        return self._stop.is_set() or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._stop.is_set():

@@ -19,7 +19,6 @@ from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.config_file import for_owner
-from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.diagnosis import of_agent
@@ -222,12 +221,10 @@ def watch(
     *,
     stop: threading.Event,
     liveness: Liveness | None = None,
-    watch: SettingsWatch | None = None,
-) -> Changed | None:
+) -> None:
     """Follow the files of `agents` and put changes on the queue until `stop` is set.
 
-    Ends as well, and returns what changed, when settings that `watch` sees take another start. Raises
-    QueueError when the queue cannot be used at the start.
+    Raises QueueError when the queue cannot be used at the start.
     """
     broker.on_redis(settings.queue.address)
     errors, liveness = LoopErrors(), liveness or Liveness()
@@ -235,25 +232,18 @@ def watch(
         while not stop.is_set():
             ours, others = sole.shared(agents)
             flushes = FlushProducer(ours, errors=errors)
-            changed: Changed | None = None
             with QmdUpdates(ours) as qmd, Follower(ours, errors=errors, on_change=qmd.changed) as follow:
                 follow.log_modes()
                 for words in others:
                     Log("follow").warning("files.left_to_another", words=words)
                 liveness.ready()
-                while changed is None and not stop.wait(TICK_S) and not sole.may_follow_more:
+                while not stop.wait(TICK_S) and not sole.may_follow_more:
                     liveness.alive()
                     follow.tick()
                     flushes.tick()
                     qmd.tick()
-                    changed = watch.look() if watch is not None else None
-            if changed is not None and changed.restart:
-                return changed
-            if changed is not None:
-                Log("settings").info("settings.taken", keys=changed.words)
-                agents = [changed.settings.agents[each.agent] for each in agents]
+                    settings.file.newer()  # for the log
     liveness.stopping()
-    return None
 
 
 def run(
@@ -263,17 +253,15 @@ def run(
     stop: threading.Event,
     on_note: Note,
     liveness: Liveness | None = None,
-    watch: SettingsWatch | None = None,
-) -> Changed | None:
+) -> None:
     """Follow the files of `agents` and do the work in this process until `stop` is set.
 
-    Ends as well, and returns what changed, when settings that `watch` sees take another start. A damaged
-    index is moved aside and built again. Raises what keeps it from starting.
+    A damaged index is moved aside and built again. Raises what keeps it from starting.
     """
     while not stop.is_set():
         found = {agent.index_path: file_id(agent.index_path) for agent in agents}
         try:
-            return _run(settings, agents, stop, on_note, liveness or Liveness(), watch)
+            return _run(settings, agents, stop, on_note, liveness or Liveness())
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:
@@ -283,7 +271,6 @@ def run(
             aside = move_aside(path, SystemClock().now(), found[path] or file_id(path))
             then = f"it was moved to {aside} and" if aside else "it"
             on_note(f"{error.message}; {then} is built again from the files.")
-    return None
 
 
 def _run(
@@ -292,12 +279,8 @@ def _run(
     stop: threading.Event,
     on_note: Note,
     liveness: Liveness,
-    watch: SettingsWatch | None,
-) -> Changed | None:
+) -> None:
     log, errors, logged = Log("up"), LoopErrors(), ""
-    if watch is not None:
-        settings = watch.settings
-        agents = [settings.agents[each.agent] for each in agents]
     for agent in agents:
         choice = prepare(agent, is_asked=False).choice
         reason = f" ({choice.reason})" if choice.reason else ""
@@ -306,14 +289,10 @@ def _run(
     needs_flush = FlushProducer(agents, errors=errors).is_needed
     queues = (*INDEXING, *("flush",) * needs_flush)
     with (
-        InProcessWorkers(settings, queues=queues, long_lived=True, watch=watch) as workers,
+        InProcessWorkers(settings, queues=queues, long_lived=True) as workers,
         SoleFollower() as sole,
     ):
-        while workers.restart is None and not stop.is_set():
-            if workers.settings is not settings:
-                settings = workers.settings
-                agents = [settings.agents[each.agent] for each in agents]
-                on_note("memline: the settings changed, and are taken")
+        while not stop.is_set():
             ours, others = sole.shared(agents)
             flushes = FlushProducer(ours, errors=errors)
             with QmdUpdates(ours) as qmd, Follower(ours, errors=errors, on_change=qmd.changed) as follow:
@@ -328,6 +307,7 @@ def _run(
                     follow.tick()
                     flushes.tick()
                     qmd.tick()
+                    settings.file.newer()  # for the log
                     for each in told:
                         each.tick()
                     fault = errors.corrupt or workers.fault()
@@ -336,9 +316,4 @@ def _run(
                     if fault is not None and str(fault) != logged:
                         logged = str(fault)
                         log.error("work.failed", error=logged, hint=getattr(fault, "hint", ""))
-                    workers.look()
-                    if workers.restart is not None or workers.settings is not settings:
-                        break
-        if workers.restart is None:
-            liveness.stopping()
-        return workers.restart
+        liveness.stopping()

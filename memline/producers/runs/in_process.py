@@ -15,7 +15,6 @@ from collections.abc import Iterable
 import dramatiq
 
 from memline.shared.clock import Clock
-from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
 from memline.shared.queue import broker as queue_broker
@@ -59,10 +58,8 @@ class InProcessWorkers:
         queues: tuple[str, ...] = INDEXING,
         long_lived: bool = False,
         clock: Clock | None = None,
-        watch: SettingsWatch | None = None,
     ) -> None:
-        """`watch` sees that the settings change; without it they stay."""
-        self._settings, self._watch = settings, watch
+        self._settings = settings
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
         self._queues = (*queues, "batch") if has_batches else queues
@@ -85,9 +82,7 @@ class InProcessWorkers:
         queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
         in_flight = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
-        self._context = context.Context(
-            self._settings, clock=self._clock, in_flight=in_flight, watch=self._watch
-        )
+        self._context = context.Context(self._settings, clock=self._clock, in_flight=in_flight)
         context.use(self._context)
         if "memline.producers.start" in sys.modules:
             # Not in a program that uses `Memory`: it may have threads of its own.
@@ -139,24 +134,6 @@ class InProcessWorkers:
 
     def missing(self) -> str:
         return ""
-
-    def take(self, settings: Settings) -> None:
-        """Work with these settings from now on."""
-        self._context.take(settings)
-
-    def look(self) -> None:
-        """Take what changed of the settings; see `workers.context.Context.look`."""
-        self._context.look()
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that hold now."""
-        return self._context.settings
-
-    @property
-    def restart(self) -> Changed | None:
-        """What changed that these workers do not take while they run."""
-        return self._context.restart
 
     def fault(self) -> BaseException | None:
         """Return the last error that ended an actor, if any; a command that waits ends with it."""

@@ -17,11 +17,10 @@ from memline.producers.runs.prepare import prepare
 from memline.shared.batches import open_batches as batch_waiting
 from memline.shared.batches.open_batches import OpenBatches
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
-from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced, SettingsChanged
+from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import halting_codes, of_agent, queue_of
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
@@ -91,14 +90,12 @@ def bring_up_to_date(
     on_progress: Callable[[RunProgress], None] = lambda _: None,
     on_plan: Callable[[Plan], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
-    watch: SettingsWatch | None = None,
     clock: Clock | None = None,
 ) -> IndexReport:
     """Make the index of `agent` agree with the disk and embed what is missing; report when all is settled.
 
     A damaged index is moved aside and built again from the files; a run whose index is deleted or replaced
-    by another process begins again. Raises IndexFaults, and SettingsChanged for what `watch` sees that the
-    run cannot take.
+    by another process begins again. Raises IndexFaults.
     """
     clock = clock or SystemClock()
     if downloads.missing(agent):
@@ -117,7 +114,7 @@ def bring_up_to_date(
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
                 files = run.share_with_jobs(plan.files(force=force), force=force)
                 if files or run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
-                    run.work(files, on_progress=on_progress, watch=watch)
+                    run.work(files, on_progress=on_progress)
                 with closing(IndexWriter.of(agent, clock=clock)) as writer:
                     # The sweep of a process that stays would come too late.
                     writer.tidy(decides=True)
@@ -201,7 +198,6 @@ class IndexRun:
         files: list[tuple[str, int]],
         *,
         on_progress: Callable[[RunProgress], None],
-        watch: SettingsWatch | None = None,
     ) -> None:
         """Let the workers of this process, or of the fleet, read these files and embed what is missing.
 
@@ -220,7 +216,7 @@ class IndexRun:
         # A run that embeds nothing is over before anybody asks who is at work.
         if self._is_embedding:
             account_path, now = self._agent.account_path, self._clock.now()
-            listed = home_processes.registered(account_path, kind, names, now, watch)
+            listed = home_processes.registered(account_path, kind, names, now, self._settings.file)
         with listed, workers_of(self._settings, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             moved_at, progress = time.monotonic(), RunProgress(files=-1)
@@ -232,9 +228,6 @@ class IndexRun:
                 self._refuse_replaced()
                 if (error := workers.fault()) is not None:
                     raise error
-                if watch is not None and (changed := watch.look()) is not None:
-                    self._take(changed)
-                    workers.take(self._settings)
                 before = progress
                 with faults(path):
                     feeder.advance(self._reader)
@@ -255,14 +248,6 @@ class IndexRun:
         if file_id(self._agent.index_path) != self._file_id:
             what = f"the index {self._agent.index_path} was deleted or replaced during the run"
             raise IndexReplaced(what, hint="memline index")
-
-    def _take(self, changed: Changed) -> None:
-        """Go on with settings that changed. Raises SettingsChanged for those that the run cannot take."""
-        if changed.restart:
-            words = f"the settings changed while this waited: {changed.words}"
-            raise SettingsChanged(words, hint="memline index")
-        self._settings = changed.settings
-        self._agent = changed.settings.agents[self._agent.agent]
 
     def report(self) -> IndexReport:
         """Report what happened, from the rows. Raises IndexReplaced: those of a deleted file say nothing."""

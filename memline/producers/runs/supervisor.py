@@ -69,12 +69,8 @@ def run(
     redis: PrivateRedis | None = None,
     fleet: str = "",
     liveness: Liveness | None = None,
-    needed: Callable[[], Mapping[str, list[str]] | None] = lambda: None,
 ) -> bool:
     """Run these commands of `memline` until `stop` is set or one of them ends; then end the others in order.
-
-    `needed` is asked again and again: other commands than before when the settings changed. What is not among
-    them is ended, what is new is started, and the others take the settings themselves.
 
     `redis` is the server of their queue, when it ends with them, and `fleet` their name on it, with the index
     host if it has one (`QueueSettings.address`).
@@ -106,14 +102,6 @@ def run(
         liveness.ready()
         while ended is None and not stop.wait(LOOK_EVERY_S):
             liveness.alive()
-            wanted = needed()
-            if wanted is not None and wanted.keys() != children.keys():
-                gone = [name for name in children if name not in wanted]
-                new = {name: words for name, words in wanted.items() if name not in children}
-                tell(f"memline: the settings changed; started: {_names(new)}; ended: {_names(gone)}")
-                _end(*(children.pop(name) for name in gone))
-                start(new)
-                commands |= new
             # Workers wait for a Redis that is away, and this one does not come back.
             watched = children | ({"redis": redis.process} if redis else {})
             drained = [name for name, child in children.items() if _is_drained(child, commands[name])]

@@ -21,28 +21,22 @@ from memline.shared.sampling import sampling
 def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callable[..., None]]]:
     """Listen, and give the address and what serves API, MCP and dashboard there until `stop` is set.
 
-    It is called with the tools, the settings of the server, the configuration, an event that ends it as well,
-    and liveness: when settings change all is built again, while the socket stays open, so that clients wait
-    for a moment. Raises ConfigError where a token is needed and there is none, or the address is not free.
+    It is called with the tools, the settings of the server, the configuration and liveness. Raises
+    ConfigError where a token is needed and there is none, or the address is not free.
     """
     require_token(wanted)
     with listen(wanted) as opened:
 
-        def serve(
-            tools: MemoryTools, wanted: Serve, loaded: Loaded, changed: threading.Event, liveness: Liveness
-        ) -> None:
-            def is_stopping() -> bool:
-                return stop.is_set() or changed.is_set()
-
+        def serve(tools: MemoryTools, wanted: Serve, loaded: Loaded, liveness: Liveness) -> None:
             default = tools.settings.default_agent
             api = Api(
                 tools,
                 wanted,
-                dashboard=partial(Dashboard, loaded=loaded, is_stopping=is_stopping),
+                dashboard=partial(Dashboard, loaded=loaded, is_stopping=stop.is_set),
                 default_agent=default if default in tools.agents else tools.agents[0],
-                is_stopping=is_stopping,
+                is_stopping=stop.is_set,
             )
             with sampling(lambda: tools.settings):
-                run(api.app, opened.dup(), stop, liveness=liveness, until=changed)
+                run(api.app, opened.dup(), stop, liveness=liveness)
 
         yield url_of(opened), serve

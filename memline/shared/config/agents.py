@@ -143,7 +143,6 @@ class ResolveContext(Block):
     #: `--workspace` or `MEMLINE_WORKSPACE`, with the agent that it is for.
     named_workspace: Setting | None = None
     named_for: str = ""
-    started_in: Path | None = None
     #: Whether the file that was read is the original's own: its usual workspace is then the configured one.
     is_openclaw: bool = False
     #: `memorySearch`, merged, by dotted path, of the agents with overrides; under "" that of all others.
@@ -154,11 +153,6 @@ class ResolveContext(Block):
     file: schema.ConfigFile
     sessions: schema.Sessions
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def current_folder(self) -> Path:
-        """The current folder, of a process that stays the one it was started in."""
-        return self.started_in or Path.cwd()
 
     def settings(self, agent: str) -> Mapping[str, Setting]:
         """Return the agent's `memorySearch`; an agent that is not listed has the defaults."""
@@ -184,7 +178,7 @@ class ResolveContext(Block):
             return named if is_chosen else self._beside(named, agent)
         if configured is not None and (configured.origin != USUAL or self.is_openclaw):
             return configured
-        found = workspaces.find_above(self.current_folder, self.env) or configured or self._only_indexed()
+        found = workspaces.find_above(Path.cwd(), self.env) or configured or self._only_indexed()
         if found is None:
             others, away = workspaces.indexed(self.home, self.named_for), self._away()
             known = [*map(str, others), *(f"{each} (not there now)" for each in away)]
@@ -236,10 +230,10 @@ class ResolveContext(Block):
 
     def _only_indexed(self) -> Setting | None:
         found = workspaces.indexed(self.home, self.named_for)
-        if found and workspaces.has_own_notes(self.current_folder, self.env):
+        if found and workspaces.has_own_notes(Path.cwd(), self.env):
             # The notes at hand are meant, not those of another folder.
             raise NoWorkspace(
-                f"{self.current_folder} has Markdown, and Memline was not initialised there",
+                f"{Path.cwd()} has Markdown, and Memline was not initialised there",
                 hint=f"memline init   (or, for the notes of {found[0]}:"
                 f" memline --workspace {shlex.quote(str(found[0]))} …)",
             )
@@ -341,9 +335,7 @@ class Agents(Mapping[str, schema.AgentSettings]):
     def __init__(self, context: ResolveContext) -> None:
         self._agents = context.agents
         self._context = context
-        self._resolved = cache(self._resolve)
-        #: Agent -> what it keeps of settings before (`keep`).
-        self._kept: dict[str, dict[str, Any]] = {}
+        self._resolved = cache(context.resolve)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._agents.ids)
@@ -362,23 +354,6 @@ class Agents(Mapping[str, schema.AgentSettings]):
         if agent not in self:
             raise KeyError(agent)
         return self._resolved(agent, needs_workspace=needs_workspace)
-
-    def keep(self, before: Agents) -> None:
-        """Let agents keep the home, the workspace and the index that they have in `before`."""
-        for agent in before:
-            with suppress(ConfigError):
-                was = before[agent]
-                self._kept[agent] = {name: getattr(was, name) for name in _PLACES}
-        self._resolved.cache_clear()
-
-    def _resolve(self, agent: str, *, needs_workspace: bool) -> schema.AgentSettings:
-        found = self._context.resolve(agent, needs_workspace=needs_workspace)
-        kept = self._kept.get(agent, {}) if needs_workspace else {}
-        return replace(found, **kept) if kept else found
-
-
-#: Where the memory of an agent is: a process that holds an index stays with it.
-_PLACES = ("home", "workspace", "workspace_origin", "index_path")
 
 
 def without_workspace(agents: Mapping[str, schema.AgentSettings], agent: str) -> schema.AgentSettings:

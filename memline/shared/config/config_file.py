@@ -12,6 +12,7 @@ from pathlib import Path
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
+from memline.shared.logs import Log
 from memline.shared.patterns import late
 
 TYPE_CHECKING = False
@@ -33,6 +34,36 @@ _KEYS_AND_COMMAS = late(
     r"""|(?<=["\]}\w])(\s*+),(?=\s*[}\]])""",
     re.DOTALL | re.ASCII,
 )
+
+
+class SettingsFile:
+    """The configuration file of a process, as it was when the process read it."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """`path`: where the file is, or would be; None: there is none for this process."""
+        self.path = path
+        self.read_ns = changed_ns(path)
+        self._is_logged = False
+
+    def newer(self) -> str:
+        """Return the file's name when it was changed since, and log that once; else an empty text.
+
+        Settings are read at the start of a process. It goes on with them while the file is away.
+        """
+        if changed_ns(self.path) in (0, self.read_ns):
+            return ""
+        if not self._is_logged:
+            self._is_logged = True
+            Log("settings").warning("settings.old", file=str(self.path))
+        return str(self.path)
+
+
+def changed_ns(path: Path | None) -> int:
+    """Return when a file was changed last (nanoseconds since the epoch); 0 when there is none."""
+    try:
+        return path.stat().st_mtime_ns if path else 0
+    except OSError:
+        return 0
 
 
 def default_places(env: Environment) -> tuple[Path, ...]:

@@ -47,9 +47,6 @@ HUGGING_FACE = "https://huggingface.co"
 #: Where OpenClaw keeps its own files (configuration, transcripts).
 STATE_DIR = "OPENCLAW_STATE_DIR"
 
-#: Set for a program that a process executes in its own place, since its settings changed.
-STARTED_AGAIN = "_MEMLINE_STARTED_AGAIN"
-
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
 

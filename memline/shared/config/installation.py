@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.shared.config.keys import NEVER, RESTART, WARN, WARN_IF_NEAR, Block, Day, Duration, key
+from memline.shared.config.keys import WARN, WARN_IF_NEAR, Block, Day, Duration, key
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.patterns import late
 from memline.shared.values import value
@@ -97,8 +97,6 @@ class Qmd(Block):
     """`memory.qmd`: the other back end, used with `memory.backend: "qmd"`."""
 
     unknown = WARN
-    taken = RESTART
-
     command: str = key("qmd", doc="the program; only its first word counts, in quotes if it has blanks")
     search_mode: str = key("query", choices=("query", "search", "vsearch"), doc="command of a question")
     include_default_memory: bool = key(True, doc="the notes of the workspace are searched")
@@ -135,8 +133,6 @@ class QueueSettings(Block):
     """`queue`: Memline's own block."""
 
     unknown = WARN
-    taken = NEVER
-
     url: str = key("", url=True, doc="redis://…; empty: everything in one process")
     name: str = key("", doc="name of the fleet on its Redis; empty: derived from host and home")
     host: str = key("", doc="name of this index host in its fleet; empty: the fleet has one index host")
@@ -174,10 +170,8 @@ class Serve(Block):
     """`serve`: the HTTP server."""
 
     gone = WITHOUT_THREADS
-    taken = RESTART
-
-    host: str = key("127.0.0.1", taken=NEVER, doc="address; anything but loopback needs a token")
-    port: int = key(7843, low=0, high=65_535, taken=NEVER, doc="port; 0: any that is free")
+    host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
+    port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")
     token: str = key("", secret=True, doc="bearer token for all agents")
     tokens: tuple[Token, ...] = key((), of=Token, doc="more tokens; an object: one of each agent, by its id")
     allowed_hosts: tuple[str, ...] = key(

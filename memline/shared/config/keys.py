@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 #: of its own, warn of those that look like a declared one.
 REFUSE, WARN, WARN_IF_NEAR = "refuse", "warn", "warn-if-near"
 
-#: How a process that runs takes a change of a key: at once, by executing itself, not at all
-#: (`shared.config.live`).
-LIVE, RESTART, NEVER = "live", "restart", "never"
-
 #: Minutes; in the file a number of minutes, or a text with a unit: `90s`, `5m`, `1h`.
 Duration = float
 
@@ -54,8 +50,6 @@ class Block:
     without_effect: ClassVar[Mapping[str, str]] = {}
     #: Keys of an earlier version, and what holds in their place: a file that has one still works.
     gone: ClassVar[Mapping[str, str]] = {}
-    #: How its keys are taken that do not say it themselves; empty: as those of the block around it.
-    taken: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         known: Mapping[str, Field[Any]] = getattr(cls, "__fields__", {})
@@ -90,7 +84,6 @@ def key(
     url: bool | None = None,  # which is shown without its password.
     of: type[Block] | None = None,  # The value is such a block, for a tuple an array of them;
     shorthand: str | None = None,  # a text is this key of it.
-    taken: str | None = None,  # How a process takes a change of it.
     advice: Mapping[str, str] | None = None,  # Hints for wrong values that are often written.
     doc: str | None = None,
 ) -> Any:

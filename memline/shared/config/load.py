@@ -59,9 +59,6 @@ class Options(Block):
     agent: str | None = None
     #: Whether `agent` may be one that has no index yet while others have.
     new_agent: bool = False
-    #: The folder in which the process was started: in a folder that is moved the current one changes with it.
-    #: None: the current one.
-    started_in: Path | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given, as words of a command line."""
@@ -140,6 +137,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     """
     options = options or Options()
     path = config_file.find(options.config, env)
+    file_read = config_file.SettingsFile(path or config_file.default_places(env)[0])
     issues = Issues()
 
     def tell_twice(key: str) -> None:
@@ -169,7 +167,6 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         state_dir=shared["stateDir"].value,
         base=path.parent if path else Path(),
         named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
-        started_in=options.started_in,
         named_for=chosen or agents.default,
         is_openclaw=path is not None and path.parent == shared["stateDir"].value,
         memory={},
@@ -199,6 +196,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
             limits=file.limits,
             prices=context.prices,
             path=path,
+            file=file_read,
         ),
         context=context,
         chosen=chosen,
@@ -334,7 +332,7 @@ def _folder(options: Options, name: str, variable: str, env: Environment) -> Set
     if not text:
         return None
     folder = Path(environment.expand_user(text, env))
-    return Setting(value=((options.started_in or Path()) / folder).absolute(), origin=origin)
+    return Setting(value=folder.absolute(), origin=origin)
 
 
 def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Issues) -> None:

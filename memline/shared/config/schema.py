@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from memline.shared.config.config_file import SettingsFile
 from memline.shared.config.installation import Ceilings, ChatScope, MemoryBlock, Qmd, QueueSettings, Serve
-from memline.shared.config.keys import NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
+from memline.shared.config.keys import WARN_IF_NEAR, Block, Bytes, key
 from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
@@ -62,7 +63,7 @@ class ExtraPath(Block):
 class Experimental(Block):
     """Features that have to be allowed before they are used."""
 
-    session_memory: bool = key(False, taken=RESTART, doc="allow the source `sessions` (transcripts)")
+    session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
 
 
 #: Of 0.2.
@@ -75,7 +76,7 @@ class Batch(Block):
 
     gone = WITHOUT_COOL_DOWN
 
-    enabled: bool = key(False, taken=RESTART, doc="use the provider's Batch API for large backlogs")
+    enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")
     min_texts: int = key(50, low=1, doc="texts that are worth a batch; fewer are sent in requests")
     concurrency: int = key(2, low=1, doc="batches open at a time")
@@ -88,13 +89,9 @@ class Batch(Block):
 class Remote(Block):
     """Address, key and limits of a remote provider."""
 
-    base_url: str = key(
-        "", url=True, taken=RESTART, doc="base address of the provider, e.g. http://127.0.0.1:11434/v1"
-    )
+    base_url: str = key("", url=True, doc="base address of the provider, e.g. http://127.0.0.1:11434/v1")
     api_key: str = key("", secret=True, doc="key of the provider")
-    headers: Mapping[str, str] = key(
-        factory=dict, secret=True, taken=RESTART, doc="extra headers; they win over all others"
-    )
+    headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers; they win over all others")
     batch: Batch = key(factory=Batch)
     max_rows: int = key(0, low=0, doc="texts in a request at most; 0: the provider's own cap")
     max_tokens: int = key(0, low=0, doc="tokens in a request at most; 0: the provider's own cap")
@@ -107,8 +104,6 @@ class Remote(Block):
 class Local(Block):
     """A model that runs on this machine."""
 
-    taken = RESTART
-
     model_path: str = key("", doc="a GGUF or ONNX file or folder, or hf:owner/repo/file")
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
@@ -117,8 +112,6 @@ class Local(Block):
 class VectorStore(Block):
     """Vector search inside SQLite."""
 
-    taken = RESTART
-
     enabled: bool = key(True, doc="use sqlite-vec for vector search in one-shot commands")
     extension_path: str = key("", doc="a sqlite-vec library of your own")
 
@@ -126,8 +119,6 @@ class VectorStore(Block):
 @value
 class Store(Block):
     """The place of the index."""
-
-    taken = NEVER
 
     driver: str = key("sqlite", choices=("sqlite",), doc="the only store")
     path: str = key("", doc="the index file; `{agentId}` is replaced; default <home>/memory/{agentId}.sqlite")
@@ -231,10 +222,8 @@ class MemorySearch(Block):
 
     without_effect = WITHOUT_EFFECT
 
-    enabled: bool = key(True, taken=RESTART, doc="off: this agent has no memory search")
-    sources: tuple[str, ...] = key(
-        ("memory",), choices=("memory", "sessions"), taken=RESTART, doc="what is searched"
-    )
+    enabled: bool = key(True, doc="off: this agent has no memory search")
+    sources: tuple[str, ...] = key(("memory",), choices=("memory", "sessions"), doc="what is searched")
     extra_paths: tuple[ExtraPath, ...] = key((), of=ExtraPath, shorthand="path", doc="more files")
     exclude: tuple[str, ...] = key((), doc="files and folders that are left out, as in .gitignore")
     ignore_files: bool = key(True, doc="`.gitignore` and `.ignore` in the folders that are read count")
@@ -242,16 +231,10 @@ class MemorySearch(Block):
     transcripts: tuple[str, ...] = key(
         ("openclaw",), choices=READ_IN_PLACE, doc="programs whose past sessions are read"
     )
-    provider: str = key(
-        "auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, taken=RESTART, doc="embedding provider"
-    )
-    fallback: str = key(
-        "none", choices=FALLBACKS, advice=_COMPATIBLE, taken=RESTART, doc="when the first one fails"
-    )
-    model: str = key("", taken=RESTART, doc="model of the provider; empty: its default")
-    output_dimensionality: int = key(
-        0, low=0, taken=RESTART, doc="dimensions asked of the provider; 0: its default"
-    )
+    provider: str = key("auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, doc="embedding provider")
+    fallback: str = key("none", choices=FALLBACKS, advice=_COMPATIBLE, doc="when the first one fails")
+    model: str = key("", doc="model of the provider; empty: its default")
+    output_dimensionality: int = key(0, low=0, doc="dimensions asked of the provider; 0: its default")
     remote: Remote = key(factory=Remote)
     local: Local = key(factory=Local)
     store: Store = key(factory=Store)
@@ -279,8 +262,6 @@ class MemoryFlush(Block):
     """The silent request that saves what is worth keeping before a session is compacted."""
 
     unknown = WARN_IF_NEAR
-    taken = RESTART
-
     enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model` or `command`")
     soft_threshold_tokens: int = key(4000, low=0, doc="a session is flushed this far before the reserve")
     force_flush_transcript_bytes: Bytes = key(2_097_152, doc="bytes after a compaction; 0: never")
@@ -434,6 +415,8 @@ class Settings(Block):
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The file that was read; None without one.
     path: Path | None = None
+    #: The same file, or the place for one, to tell whether it was changed since.
+    file: SettingsFile = field(default_factory=SettingsFile)
 
     @property
     def account_path(self) -> Path:

@@ -122,6 +122,13 @@ def of_troubles(settings: AgentSettings, *troubles: Trouble) -> tuple[Finding, .
     return of_agent(settings, troubles=troubles, codes={each.code for each in troubles})
 
 
+def of_own_settings(file: str) -> Finding:
+    """Return the finding that this process runs with older settings than those of its file."""
+    trouble = Trouble(code="old_settings", details={"process": "this process", "file": file})
+    (found,) = find(COMMON, FleetFacts(troubles=(trouble,), now=time.time()), None, {"old_settings"})
+    return found
+
+
 def of_end(code: str, error: MemlineError) -> Finding:
     """Return the finding with this code that an error is which ended the examination itself."""
     trouble = Trouble(code=code, details={"reason": error.message}, action=error.hint)

@@ -14,16 +14,6 @@ from memline.shared.values import replace
 
 @finding(
     WARNING,
-    "this process was started with other settings and does not take these while it runs: {keys}",
-    action="end it and let its client start it again",
-    subject="process",
-)
-def started_before(facts: Facts) -> Iterator[Seen]:
-    yield from met(facts.troubles, "started_before")
-
-
-@finding(
-    WARNING,
     "qmd failed, the builtin index answers: {reason}",
     action="memline status",
     from_disk=True,

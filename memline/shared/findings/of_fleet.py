@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import FleetFacts
-from memline.shared.findings.table import Seen, finding, seen
+from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.version import own_version
 from memline.shared.words import counted, span
-
-if TYPE_CHECKING:
-    from memline.shared.queue.heartbeat import WorkerInfo
-    from memline.shared.scheduling.home_processes import Process
 
 #: Seconds that the clock of a host may be away from that of Redis.
 MAX_SKEW_S = 5.0
@@ -152,44 +147,6 @@ def agent_not_configured(facts: FleetFacts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "{process} has other settings than {other}: {keys}",
-    action="give the processes of a role, embed and store, and those of a home the same: memline config show",
-    subject="role",
-    page="workers",
-)
-def settings_differ(facts: FleetFacts) -> Iterator[Seen]:
-    first: dict[tuple[str, str], WorkerInfo] = {}
-    for worker in facts.workers:
-        for role in worker.queues:
-            first.setdefault((role, worker.index_host), worker)
-    stores = [worker for (role, _), worker in first.items() if role == "store"]
-    for worker in facts.workers:
-        for role in worker.queues:
-            for other in (first[role, worker.index_host], *(stores if role == "embed" else ())):
-                if keys := _differing(worker, other, is_alike=worker.queues == other.queues):
-                    whose = f"queue: {role} on {worker.host} (process {worker.pid})"
-                    whom = f"{'+'.join(other.queues)} on {other.host} (process {other.pid})"
-                    yield seen(process=whose, other=whom, keys=keys, subject=role)
-                    break
-    alive = [each for each in facts.processes if each.is_alive]
-    for number, each in enumerate(alive):
-        for other in alive[:number]:
-            keys = _differing(each, other, is_alike=each.kind == other.kind)
-            if keys and {*each.agents} & {*other.agents}:
-                yield seen(process=f"memline {each.name}", other=other.name, keys=keys, subject=each.kind)
-                break
-
-
-def _differing(one: WorkerInfo | Process, other: WorkerInfo | Process, *, is_alike: bool) -> str:
-    """Name the keys of two processes that differ; those that only one uses count where both use the same."""
-    if not one.keys or not other.keys:
-        return ""
-    names = one.keys.keys() | other.keys if is_alike else one.keys.keys() & other.keys
-    return ", ".join(sorted(name for name in names if one.keys.get(name) != other.keys.get(name)))
-
-
-@finding(
-    WARNING,
     "the clock of {what} is {time} {way} that of Redis",
     action="set it by NTP: timedatectl set-ntp true",
     subject="host",
@@ -203,35 +160,18 @@ def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
         yield seen(what=what, time=span(abs(worker.skew_s)), way=way, subject=host)
 
 
-def _processes(facts: FleetFacts) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield the name of each process, the keys it does not take, and why its settings cannot be read."""
-    for worker in facts.workers:
-        name = f"worker {' '.join(worker.queues)} on {worker.host} (process {worker.pid})"
-        yield name, worker.never, worker.settings_problem
-    for each in facts.processes:
-        if each.is_alive:
-            yield each.name, each.never, each.settings_problem
-
-
 @finding(
     WARNING,
-    "the settings cannot be read, {process} goes on with those before: {reason}",
-    action="memline config check",
-    subject="process",
-)
-def settings_invalid(facts: FleetFacts) -> Iterator[Seen]:
-    for name, _, problem in _processes(facts):
-        if problem:
-            yield seen(process=f"memline {name}", reason=problem, subject=name)
-
-
-@finding(
-    WARNING,
-    "memline {process} was started with other settings and does not take these while it runs: {keys}",
+    "{process} runs with the settings of its start: {file} was changed since",
     action="start it again: {process}",
     subject="process",
 )
-def restart_needed(facts: FleetFacts) -> Iterator[Seen]:
-    for name, keys, _ in _processes(facts):
-        if keys:
-            yield seen(process=name, keys=", ".join(keys), subject=name)
+def old_settings(facts: FleetFacts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "old_settings")
+    processes = [(f"memline {each.name}", each.newer_file) for each in facts.processes if each.is_alive]
+    for worker in facts.workers:
+        name = f"memline worker {' '.join(worker.queues)} on {worker.host} (process {worker.pid})"
+        processes.append((name, worker.newer_file))
+    for name, file in processes:
+        if file:
+            yield seen(process=name, file=file, subject=name)

@@ -8,7 +8,6 @@ Commands read it without importing dramatiq, so `shared.queue.middleware` makes 
 <fleet>:serving:<queue>   string, there while a worker takes messages from the queue
                                                                              (gone after TTL_S)
 <fleet>:drain:<id>        string, there when the worker is asked to end      (gone after DRAIN_TTL_S)
-<fleet>:secret            string, random: key of the digests of settings
 <fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
 <fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
 """
@@ -19,7 +18,6 @@ import os
 import socket
 import threading
 import time
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -29,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memline.shared.config.live import SettingsWatch, digest
+from memline.shared.config.config_file import SettingsFile
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
@@ -106,12 +104,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     skew_s: float = 0.0
     #: Agents that it does not know, of those whose requests it was given of late.
     unknown: tuple[str, ...] = ()
-    #: Digest of the settings that its roles use, and that of each key by its name.
-    settings: str = ""
-    keys: dict[str, str] = {}
-    #: Keys that changed and that it does not take while it runs, and why its settings cannot be read.
-    never: tuple[str, ...] = ()
-    settings_problem: str = ""
+    #: Its configuration file, when it was changed after the worker had read it; else empty.
+    newer_file: str = ""
     #: Seconds since its last heartbeat, for those who read it.
     silent_s: float = 0.0
 
@@ -150,7 +144,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             "memoryBytes": self.rss_bytes or None,
             "draining": self.is_draining,
             "unknownAgents": list(self.unknown),
-            "settings": self.settings or None,
+            "oldSettings": bool(self.newer_file),
             "clockAheadSeconds": round(self.skew_s, 1),
         }
 
@@ -222,16 +216,6 @@ def last_failure(client: Redis) -> str:
     return (text or b"").decode()
 
 
-def fleet_secret(client: Redis) -> bytes:
-    """Return the random text of a fleet that its digests are keyed with."""
-    name = key(client, "secret")
-    kept: Any = client.get(name)
-    if kept is None:
-        client.set(name, uuid.uuid4().hex, nx=True)
-        kept = client.get(name)
-    return kept or b""
-
-
 def done_key(client: Redis, queue: str, bucket: int) -> str:
     """Name the key that counts the messages of a queue that were finished in a bucket of time."""
     return key(client, f"done:{queue}:{bucket}")
@@ -262,13 +246,14 @@ class Heartbeat:
         threads_of: Mapping[str, int],
         *,
         on_drain: Callable[[], None] = lambda: None,
-        watch: SettingsWatch | None = None,
+        file: SettingsFile | None = None,
     ) -> None:
         """Begin to tell that the queues of these roles are served, each with so many threads.
 
-        `on_drain` is called at each heartbeat once this worker was asked to end. `watch` knows its settings.
+        `on_drain` is called at each heartbeat once this worker was asked to end. `file` has its
+        settings.
         """
-        args = (url, worker_id, threads_of, on_drain, watch)
+        args = (url, worker_id, threads_of, on_drain, file or SettingsFile())
         self._thread = threading.Thread(target=self._run, args=args, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -324,19 +309,16 @@ class Heartbeat:
         worker_id: str,
         threads_of: Mapping[str, int],
         on_drain: Callable[[], None],
-        watch: SettingsWatch | None,
+        file: SettingsFile,
     ) -> None:
         started = time.time()
         # A connection of its own: the others may be busy.
         client = redis_client.client(url)
         ours = key(client, f"worker:{worker_id}")
-        secret, skew_s = b"", 0.0
+        skew_s = 0.0
         while True:
             with suppress(QueueError), redis_client.translated(url):
-                # Each time: a Redis that was emptied has another one, by which all others make theirs.
-                secret = fleet_secret(client) or secret
                 skew_s = time.time() - redis_client.now(client)
-            keys = watch.digests(threads_of, secret) if watch and secret else {}
             info = WorkerInfo(
                 id=worker_id,
                 threads_of=dict(threads_of),
@@ -353,10 +335,7 @@ class Heartbeat:
                 is_draining=self._is_draining,
                 skew_s=skew_s,
                 unknown=self._unknown_of_late(),
-                settings=digest(secret, repr(keys)) if keys else "",
-                keys=keys,
-                never=watch.never if watch else (),
-                settings_problem=watch.problem if watch else "",
+                newer_file=file.newer(),
             )
             try:
                 with redis_client.translated(url):

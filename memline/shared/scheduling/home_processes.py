@@ -8,30 +8,25 @@ gone without a word stays, so that a reader can tell that nothing follows the fi
 from __future__ import annotations
 
 import json
-import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config.config_file import for_owner
-from memline.shared.config.live import SettingsWatch, digest
+from memline.shared.config.config_file import SettingsFile, changed_ns
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import leases
-from memline.shared.values import field, value
+from memline.shared.values import value
 
 UP, WATCH, SERVE, MCP, INDEX = "up", "watch", "serve", "mcp", "index"
 
 #: Those that bring changed files into an index, and those that embed what it lacks.
 FOLLOWERS, EMBEDDING = (UP, WATCH, INDEX), (UP, INDEX)
 
-#: The file of a home with the random key of the digests of settings.
-_KEY = ".settings-key"
-
-_COLUMNS = "kind, owner, boot, started, agents"
-_INSERT = f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+_COLUMNS = "kind, owner, boot, started, agents, settings"
+_INSERT = f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 @value
@@ -46,12 +41,9 @@ class Process:
     #: Seconds since the epoch.
     started: float
     agents: tuple[str, ...]
-    #: Keys of settings that changed and that it does not take, and why its settings cannot be read.
-    never: tuple[str, ...] = ()
-    settings_problem: str = ""
-    #: Digest of the settings that it has, but for paths, and that of each key: equal ones are the same.
-    settings: str = ""
-    keys: Mapping[str, str] = field(default_factory=dict)
+    #: Its configuration file, and its time of change as the process read it (nanoseconds); 0: missing.
+    config: str = ""
+    config_ns: int = 0
     #: Why it finds changed files by polling; empty where the system tells of them.
     polling: str = ""
 
@@ -82,6 +74,12 @@ class Process:
         """Whether it went when its host was started again."""
         return self.boot != _boot()
 
+    @property
+    def newer_file(self) -> str:
+        """Its configuration file, when it was changed after the process had read it; else empty."""
+        is_newer = self.is_here and changed_ns(Path(self.config)) not in (0, self.config_ns)
+        return self.config if is_newer else ""
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON contract of a process."""
         return {
@@ -91,21 +89,20 @@ class Process:
             "startedAt": self.started,
             "agents": list(self.agents),
             "alive": self.is_alive,
-            "settings": self.settings or None,
-            "restartFor": list(self.never),
-            "settingsProblem": self.settings_problem or None,
+            "oldSettings": bool(self.newer_file),
         }
 
 
 @contextmanager
 def registered(
-    path: Path, kind: str, agents: Iterable[str], now: float, watch: SettingsWatch | None = None
+    path: Path, kind: str, agents: Iterable[str], now: float, config: SettingsFile
 ) -> Iterator[None]:
-    """List this process in the account file of a home while a block runs, and what `watch` sees.
+    """List this process in the account file of a home while a block runs; `config` has its settings.
 
     A home that cannot be written has no list: the process works all the same.
     """
-    row = (kind, leases.current_owner(), _boot(), now, json.dumps(sorted(agents)))
+    state = json.dumps({"config": str(config.path), "config_ns": config.read_ns})
+    row = (kind, leases.current_owner(), _boot(), now, json.dumps(sorted(agents)), state)
     with closing(AccountFile(path)) as file:
         with suppress(IndexFault):
             if kind in FOLLOWERS:
@@ -114,16 +111,6 @@ def registered(
             with file.writing() as connection:
                 connection.execute(_INSERT, row)
 
-        def tell(never: tuple[str, ...], problem: str) -> None:
-            state: dict[str, object] = {"never": never, "settings_problem": problem}
-            if watch and (secret := _secret(path.parent)):
-                keys = watch.digests((kind,), secret)
-                state |= {"settings": digest(secret, repr(keys)), "keys": keys}
-            _note(file, state)
-
-        if watch is not None:
-            watch.tell = tell
-            tell(watch.never, watch.problem)
         try:
             yield
         finally:
@@ -133,18 +120,9 @@ def registered(
 
 def note_polling(path: Path, reason: str) -> None:
     """Note why this process polls, if the account file of its home lists it; empty: it does not poll."""
-    with closing(AccountFile(path)) as file:
-        _note(file, {"polling": reason})
-
-
-def _note(file: AccountFile, state: Mapping[str, object]) -> None:
-    """Put a state of this process beside what its row says already."""
-    owner = leases.current_owner()
-    with suppress(IndexFault), file.writing() as connection:
-        rows = connection.execute("SELECT rowid, settings FROM processes WHERE owner = ?", (owner,))
-        for row, before in rows.fetchall():
-            after = json.dumps(json.loads(before) | state)
-            connection.execute("UPDATE processes SET settings = ? WHERE rowid = ?", (after, row))
+    change = "UPDATE processes SET settings = json_set(settings, '$.polling', ?) WHERE owner = ?"
+    with closing(AccountFile(path)) as file, suppress(IndexFault), file.writing() as connection:
+        connection.execute(change, (reason, leases.current_owner()))
 
 
 def forget_gone(file: AccountFile) -> None:
@@ -160,7 +138,7 @@ def listed(file: AccountFile) -> list[Process]:
     with file.reading() as connection:
         if connection is None:
             return []
-        rows = connection.execute(f"SELECT {_COLUMNS}, settings FROM processes ORDER BY started").fetchall()
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM processes ORDER BY started").fetchall()
     return [
         Process(
             kind=kind,
@@ -172,22 +150,6 @@ def listed(file: AccountFile) -> list[Process]:
         )
         for kind, owner, boot, started, agents, state in rows
     ]
-
-
-def _secret(home: Path) -> bytes:
-    """Return the random key of the digests of a home; empty where none can be kept."""
-    key, part = home / _KEY, home / f"{_KEY}.{os.getpid()}"
-    try:
-        if not key.exists():
-            with open(part, "wb", opener=for_owner) as made:
-                made.write(os.urandom(32))
-            # Of several processes the first makes it.
-            with suppress(FileExistsError):
-                os.link(part, key)
-            part.unlink()
-        return key.read_bytes()
-    except OSError:
-        return b""
 
 
 def _boot() -> str:

@@ -10,8 +10,6 @@ from memline.producers.actions.backup import back_up, backups_at, restore
 from memline.producers.actions.forget import forget, listed, undo
 from memline.producers.actions.forget_targets import Target, targets_before, targets_of_path, targets_of_query
 from memline.producers.bridges.export import export, take_in
-from memline.shared.config.live import SettingsWatch
-from memline.shared.config.load import Options, load
 from memline.shared.sources.dates import day_of_time
 from tests.integration.moving.test_forget import files_with
 from tests.support.chat_exports import T0, claude, claude_said, claude_zip, gpt, gpt_zip
@@ -79,17 +77,6 @@ def test_what_is_allowed_otherwise_stays_allowed(place: Place, zip_file: Path) -
     assert paths(place.search("marzipan")) == ["sessions/own.jsonl"]
     assert paths(place.search("quinces")) == ["sessions/chatgpt/c-2.jsonl"]
     assert place.agent.memory.sources == ("sessions",)
-
-
-def test_a_running_process_takes_an_import(place: Place, zip_file: Path) -> None:
-    options = Options(config=place.config, home=place.home)
-    watch = SettingsWatch(load(options), options)
-    assert watch.look(at_once=True) is None
-
-    place.call("import", "chatgpt", str(zip_file))
-    changed = watch.look(at_once=True)
-
-    assert changed and "memorySearch.sources" in changed.restart
 
 
 def test_a_wrong_source_or_file_is_refused_with_what_to_type(place: Place, zip_file: Path) -> None:

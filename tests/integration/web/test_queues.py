@@ -16,6 +16,7 @@ import pytest
 from jsonschema import validate
 
 from memline.producers.calls.arguments import answers
+from memline.shared.config.config_file import SettingsFile
 from memline.shared.index import meta
 from memline.shared.index.driver import reading
 from memline.shared.queue.heartbeat import Heartbeat, done_key
@@ -313,7 +314,7 @@ def test_a_worker_shows_what_it_works_on_and_is_drained(
 
 def test_processes_without_a_heartbeat_stand_beside_the_workers(browser: Browser, notes: Place) -> None:
     path = notes.settings.agents["main"].account_path
-    with home_processes.registered(path, home_processes.WATCH, ["main", "work"], 1.0):
+    with home_processes.registered(path, home_processes.WATCH, ["main", "work"], 1.0, SettingsFile()):
         assert f"watch {socket.gethostname()} {os.getpid()} main, work" in browser.shows("/workers")
         assert "alive" in text_of(browser.get("/workers", fragment="processes"))
     assert "neither watch nor serve is listed" in browser.shows("/workers")

@@ -51,15 +51,14 @@ def fleet(
     failure: str = "",
     version: str = "",
     unnamed: str = "",
-    keys: dict[str, dict[str, str]] | None = None,
     delayed: int = 0,
     asked: int = 0,
     **about: Any,
 ) -> Fleet:
     """A fleet of one index host, `kelp`, with a worker for each of these roles.
 
-    `unnamed`: a queue from before the index hosts had names. `keys`: digests of settings by role. `about`:
-    what else all workers tell. `asked`: questions that wait.
+    `unnamed`: a queue from before the index hosts had names. `about`: what else all
+    workers tell. `asked`: questions that wait.
     """
     queues = tuple(
         QueueDepth(
@@ -89,7 +88,6 @@ def fleet(
             started=0,
             last_seen=0,
             busy_s=0,
-            keys=(keys or {}).get(role, {}),
             **about,
         )
         for role in roles

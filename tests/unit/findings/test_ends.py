@@ -11,6 +11,7 @@ from memline.producers.actions import provider_pauses
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.producers.web import live as live_figures
 from memline.producers.web.live import LiveFigures
+from memline.shared.config.config_file import SettingsFile
 from memline.shared.findings import disk
 from memline.shared.findings.diagnosis import of_common
 from memline.shared.scheduling import home_processes
@@ -107,7 +108,7 @@ def test_a_process_that_polls_is_told_while_it_runs_and_polls(place: Place) -> N
     def told() -> set[str]:
         return {each.code for each in of_common(settings, [place.agent])}
 
-    with home_processes.registered(path, home_processes.UP, ["main"], time.time()):
+    with home_processes.registered(path, home_processes.UP, ["main"], time.time(), SettingsFile()):
         home_processes.note_polling(path, reason)
         finding = one(list(of_common(settings, [place.agent])), "watches_exhausted")
         home_processes.note_polling(path, "")

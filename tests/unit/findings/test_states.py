@@ -199,13 +199,6 @@ def host_was_restarted(place: Place, _: pytest.MonkeyPatch) -> None:
     enter(place, "up", boot="an earlier start")
 
 
-def two_were_given_other_settings(place: Place, _: pytest.MonkeyPatch) -> None:
-    place.home.mkdir(exist_ok=True)
-    here = leases.current_owner()
-    enter(place, "up", owner=here, keys={"model": "1", "provider": "2", "key": "3"})
-    enter(place, "mcp", owner=here, started=2, keys={"model": "4", "provider": "5", "serve.token": "6"})
-
-
 def change_model(place: Place) -> None:
     """The index begins to be embedded with another model than before."""
     want_texts(place)
@@ -400,7 +393,6 @@ MET = [
     "batch_failed",
     "provider_fails",
     "qmd_failing",
-    "started_before",
     "question_not_embedded",
     "model_switching",
     "dimensions_differ",
@@ -448,12 +440,9 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
     ("agent_not_configured", WARNING, fleet_of("embed", unknown=("work",), delayed=1), "no embed worker knows the agent work, and its texts wait: not configured for embed on h (process 1)", "memline worker embed"),
-    ("settings_differ", WARNING, fleet_of("embed", "store", keys={"embed": {"model": "a", "x": "1"}, "store": {"model": "b", "y": "2"}}), "embed on h (process 1) has other settings than store on h (process 1): model", "memline config show"),
-    ("settings_differ", WARNING, two_were_given_other_settings, f"(process {os.getpid()}): model, provider", "memline config show"),
     ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 10 min ahead of that of Redis", "NTP"),
     ("clock_skew", WARNING, fleet_of("embed", skew_s=-172_800.0), "is 2 days behind that of Redis", "NTP"),
-    ("settings_invalid", WARNING, fleet_of("store", settings_problem="c.json5: line 3"), "memline worker store on h (process 1) goes on with those before: c.json5: line 3", "memline config check"),
-    ("restart_needed", WARNING, fleet_of("store", never=("queue.url",)), "memline worker store on h (process 1) was started with other settings and does not take these while it runs: queue.url", "start it again"),
+    ("old_settings", WARNING, fleet_of("store", newer_file="c.json5"), "memline worker store on h (process 1) runs with the settings of its start: c.json5 was changed since", "start it again"),
     ("no_watcher", WARNING, up_was_killed, "memline up ended without a word", "memline up"),
     ("no_watcher", NOTE, host_was_restarted, "memline up ended without a word", "memline up"),
     ("watches_exhausted", WARNING, lambda p, m: m.setattr(of_host, "MIN_WATCHES", 2**40), "inotify watches, too few", "sudo sysctl"),

@@ -1,12 +1,11 @@
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 import redis
 
-from memline.shared.config.live import SettingsWatch, digest
 from memline.shared.errors import BadRequest
 from memline.shared.queue.heartbeat import (
     Heartbeat,
@@ -134,40 +133,6 @@ def test_a_worker_tells_of_an_agent_that_it_does_not_know_until_it_does(
     heartbeat.after_process_message(None, _Message)
 
     until(lambda: not any(each.unknown for each in live_workers(redis_server)))
-
-
-def test_workers_with_equal_settings_agree_after_redis_was_emptied_and_one_was_restarted(
-    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
-
-    def started(name: str) -> Heartbeat:
-        heartbeat = Heartbeat()
-        heartbeat.start(URL, name, {"embed": 4}, watch=_Watch())
-        until(lambda: any(each.id == name and each.keys for each in live_workers(redis_server)))
-        return heartbeat
-
-    running = [started("w1")]
-    (before,) = live_workers(redis_server)
-
-    redis_server.flushall()
-    running.append(started("w2"))
-
-    until(lambda: len(live_workers(redis_server)) == 2)
-    until(lambda: len({str(each.keys) for each in live_workers(redis_server)}) == 1)
-    assert live_workers(redis_server)[0].keys != before.keys
-    for each in running:
-        each.stop()
-
-
-class _Watch(SettingsWatch):
-    """The settings of a process, the same for all."""
-
-    def __init__(self) -> None:
-        self.never, self.problem = (), ""
-
-    def digests(self, roles: Collection[str], secret: bytes) -> dict[str, str]:
-        return {"model": digest(secret, "model=a")}
 
 
 def test_a_worker_that_is_asked_to_end_is_told_at_each_heartbeat_and_serves_no_queue(
