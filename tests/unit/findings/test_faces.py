@@ -2,40 +2,25 @@
 
 import json
 import shlex
-import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 from memline.producers.actions import provider_pauses
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.cli import run
-from memline.producers.web import file_looks, live
-from memline.producers.web.live import LiveFigures
-from memline.shared.errors import IndexFault
-from memline.shared.finding import COMMAND, NONE, NOTE, OK, PROBLEM, SENTENCE, WARNING, Finding, worst
-from memline.shared.findings import table
-from memline.shared.findings.answerer import _KEPT, Answerer
-from memline.shared.findings.diagnosis import of_error
-from memline.shared.findings.table import AGENT, rows
-from memline.shared.index import jobs, ledger, meta
-from memline.shared.search.request import SearchRequest
-from memline.shared.sync.plan import make_plan
-from memline.shared.sync.staleness import DiskState
+from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNING, Finding, worst
+from memline.shared.index import meta
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.index_rows import answer, fail, file_row, lease_all, make_job
-from tests.support.workspace import Place, until
+from tests.support.index_rows import fail, file_row, lease_all
+from tests.support.workspace import Place
 from tests.unit.findings.conftest import found, one, writing
 from tests.unit.findings.test_states import (
-    OF_AGENT,
     State,
     cancel_texts,
     pause_a_job,
     put,
-    row_ids,
     want_texts,
 )
 
@@ -202,151 +187,3 @@ def test_an_action_is_a_command_a_sentence_or_nothing(action: str, kind: str) ->
         "actionKind": kind,
         "since": None,
     }
-
-
-def test_a_quiet_index_loads_no_condition(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.index_path.parent.mkdir(parents=True)
-    with writing(place) as writer:
-        writer.store_file(file_row("a.md", "redis"))
-        answer(writer, lease_all(writer))
-    monkeypatch.setattr(table, "find", lambda *_: pytest.fail("a condition was asked"))
-
-    with closing(Answerer(place.agent)) as answerer:
-        answered = answerer._about(DiskState(), ())
-
-    assert answered.findings == ()
-
-
-def test_what_an_answer_says_is_at_most_a_second_old(paused: Place) -> None:
-    request = SearchRequest(query="redis")
-    with closing(Answerer(paused.agent, long_lived=True)) as answerer:
-        before = answerer.ask(request)
-        provider_pauses.resume(paused.agent)
-        after = answerer.ask(request)
-
-    assert before.warning == "embedding is paused; 3 vectors wait"
-    assert "paused" not in {each.code for each in after.findings}
-
-
-def test_a_paused_job_that_wants_only_files_is_told_with_an_answer(place: Place) -> None:
-    place.index_path.parent.mkdir(parents=True)
-    with writing(place) as writer:
-        jobs.pause(writer.connection, make_job(writer, "b.md"), by="me", now=time.time())
-
-    with closing(Answerer(place.agent)) as answerer:
-        answered = answerer._about(DiskState(), ())
-
-    assert [each.code for each in answered.findings] == ["job_paused"]
-
-
-@pytest.mark.parametrize(
-    ("query", "used"), [(ledger.ANY_PROBLEM, "files_with_problems"), (_KEPT, "kept_since")]
-)
-def test_whether_a_file_failed_or_is_kept_is_asked_of_few_pages(place: Place, query: str, used: str) -> None:
-    place.index_path.parent.mkdir(parents=True)
-    with writing(place) as writer:
-        plan = writer.connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
-
-    assert used in plan[0][3]
-
-
-@pytest.mark.parametrize(("code", "state"), [(row[0], row[2]) for row in OF_AGENT], ids=row_ids(OF_AGENT))
-def test_the_dashboard_and_an_answer_overlook_nothing_that_a_status_finds(
-    place: Place, monkeypatch: pytest.MonkeyPatch, code: str, state: State
-) -> None:
-    """One looks at the disk less often than at rows, the other first takes a cheap look at the rows."""
-    state(place, monkeypatch)
-    expected = {each.code for each in found(place)}
-    monkeypatch.setattr(live, "WAIT_S", 120.0)
-    shown = LiveFigures(place.settings, [place.agent]).read().findings["main"]
-    if not place.index_path.exists():
-        want_texts(place, 0)
-    from_disk = {row.code for row in rows(AGENT) if row.from_disk}
-    told = {each.code for each in found(place) if each.is_trouble} - from_disk
-    with closing(Answerer(place.agent)) as answerer:
-        try:
-            answered = answerer._about(DiskState(), ()).findings
-        except IndexFault as error:
-            answered = of_error(place.agent, error)
-
-    assert code in expected
-    assert {each.code for each in shown if each.level != OK} == expected
-    assert told <= {each.code for each in answered}
-
-
-def test_what_rows_say_is_told_while_a_look_at_the_files_takes_long(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "WAIT_S", 120.0)
-    want_texts(place)
-    looked, go_on = threading.Event(), threading.Event()
-    figures = LiveFigures(place.settings, [place.agent])
-    first = figures.read()
-
-    def plan_slowly(*args: Any, **options: Any) -> Any:
-        looked.set()
-        assert go_on.wait(120)
-        return make_plan(*args, **options)
-
-    monkeypatch.setattr(file_looks, "make_plan", plan_slowly)
-    figures.forget()
-    provider_pauses.pause(place.agent)
-    during = figures.read(0)
-    assert looked.wait(120)
-    go_on.set()
-    until(lambda: figures.read(0).files_at > first.files_at, "the look at the files")
-
-    assert "paused" not in {each.code for each in first.told("")}
-    assert "paused" in {each.code for each in during.told("")}
-    assert during.at > during.files_at == first.files_at > 0
-
-
-def test_a_search_says_under_each_finding_what_to_do(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The advice stands below the line it is about, also that of a note whose advice is one command."""
-    place.configure(provider="none")
-    place.write("a.md", "redis\n")
-    place.index()
-    provider_pauses.pause(place.agent)
-
-    printed, told = shown(capsys, place, "search", "redis", "--source", "sessions")
-
-    said = told.splitlines()
-    assert "No matches." in printed
-    off = said.index("the source sessions is switched off for this agent")
-    assert said[off + 1].startswith("Try: add it to memorySearch.sources")
-    paused = said.index("embedding is paused")
-    assert said[paused + 1] == f"Try: {place.typed('queue resume')}"
-
-
-def test_a_search_gives_the_same_advice_once(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """A key that is refused stops both what is indexed and the question."""
-    with EmbeddingServer() as server:
-        place.configure(remote={"baseUrl": server.url, "apiKey": "sk-test"})
-        place.write("memory/a.md", "redis\n")
-        place.index()
-        server.control({"fault": "401"})
-        place.write("memory/b.md", "redis too\n")
-        place.index()
-        _, told = shown(capsys, place, "search", "redis")
-
-    advice = [line for line in told.splitlines() if line.startswith("Try: ")]
-    assert "only keywords were searched" in told
-    assert advice
-    assert len(set(advice)) == len(advice)
-
-
-def test_a_question_without_a_hit_loads_the_conditions_only_where_a_note_is_not_read(place: Place) -> None:
-    place.write("MEMORY.md", "Apples.\n")
-    place.configure(provider="none")
-    place.index()
-    tells = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))"
-
-    well = place.run("search", "pears", before=tells)
-    place.write("docs/pears.md", "Pears.\n")
-    beside = place.run("search", "pears", before=tells)
-
-    assert "memline.shared.search.service" in well.stderr
-    assert "memline.shared.findings.facts" not in well.stderr
-    assert "memline.shared.findings.facts" in beside.stderr
