@@ -12,9 +12,7 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexMissing, IndexOfAnother
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index import driver
-from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
-from memline.shared.sync.freshness import is_fresh
-from memline.shared.sync.plan import IndexState, are_stored, make_plan, read_index_state
+from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.staleness import DiskState, Staleness
 
 
@@ -40,15 +38,7 @@ def searching(
         queue=queue,
         clock=clock,
     )
-    saves = None
-    if long_lived and MEMORY in agent.memory.sources:
-        # ctypes: 3 ms, which a command does not pay.
-        from memline.shared.sync.saves import Saves
-
-        saves = Saves(MemoryPaths.of(agent), partial(are_stored, agent))
-    hears_all = SESSIONS not in agent.memory.sources
-    fresh = partial(is_fresh, agent, clock=clock)
-    return search, Staleness(look, is_fresh=fresh, news=saves, hears_all=hears_all)
+    return search, Staleness(look)
 
 
 def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:

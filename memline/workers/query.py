@@ -18,10 +18,7 @@ from memline.shared.queue.replies import Replies
 from memline.shared.scheduling import home_processes
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
-from memline.shared.sync.freshness import is_fresh
-from memline.shared.sync.plan import Plan, are_stored, make_plan, read_index_state
-from memline.shared.sync.saves import Saves
+from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.sync.staleness import DiskState, Staleness
 from memline.shared.values import replace
 from memline.workers.context import Context, current
@@ -74,14 +71,7 @@ class _Memory:
             queue=context.settings.queue.address,
             clock=context.clock,
         )
-        notes = self._settings if MEMORY in self._settings.memory.sources else None
-        self._staleness = Staleness(
-            self._look,
-            is_fresh=partial(is_fresh, self._settings, clock=context.clock),
-            background=True,
-            news=Saves(MemoryPaths.of(notes), partial(are_stored, notes)) if notes else None,
-            hears_all=SESSIONS not in self._settings.memory.sources,
-        )
+        self._staleness = Staleness(self._look)
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a question."""
@@ -97,7 +87,10 @@ class _Memory:
 
     def _look(self) -> DiskState:
         """Look at the files; where no `watch` follows them, have those that changed read, for a moment."""
-        plan, clock = self._plan(), self._clock
+        clock = self._clock
+        began_s = clock.monotonic()
+        plan = self._plan()
+        look_s = clock.monotonic() - began_s
         changed = plan.changes.to_read()
         if changed and self._settings.memory.sync.on_search and not self._is_followed():
             name = self._settings.index_path.name
@@ -107,7 +100,7 @@ class _Memory:
                 clock.sleep(CATCH_UP_EVERY_S)
                 plan = self._plan()
         removed = len(plan.changes.removed)
-        return DiskState(files_behind=plan.changes.count, removed=removed, kept=plan.kept)
+        return DiskState(files_behind=plan.changes.count, removed=removed, look_s=look_s, kept=plan.kept)
 
     def _is_followed(self) -> bool:
         with closing(AccountFile(self._settings.account_path)) as file:

@@ -22,8 +22,6 @@ from memline import Answer, Hit, MemlineError, Memory
 from memline.producers.agent_view import chat_of
 from memline.producers.memory import Status
 from memline.shared.errors import AccessDenied, BadRequest, ConfigError
-from memline.shared.sync import freshness
-from memline.shared.sync.freshness import FreshMark
 from memline.shared.values import fields
 from tests.support.process import ROOT
 
@@ -320,22 +318,3 @@ def test_half_of_a_character_in_an_argument_is_an_error_of_the_one_tree(
         call(memory)
 
     assert caught.value.message.isprintable()
-
-
-@pytest.mark.parametrize("is_own", [False, True], ids=["a save", "an entry"])
-def test_what_is_new_is_found_at_once_though_a_process_says_that_it_follows_the_files(
-    memory: Memory, notes: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
-) -> None:
-    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
-    assert memory.search("ERR_CONN_42").hits
-    mark = FreshMark(memory.settings)
-    mark.give(mark.revoke(), mark.about())
-
-    if is_own:
-        memory.append("plugh")
-    else:
-        memory.close()
-        (notes / "memory" / "later.md").write_text("plugh\n")
-
-    assert memory.search("plugh").hits
-    mark.revoke()

@@ -22,7 +22,6 @@ from memline.shared.index.driver import faults, file_id, open_writer, refuse_for
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import leases
-from memline.shared.sync import freshness
 from memline.shared.values import value
 
 #: The ending of a backup: the file of an agent is `<agent>.sqlite`.
@@ -137,8 +136,6 @@ def restore(saved: Saved, agent: AgentSettings) -> Saved:
                 writer.recover()
             copies.put_in_place(writer.connection, live, index)
     import_chats.copy(saved.path, index, forgets=False)
-    # What a process that follows the files said of the index before.
-    freshness.forget(agent)
     return _summary(agent.agent, index, index.stat().st_size)
 
 

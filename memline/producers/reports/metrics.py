@@ -56,8 +56,6 @@ class FleetCollector(Collector):
         self._families: dict[str, Any] = {}
         #: Agent -> how its files compare with its index, and when that is asked again (monotonic seconds).
         self._plans: dict[str, tuple[float, Plan]] = {}
-        #: Agent -> when they were compared (monotonic seconds).
-        self._compared: dict[str, float] = {}
         self._log = Log("metrics")
 
     def collect(self) -> list[Metric]:
@@ -172,7 +170,6 @@ class FleetCollector(Collector):
         agent, plan, queue = settings.agent, self._plan(settings), queue_of(self._settings)
         state = agent_state(settings, queue=queue, plan=plan, files_behind=None)
         self._add("files_behind", plan.changes.count, agent=agent)
-        self._add("files_age_seconds", time.monotonic() - self._compared[agent], agent=agent)
         self._add("index_up", 1, agent=agent)
         if state is None:
             return of_agent(settings, queue=queue, plan=plan)
@@ -209,7 +206,7 @@ class FleetCollector(Collector):
     def _plan(self, settings: AgentSettings) -> Plan:
         due, plan = self._plans.get(settings.agent, (0.0, None))
         if plan is None or time.monotonic() >= due:
-            began_s, self._compared[settings.agent] = time.thread_time(), time.monotonic()
+            began_s = time.thread_time()
             plan = plan_of(settings)
             pause_s = max(FILES_EVERY_S, (time.thread_time() - began_s) / FILES_SHARE)
             self._plans[settings.agent] = (time.monotonic() + pause_s, plan)

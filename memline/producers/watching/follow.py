@@ -30,7 +30,6 @@ from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_tra
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
 from memline.shared.sync import vanished
-from memline.shared.sync.freshness import FreshMark
 from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
 from memline.shared.sync.vanished import Roots
 
@@ -143,7 +142,6 @@ class Follower:
                 for watcher in agent.watchers:
                     # Before the first scan: a change in between is then seen by both, not by none.
                     self._stack.enter_context(watcher)
-                self._stack.callback(agent.mark.revoke)
             self.tick()
             self._stack = self._stack.pop_all()
         return self
@@ -187,28 +185,16 @@ class _AgentFollower:
         self._on_change = on_change
         self._clock = clock
         self.watchers: list[Watcher] = []
-        #: Tells searches that a look of theirs would find nothing to do.
-        self.mark = FreshMark(settings, clock=clock)
         sync, rescan = settings.memory.sync, self._request_scan
         if sync.watch and MEMORY in settings.memory.sources:
             notes = MemoryPaths.of(settings)
             quiet = watcher.Debounce(sync.watch_debounce_ms / 1000)
-            self.watchers.append(
-                Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan, on_event=self.mark.revoke)
-            )
+            self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
         transcripts = transcripts_of(settings)
         self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
         if sync.watch and transcripts:
             quiet = watcher.Debounce(watcher.TRANSCRIPT_QUIET_S, watcher.TRANSCRIPT_CEILING)
-            self.watchers.append(
-                Watcher(
-                    transcripts,
-                    quiet,
-                    on_paths=self.on_transcripts,
-                    on_rescan=rescan,
-                    on_event=self.mark.revoke,
-                )
-            )
+            self.watchers.append(Watcher(transcripts, quiet, on_paths=self.on_transcripts, on_rescan=rescan))
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
         #: Whether a scan finds the first import, or what changed while this process was off. It becomes a
@@ -235,10 +221,6 @@ class _AgentFollower:
 
     def tick(self) -> bool:
         """Feed what waits, or scan when that is due; True after a scan that succeeded."""
-        if all(watcher.is_watching for watcher in self.watchers):
-            self.mark.beat()
-        else:
-            self.mark.revoke()
         try:
             if self._feeder is not None:
                 self._advance(self._feeder)
@@ -304,7 +286,6 @@ class _AgentFollower:
             # The configuration is that of all index hosts, and the agent has its files on another.
             return
         serve_agent(settings)
-        number, about = self.mark.revoke(), self.mark.about()
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
             waiting = jobs.waiting_files(reader) if reader else {}
@@ -332,9 +313,6 @@ class _AgentFollower:
                 )
                 self._advance(self._feeder)
             self._is_queue_down = False
-        is_certain = not plan.discovery.unlisted and all(watcher.sees_all() for watcher in self.watchers)
-        if self.watchers and is_certain and not plan.changes.to_read():
-            self.mark.give(number, about)
 
     def _make_job(self, files: list[tuple[str, int]], kind: str) -> None:
         """Write a job down that reads these files, and wake the store worker, which feeds them."""

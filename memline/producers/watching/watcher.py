@@ -1,4 +1,4 @@
-"""Report changes of files as they happen; where the system cannot, request a scan at intervals.
+"""Report changes of files as they happen; where the system cannot tell of them, compare folders at intervals.
 
 The observer's thread only notes names. One thread of ours acts on them after the quiet time, checks the
 observer, and starts it anew when folders were made, moved or removed: inotify keeps reporting a moved folder
@@ -15,10 +15,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
+from watchdog.observers.polling import PollingObserverVFS
 
 from memline.shared.logs import Log
 from memline.shared.sources.ignoring import IGNORE_FILES
@@ -81,7 +83,7 @@ class Debounce:
 WATCHING = "watching"
 POLLING = "polling"
 
-#: Seconds between two scans while files cannot be watched.
+#: Seconds between two looks at the folders while they cannot be watched.
 POLL_S = 10.0
 
 #: Seconds between two checks of the observer.
@@ -89,9 +91,6 @@ HEALTH_S = 5.0
 
 #: Seconds, added to the quiet time, before names whose callback failed are tried again.
 _RETRY_S = 1.0
-
-#: Polls after which watching is tried again: a limit may have been raised.
-_POLLS_TO_RETRY = 6
 
 #: Asked of the kernel: opening and closing are left out, or our own reading would be reported.
 _EVENTS: list[type[events.FileSystemEvent]] = [
@@ -124,18 +123,15 @@ class Watcher(events.FileSystemEventHandler):
         *,
         on_paths: Callable[[set[str]], None],
         on_rescan: Callable[[], None],
-        on_event: Callable[[], object] = lambda: None,
         new_observer: Callable[[], BaseObserver] = Observer,
     ) -> None:
         """`on_paths` is called with the ledger paths that changed, `on_rescan` when only a full scan will do.
 
-        When a call raises, the error is logged and the same is tried again a little later. `on_event` is
-        called at once, from the observer's threads.
+        When a call raises, the error is logged and the same is tried again a little later.
         """
         self._files = files
         self._on_paths = on_paths
         self._on_rescan = on_rescan
-        self._on_event = on_event
         self._new_observer = new_observer
         where = files.workspace if isinstance(files, MemoryPaths) else files.folders()[0]
         self._log = Log("watch", folder=where)
@@ -145,17 +141,16 @@ class Watcher(events.FileSystemEventHandler):
         self._is_stopping = False
         self._observer: BaseObserver | None = None
         self._folders: frozenset[WatchedFolder] = frozenset()
-        self._polls = 0
         self._next_check_s = 0.0
         self._thread = threading.Thread(target=self._run, name="memline-watch", daemon=True)
-        #: `watching`, or `polling` when the system cannot tell us of changes.
+        #: `watching`, or `polling` where the system cannot tell of changes.
         self.mode = POLLING
-        #: Why files are polled and what to do about it; empty while they are watched.
+        #: Why watching failed and what to do about it; empty while it works, and on network file systems.
         self.reason = ""
 
     def __enter__(self) -> Watcher:
         self._watch()
-        self._next_check_s = time.monotonic() + self._check_every_s()
+        self._next_check_s = time.monotonic() + HEALTH_S
         self._thread.start()
         return self
 
@@ -189,20 +184,7 @@ class Watcher(events.FileSystemEventHandler):
                 # A name that no message can carry: a full scan reports it if it is like that of a note.
                 self._add(_SCAN)
 
-    @property
-    def is_watching(self) -> bool:
-        """Tell whether the system tells of every change now; an observer may have died a moment ago."""
-        observer = self._observer
-        if self.mode != WATCHING or observer is None:
-            return False
-        return all(each.is_alive() for each in (observer, *observer.emitters.copy()))
-
-    def sees_all(self) -> bool:
-        """Tell whether no change can escape: `is_watching`, and all files are on disks of this host."""
-        return self.is_watching and are_local(self._folders)
-
     def _add(self, name: str) -> None:
-        self._on_event()
         with self._changed:
             self._debounce.add(name, time.monotonic())
             self._changed.notify()
@@ -222,20 +204,21 @@ class Watcher(events.FileSystemEventHandler):
                 self._act(names)
                 if now >= self._next_check_s:
                     self._check()
-                    self._next_check_s = time.monotonic() + self._check_every_s()
+                    self._next_check_s = time.monotonic() + HEALTH_S
             except Exception as error:
                 # The thread must live on: a queue that cannot be reached now takes the names later.
                 self._log.exception("watch.failed", error=str(error), files=len(names))
                 with self._changed:
                     for name in names or {_SCAN}:
                         self._debounce.add(name, time.monotonic() + _RETRY_S)
-                self._next_check_s = time.monotonic() + self._check_every_s()
+                self._next_check_s = time.monotonic() + HEALTH_S
 
     def _act(self, names: set[str]) -> None:
         if names & {_SCAN, _REWATCH}:
             if self._refresh():
                 names = names | {_REWATCH}
-            if self.mode == WATCHING and (_REWATCH in names or folders_of(self._files) != self._folders):
+            is_moved = self.mode == WATCHING and _REWATCH in names
+            if is_moved or folders_of(self._files) != self._folders:
                 self._watch()
             elif self.mode == WATCHING:
                 self._check_room()
@@ -245,36 +228,30 @@ class Watcher(events.FileSystemEventHandler):
             self._on_paths(paths)
 
     def _check(self) -> None:
-        """Restart an observer that died, or poll; notice that other folders are the memory now."""
-        if self._refresh():
+        """Start an observer anew that died; notice that other folders are the memory now."""
+        is_other = self._refresh()
+        # An emitter ends when its folder is deleted, also when a new one has its name already.
+        observer = self._observer
+        is_alive = observer and all(each.is_alive() for each in (observer, *observer.emitters.copy()))
+        if is_other or not is_alive:
+            self._log.info("watch.again", is_other=is_other)
             self._watch()
             self._on_rescan()
-        if self._observer is not None:
-            # An emitter ends when its folder is deleted, also when a new one has its name already.
-            if self.is_watching:
-                return
-            self._log.warning("watch.observer_died")
-            self._watch()
-        else:
-            self._polls += 1
-            if self._polls >= _POLLS_TO_RETRY:
-                self._watch()
-        self._on_rescan()
 
     def _refresh(self) -> bool:
         return isinstance(self._files, MemoryPaths) and self._files.refresh()
-
-    def _check_every_s(self) -> float:
-        return HEALTH_S if self.mode == WATCHING else POLL_S
 
     def _watch(self) -> None:
         """Watch the folders there are now, or fall back to polling."""
         self._unwatch()
         self._folders = folders_of(self._files)
+        if sys.platform.startswith("linux") and not are_local(self._folders):
+            # The kernel says nothing of what another host changes on NFS, SMB, FUSE, 9p or virtiofs.
+            self._poll()
+            return
         try:
             self._observer = _start_observer(self._new_observer, self, self._folders)
         except OSError as error:
-            # Also for a folder that went between the list and its watch: it polls, and tries again.
             self._poll(error)
             return
         self.mode, self.reason = WATCHING, ""
@@ -296,11 +273,13 @@ class Watcher(events.FileSystemEventHandler):
             if error.errno == errno.ENOSPC:
                 self._poll(error)
 
-    def _poll(self, error: OSError) -> None:
+    def _poll(self, error: OSError | None = None) -> None:
         self._unwatch()
-        self._polls = 0
-        self.mode, self.reason = POLLING, _polling_reason(error)
-        self._log.warning("watch.polling", error=code(error), every_s=POLL_S)
+        self.mode, self.reason = POLLING, _polling_reason(error) if error else ""
+        self._log.warning("watch.polling", error=code(error) if error else "", every_s=POLL_S)
+        with suppress(OSError):
+            # A folder that went between the list and its watch: the next check tries again.
+            self._observer = _start_observer(_polling_observer, self, self._folders)
 
     def _unwatch(self) -> None:
         observer, self._observer = self._observer, None
@@ -323,6 +302,11 @@ def _start_observer(
         _stop_observer(observer)
         raise
     return observer
+
+
+def _polling_observer() -> BaseObserver:
+    # Links are not followed, as in the walk of discovery.
+    return PollingObserverVFS(stat=os.lstat, listdir=os.scandir, polling_interval=POLL_S)
 
 
 def _stop_observer(observer: BaseObserver) -> None:

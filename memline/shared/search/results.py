@@ -23,8 +23,6 @@ class Behind:
 
     files: int = 0
     vectors: int = 0
-    #: Age of the comparison with the disk, in seconds.
-    files_age_seconds: float = 0.0
 
 
 @value
@@ -80,8 +78,6 @@ class Answer:
     #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
-    #: The system does not tell of saves here, and the last look at the files was some seconds ago.
-    is_unsure: bool = False
     #: Roots of which files are gone, and kept in the index: {"files", "root", "since"}.
     kept: tuple[dict[str, Any], ...] = ()
     #: What is wrong or worth knowing, most urgent first; who answers adds it (`memline.shared.findings`).
@@ -97,8 +93,8 @@ class Answer:
 
     @property
     def stale(self) -> bool:
-        """Say whether something on disk, or a vector, is not in the index yet, or may not be."""
-        return bool(self.behind.files or self.behind.vectors or self.is_unsure)
+        """Say whether something on disk, or a vector, is not in the index yet."""
+        return bool(self.behind.files or self.behind.vectors)
 
     @property
     def warning(self) -> str:
@@ -112,7 +108,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
-        without = ("hits", "troubles", "is_unsure", *(() if self.timings else ("timings",)))
+        without = ("hits", "troubles", *(() if self.timings else ("timings",)))
         more = to_json(self, "stale", "warning", "action", without=without, behind=to_json(self.behind))
         return hits | more
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from memline.shared.config.schema import AgentSettings
@@ -14,7 +12,7 @@ from memline.shared.index import batches, identities, ledger, meta, ownership, v
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import PARTIALLY_READ, SetAside
 from memline.shared.index.vectors import Backlog
-from memline.shared.sources.discover import DiscoveredFile, Discovery, discover, discovered
+from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
     EMPTY,
     INDEXED,
@@ -25,7 +23,7 @@ from memline.shared.sources.outcomes import (
     RecordedFile,
     RecordedFiles,
 )
-from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, is_transcript, printable
+from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sync import vanished
 from memline.shared.sync.vanished import Kept
 from memline.shared.values import field, fields, replace, value
@@ -286,26 +284,6 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
     if recorded.outcome in _BY_CONTENT:
         return "unchanged"
     return "again" if recorded.outcome == UNREADABLE else "changed"
-
-
-def are_stored(settings: AgentSettings, paths: Collection[str]) -> bool:
-    """Tell whether the index has notes (absolute paths) just as they are; no other file is looked at.
-
-    Raises IndexFaults but for IndexMissing.
-    """
-    notes, chunking = MemoryPaths.of(settings), settings.memory.chunking
-    names = {printable(notes.ledger_path(absolute)): absolute for absolute in paths}
-    found = []
-    try:
-        for path, absolute in names.items():
-            with suppress(FileNotFoundError):
-                found.append(discovered(path, absolute, os.lstat(absolute)))
-    except OSError:
-        return False
-    with reading_if_any(settings.index_path) as reader:
-        recorded = ledger.recorded_files(reader, [*names]) if reader else RecordedFiles()
-    seen = Discovery(files=tuple(found), issues=())
-    return not compare(seen, recorded, chunking_digest(chunking.tokens, chunking.overlap)).count
 
 
 def _hashes(settings: AgentSettings) -> dict[str, str]:

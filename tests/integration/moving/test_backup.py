@@ -14,8 +14,6 @@ from memline.producers.actions.backup import back_up, backups_at, refuse_other_w
 from memline.producers.memory import Memory
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import driver, meta
-from memline.shared.sync import freshness
-from memline.shared.sync.freshness import FreshMark, is_fresh
 from memline.shared.values import replace
 from tests.integration.bad.test_index import FULL_DISK
 from tests.support.embedding_server import EmbeddingServer
@@ -253,21 +251,6 @@ def test_a_restore_of_nothing_says_so(place: Place, tmp_path: Path) -> None:
 
     assert result.status == 2
     assert result.stderr.startswith(f"Error: {tmp_path / 'none'} does not exist\n")
-
-
-def test_after_a_restore_the_word_of_a_watcher_is_not_taken(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
-    back_up([place.agent], tmp_path / "saved")
-    mark = FreshMark(place.agent)
-    mark.give(mark.revoke(), mark.about())
-    assert is_fresh(place.agent)
-
-    put_back(place, tmp_path / "saved")
-
-    assert not is_fresh(place.agent)
-    mark.revoke()
 
 
 def test_restores_at_once_all_succeed_one_after_another(place: Place, tmp_path: Path) -> None:

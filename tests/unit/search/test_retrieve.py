@@ -180,7 +180,7 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
         "mode": "keyword",
         "fallback": None,
         "stale": False,
-        "behind": {"files": 0, "vectors": 0, "filesAgeSeconds": 0.0},
+        "behind": {"files": 0, "vectors": 0},
         "kept": [],
         "warning": "",
         "action": "",
@@ -338,7 +338,7 @@ def test_the_base_of_the_caller_is_part_of_the_answer(notes: Notes, index: Searc
 
     plain = answer.to_json()
     assert plain["stale"] is True
-    assert plain["behind"] == {"files": 2, "vectors": 5, "filesAgeSeconds": 0.0}
+    assert plain["behind"] == {"files": 2, "vectors": 5}
     assert [each.code for each in answer.troubles] == ["key_refused", "question_not_embedded"]
     assert plain["fallback"] == {"from": "voyage", "reason": "no key"}
 

@@ -1,23 +1,17 @@
 """Files are followed while the queue is down, or while the workers refuse what is enqueued."""
 
-import errno
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from watchdog import events
 
 from memline.producers.watching import follow as follow_module
-from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.follow import Follower
 from memline.shared.clock import ManualClock
 from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs
 from memline.shared.queue import feed as feed_module
-from memline.shared.sync import freshness
-from memline.shared.sync.freshness import is_fresh
-from tests.support.workspace import Place, paths, until
+from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"}, sync={"watch": False, "intervalMinutes": 1})
 
@@ -161,80 +155,3 @@ def test_a_start_that_finds_nothing_new_ends_the_first_look(place: Place, queue:
 
     assert queue.enqueued[-1] == ["memory/saved.md"]
     assert opened(place) == []
-
-
-class Observer:
-    """Watches nothing: a test tells of the events itself, and needs no watch of the system."""
-
-    emitters: frozenset[object] = frozenset()
-
-    def is_alive(self) -> bool:
-        return True
-
-    def stop(self) -> None:
-        pass
-
-    def join(self) -> None:
-        pass
-
-
-def save(place: Place, follow: Follower, path: str, text: str) -> None:
-    """Write a note, of which the observer of the workspace tells."""
-    event = events.FileModifiedEvent(str(place.write(path, text)))
-    follow._agents[0].watchers[0].on_any_event(event)
-
-
-@pytest.fixture
-def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A place whose notes are indexed and watched, on a disk of this host; no machine is too slow for it."""
-    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
-    monkeypatch.setattr(watcher_module, "are_local", lambda _: True)
-    monkeypatch.setattr(watcher_module, "_start_observer", lambda *_: Observer())
-    place.configure(sync={"watch": True, "watchDebounceMs": 10})
-    # Stores what there is; the queue of these tests leads nowhere.
-    place.search("notes")
-    return place
-
-
-@pytest.mark.usefixtures("queue")
-def test_searches_need_not_look_from_a_scan_that_finds_nothing_until_a_file_changes(watched: Place) -> None:
-    clock = ManualClock(time.time())
-    with Follower([watched.agent], clock=clock) as follow:
-
-        def is_given() -> bool:
-            # Stores what a scan has found, also a file that was too young to be sure of.
-            watched.search("notes")
-            clock.advance(follow_module.MAX_SCAN_EVERY_S)
-            follow.tick()
-            follow.tick()
-            return is_fresh(watched.agent, clock=clock)
-
-        until(is_given, "the word is given")
-
-        save(watched, follow, "memory/new.md", "plugh\n")
-
-        assert not is_fresh(watched.agent, clock=clock)
-        assert paths(watched.search("plugh")) == ["memory/new.md"]
-        until(is_given, "the word is given again")
-    assert not is_fresh(watched.agent, clock=clock)
-
-
-@pytest.mark.usefixtures("queue")
-@pytest.mark.parametrize("reason", ["not local", "polling", "not watched"])
-def test_a_process_that_may_miss_a_change_gives_no_word(
-    watched: Place, monkeypatch: pytest.MonkeyPatch, reason: str
-) -> None:
-    if reason == "not local":
-        monkeypatch.setattr(watcher_module, "are_local", lambda _: False)
-    elif reason == "polling":
-        monkeypatch.setattr(watcher_module, "_start_observer", no_more_watches)
-    else:
-        watched.configure(sync={"watch": False, "intervalMinutes": 1})
-
-    with Follower([watched.agent]) as follow:
-        follow.tick()
-        assert not is_fresh(watched.agent)
-
-
-def no_more_watches(*_: object) -> None:
-    raise OSError(errno.ENOSPC, "no more watches")

@@ -228,7 +228,7 @@ class QmdBackend:
         ]
         limit = min(qmd.limits.max_results, request.max_results or qmd.limits.max_results)
         disk = self._disk()
-        behind = Behind(files=disk.files_behind, files_age_seconds=round(disk.age_s, 1))
+        behind = Behind(files=disk.files_behind)
         if not names:
             notice = "qmd has no collection to search: no notes are there yet"
             return Answer(backend=QMD, provider=QMD, model=QMD, behind=behind, notice=notice)
