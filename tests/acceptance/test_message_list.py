@@ -8,7 +8,7 @@ import pytest
 from memline.shared.errors import BadRequest
 from memline.shared.queue import message_changes, message_list, middleware
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING, Filter
-from memline.shared.queue.messages import FlushMemory
+from memline.shared.queue.messages import RunQuery
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
 
@@ -23,10 +23,10 @@ def server(redis_server: RedisServer) -> Iterator[StoredMessages]:
 def test_messages_are_found_by_queue_agent_id_and_glob(server: StoredMessages) -> None:
     server.put(DEAD, "chunk", "one", files("a.md", "deep/b.md"), ago_s=9, error="OSError: disk", retries=3)
     server.put(DEAD, "chunk", "two", files("c.md", agent="work"), error="no", first_error="OSError: disk")
-    server.put(DEAD, "flush", "three", FlushMemory(agent="main", session="s.jsonl", cycle="1"))
+    server.put(DEAD, "query", "three", RunQuery(agent="main", query="q", reply_to="box"))
 
     assert server.names() == ["one", "two", "three"]
-    assert server.names(queue="flush") == server.names(match="flush_*") == ["three"]
+    assert server.names(queue="query") == server.names(match="run_query*") == ["three"]
     assert server.names(agent="work") == ["two"]
     assert server.names(match="*disk*") == ["one"]
     assert server.names(match="t*") == ["two", "three"]
@@ -34,8 +34,6 @@ def test_messages_are_found_by_queue_agent_id_and_glob(server: StoredMessages) -
     (found,) = message_list.page(server.url, Filter(match="one")).messages
     assert (found.paths, found.retries, found.agent) == (("a.md", "deep/b.md"), 3, "main")
     assert found.dead_s is not None and 8 < found.dead_s < 600
-    (session,) = message_list.listed(server.url, Filter(queue="flush"))
-    assert session.paths == ("s.jsonl",)
 
 
 def test_a_page_ends_and_the_next_one_goes_on_over_all_queues(server: StoredMessages) -> None:

@@ -1,14 +1,18 @@
 """A session is written down before it is compacted: real transcripts, a real chat server, real processes."""
 
 import json
-import sys
-from datetime import date
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memline.shared.flush import state as flush_state
+from memline.producers.watching.flush_sessions import FlushSessions
+from memline.shared.clock import ManualClock
+from memline.shared.config.load import load
+from memline.shared.config.schema import AgentSettings
+from memline.shared.flush.flush import Session, flush
 from tests.support.chat_server import ChatServer
 from tests.support.process import Ran, memline, memline_without_rights, running_memline
 from tests.support.workspace import until
@@ -49,17 +53,15 @@ class Agent:
             file.write(json.dumps(record) + "\n")
 
     def flush(self) -> Ran:
-        return memline("flush", "--now", SESSION, env=self.env)
+        return memline("flush", SESSION, env=self.env)
+
+    def settings(self) -> AgentSettings:
+        return load(env={**os.environ, **self.env}).settings.agents["main"]
 
     @property
     def note(self) -> str:
         notes = [*(self.workspace / "memory").glob("*.md")]
         return notes[0].read_text("utf-8") if notes else ""
-
-    @property
-    def outcome(self) -> tuple[str, str]:
-        session = flush_state.read(self.sessions).sessions[SESSION]
-        return session.outcome, session.reason
 
 
 def at(chat: ChatServer, **more: Any) -> dict[str, Any]:
@@ -73,27 +75,75 @@ def test_up_flushes_a_session_once_in_a_cycle_and_finds_what_was_kept(
     agent.say("user", "I will move to Oslo in May, says Ada.")
 
     with running_memline("up", env=agent.env):
-        until(lambda: SESSION in flush_state.read(agent.sessions).sessions)
-        assert chat.requests == []
         agent.say("assistant", "Noted.", usage={"totalTokens": 29_000})
         until(lambda: "Oslo in May" in agent.note)
-        until(lambda: agent.outcome[0] == "stored")
 
         agent.say("assistant", "More.", usage={"totalTokens": 29_500})
-        until(lambda: flush_state.read(agent.sessions).sessions[SESSION].size.tokens == 29_500)
-        assert len(chat.requests) == 1
-
         chat.answer = "- Tea is out"
-        agent.add({"type": "compaction", "summary": "They spoke of Oslo."})
+        agent.add({"type": "compaction", "summary": "They spoke of Oslo.", "timestamp": time.time() + 1})
         agent.say("assistant", "Again.", usage={"totalTokens": 29_000})
         until(lambda: "Tea is out" in agent.note)
 
-    today = f"memory/{date.today():%Y-%m-%d}.md"
     found = memline("search", "when does Ada move to Oslo", "--json", env=agent.env).json
-    assert found["results"][0]["path"].startswith("memory/"), today
+    assert found["results"][0]["path"].startswith("memory/")
     assert len(chat.requests) == 2
     # The second turn begins behind the compaction.
     assert "Oslo in May" not in json.dumps(chat.requests[1]["messages"])
+
+
+def test_a_session_is_flushed_when_it_is_due_and_once_between_two_compactions(
+    tmp_path: Path, chat: ChatServer
+) -> None:
+    agent = Agent(tmp_path, **at(chat), forceFlushTranscriptBytes=5_000)
+    memline("index", env=agent.env)
+    settings = agent.settings()
+    session, clock = Session(settings=settings, path=agent.sessions / SESSION), ManualClock(time.time())
+
+    def outcome() -> str:
+        return flush(session, clock, if_due=True).outcome
+
+    agent.say("user", "hello")
+    agent.say("assistant", "Hi.", usage={"totalTokens": 5_999})
+    assert outcome() == "not due"
+    agent.say("assistant", "Hi.", usage={"totalTokens": 6_000})
+    assert (outcome(), outcome()) == ("stored", "not due")
+    agent.add({"type": "compaction", "timestamp": clock.now() + 1})
+    clock.advance(2)
+    assert outcome() == "not due"
+    agent.say("user", "x" * 5_000)
+    chat.answer = "NO_REPLY"
+    assert (outcome(), outcome()) == ("nothing", "not due")
+    assert len(chat.requests) == 2
+
+
+def test_what_fails_in_the_watcher_is_told_once_and_old_sessions_are_left_alone(
+    tmp_path: Path, chat: ChatServer
+) -> None:
+    agent = Agent(tmp_path, **at(chat))
+    memline("index", env=agent.env)
+    agent.say("assistant", "Hi.", usage={"totalTokens": 29_000})
+    chat.status, chat.answer = 500, b"oops"
+
+    old = FlushSessions([agent.settings()], clock=ManualClock(time.time() + 4_000))
+    old.scan()
+    assert chat.requests == []
+    watched = FlushSessions([agent.settings()])
+    for _ in range(3):
+        agent.say("assistant", "Hi.", usage={"totalTokens": 29_000})
+        watched.scan()
+    assert len(chat.requests) == 1
+
+
+def test_a_conversation_that_is_too_long_is_asked_about_again_with_less_of_it(tmp_path: Path) -> None:
+    with ChatServer("- a fact", max_bytes=8_000) as chat:
+        agent = Agent(tmp_path, **at(chat))
+        for number in range(100):
+            agent.say("user", f"{number} " + "word " * 40)
+
+        assert agent.flush().status == 0
+
+    assert "a fact" in agent.note and "99 word" in json.dumps(chat.requests[-1])
+    assert "[earlier turns are left out]" in json.dumps(chat.requests[-1])
 
 
 def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(
@@ -112,7 +162,7 @@ def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(
     for hidden in (KEY, "a secret thought", "tool noise"):
         assert hidden not in sent
     assert "- The key" in agent.note and KEY not in agent.note
-    assert KEY not in (agent.sessions / flush_state.STATE_NAME).read_text("utf-8")
+    assert memline("flush", SESSION, "--json", env=agent.env).json["outcome"] == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -141,8 +191,8 @@ def test_a_model_without_a_usable_answer_is_reported_with_the_reason(
     done = agent.flush()
 
     assert done.status == 1
-    assert done.stdout.startswith("failed: ") and words in done.stdout
-    assert "memory flush failed" in done.stdout and "embeddings" not in done.stdout
+    assert "memory flush failed" in done.stderr and words in done.stderr
+    assert "embeddings" not in done.stderr
     assert agent.note == ""
 
 
@@ -171,26 +221,12 @@ def test_nothing_to_keep_leaves_no_note(tmp_path: Path, chat: ChatServer, answer
     assert not (agent.workspace / "memory").exists()
 
 
-def test_an_answer_that_was_paid_for_is_written_by_the_next_worker(tmp_path: Path, chat: ChatServer) -> None:
-    agent = Agent(tmp_path, **at(chat))
-    agent.say("user", "hello")
-    with flush_state.editing(agent.sessions) as state:
-        state.sessions[SESSION] = flush_state.SessionState(
-            cycle="", outcome=flush_state.ASKED, reply="- paid for before the crash"
-        )
-
-    done = agent.flush()
-
-    assert done.status == 0
-    assert chat.requests == [] and agent.note == "- paid for before the crash\n"
-
-
 def test_a_workspace_that_cannot_be_written_costs_nothing(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     agent.workspace.chmod(0o555)
 
-    done = memline_without_rights("flush", "--now", SESSION, env=agent.env)
+    done = memline_without_rights("flush", SESSION, env=agent.env)
 
     agent.workspace.chmod(0o755)
     assert done.status == 1
@@ -211,87 +247,25 @@ def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path, chat: ChatServer)
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_a_program_answers_instead_of_a_model(tmp_path: Path) -> None:
-    script = "import sys; text = sys.stdin.read(); print('- it read', 'User: hello' in text)"
-    agent = Agent(tmp_path, command=[sys.executable, "-c", script])
-    agent.say("user", "hello")
-
-    done = agent.flush()
-
-    assert done.status == 0
-    assert agent.note == "- it read True\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (["/no/such/program"], "program cannot be started"),
-        ([sys.executable, "-c", "raise SystemExit('it broke')"], "ended with 1: it broke"),
-        ([sys.executable, "-c", "import time; time.sleep(60)"], "gave no answer within 1 s"),
-    ],
-)
-def test_a_program_that_fails_is_reported(tmp_path: Path, command: list[str], words: str) -> None:
-    agent = Agent(tmp_path, command=command, timeoutSeconds=1 if "1 s" in words else 60)
-    agent.say("user", "hello")
-
-    done = agent.flush()
-
-    assert done.status == 1 and words in done.stdout
-
-
-def test_the_list_shows_what_is_configured_and_how_large_sessions_are(
-    tmp_path: Path, chat: ChatServer
-) -> None:
+def test_where_nothing_is_configured_it_is_said(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path)
-    off = memline("flush", env=agent.env)
+    agent.say("user", "hello")
     refused = agent.flush()
-    agent.configure(**at(chat))
-    agent.say("assistant", "hello", usage={"totalTokens": 1_234})
-    agent.flush()
+    agent.configure(**at(chat), enabled=False)
+    disabled = agent.flush()
 
-    shown = memline("flush", env=agent.env).stdout
-    listed = memline("flush", "--json", env=agent.env).json
-
-    assert "main: off, no model and no command is configured for it" in off.stdout
-    assert refused.status == 2 and "memoryFlush.model" in refused.stderr
-    assert f"{SESSION}  1,234 of 6,000 tokens · stored (memory/" in shown
-    assert listed[0]["sessions"][0]["tokens"] == 1_234 and listed[0]["enabled"]
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"memorySearch": {"enabled": False}}, "memory search is disabled (memorySearch.enabled)"),
-        ({}, "it is disabled (agents.defaults.compaction.memoryFlush.enabled)"),
-    ],
-)
-def test_a_flush_that_is_switched_off_names_the_key(
-    tmp_path: Path, chat: ChatServer, keys: dict[str, object], words: str
-) -> None:
-    agent = Agent(tmp_path, **at(chat), **({} if keys else {"enabled": False}))
-    file = Path(agent.env["MEMLINE_CONFIG"])
-    config = json.loads(file.read_text("utf-8"))
-    config["agents"]["defaults"] |= keys
-    file.write_text(json.dumps(config), encoding="utf-8")
-
-    listed, refused = memline("flush", env=agent.env), agent.flush()
-
-    assert listed.stdout.startswith(f"main: off, {words}\n")
-    assert refused.status == 2
-    assert f"no session of main is flushed: {words}\nTry: set that key to true" in refused.stderr
-    assert chat.requests == []
+    for ran in (refused, disabled):
+        assert ran.status == 2 and "no session of main is flushed" in ran.stderr
+    assert "memoryFlush" in refused.stderr and chat.requests == []
 
 
 def test_an_unknown_session_is_named_and_a_path_is_refused(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
-    for folder in (agent.sessions / "inner", tmp_path / "other"):
-        folder.mkdir()
-        (folder / "x.jsonl").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.jsonl").write_text("{}\n", encoding="utf-8")
 
-    done = memline("flush", "--now", "x", env=agent.env)
-    paths = [memline("flush", "--now", path, env=agent.env) for path in ("../../other/x", "inner/x", "..")]
+    done = memline("flush", "x", env=agent.env)
+    paths = [memline("flush", path, env=agent.env) for path in ("../../other/x", "..")]
 
-    assert done.status == 1 and "there is no transcript x.jsonl" in done.stderr
-    # A path is not the name of a session: usage; the last one is a name, of none.
-    assert [ran.status for ran in paths] == [2, 2, 1] and chat.requests == []
-    assert not (agent.sessions / flush_state.STATE_NAME).exists()
+    assert done.status == 1 and "x.jsonl cannot be read" in done.stderr
+    assert [ran.status for ran in paths] == [2, 1] and chat.requests == []

@@ -118,7 +118,7 @@ def test_only_those_that_write_notes_may() -> None:
     services = compose("compose.fleet.yaml")["services"]
     writers = {name for name, each in services.items() if "/srv/notes:/notes" in each["volumes"]}
 
-    assert writers == {"flush", "api"}
+    assert writers == {"watch", "api"}
     assert services["embed"]["volumes"] == []
 
 

@@ -15,7 +15,6 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
-from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver, forgotten, ledger, meta
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.chunks import lines_of as indexed_lines
@@ -359,16 +358,14 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
 
 
 def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
-    """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
+    """List the transcripts of a session: by its key in OpenClaw's database, or by its id."""
     transcripts = transcripts_of(agent)
     if transcripts is None:
         raise ConfigError(
             "this agent has no source `sessions`",
             hint='in memorySearch set sources: ["memory", "sessions"] and experimental.sessionMemory: true',
         )
-    names = [name for name, entry in read_registry(folder_of(agent)).items() if entry.key == key]
-    ids = {name.partition(".jsonl")[0] for name in names} | transcripts.sessions_of(key)
-    ids = ids or {key.partition(".jsonl")[0]}
+    ids = transcripts.sessions_of(key) or {key.partition(".jsonl")[0]}
     files = [file.path for file in transcripts.discover().files if file.problem is None]
     named = [path for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
     return [target for path in named for target in kind_of(path).holding(agent, path, ())]

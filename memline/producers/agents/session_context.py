@@ -155,7 +155,12 @@ def _compact(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return {}
     # Its HTTP client takes 60 ms, for nothing when a session starts.
-    from memline.shared.flush.run import write_down_claude_code
+    from memline.shared.flush.flush import STORED, Session, flush, is_on
+    from memline.shared.sources.transcripts import claude_code
 
-    written = write_down_claude_code(settings, Path(path), clock=SystemClock())
-    return {"systemMessage": f"memline: this session is written down in {written}"} if written else {}
+    if not is_on(settings) or not os.path.isfile(path):
+        return {}
+    flushed = flush(Session(settings=settings, path=Path(path), format=claude_code.FORMAT), SystemClock())
+    if flushed.outcome != STORED:
+        return {}
+    return {"systemMessage": f"memline: this session is written down in {flushed.reason}"}

@@ -90,7 +90,7 @@ Needs queue.url. Without a queue, `memline up` does this and the work in one pro
         name="worker",
         title="Work on messages of the queue, in one role or more.",
         text="""\
-Work on messages of the queue, in one role or several: chunk, embed, batch, store, query, flush.
+Work on messages of the queue, in one role or several: chunk, embed, batch, store, query.
 
 Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
 others go back on the queue. A second signal changes nothing, a third ends it at once.""",
@@ -107,7 +107,7 @@ others go back on the queue. A second signal changes nothing, a third ends it at
                 "threads",
                 "Messages a role works on at a time; store keeps one.",
                 kind="integer",
-                default="chunk 2, embed 4, batch 2, store 1, query 2, flush 1",
+                default="chunk 2, embed 4, batch 2, store 1, query 2",
                 minimum=1,
                 metavar="N",
             ),

@@ -122,21 +122,15 @@ run. On HOST it puts the index in place. Nothing is embedded again. Interrupted,
     ),
     Call(
         name="flush",
-        title="Show which sessions are due to be written down.",
+        title="Write down what is worth keeping of a session.",
         text="""\
-Show how close sessions are to a memory flush, and the outcome of the last one.
+Ask a chat model what is worth keeping of a session, and append its answer to today's note.
 
-A flush is one silent request to a chat model before a session is compacted; its answer is appended to
-today's daily note. `memline up` and `memline watch` start it.""",
-        answer="sessions",
-        run="memline.producers.watching.flush_sessions:flush_session",
-        is_of_one_agent=True,
-        audit="flush",
-        button="Flush now",
-        parameters=(
-            option("now", "Flush this session now, whatever its size.", metavar="SESSION", python="session"),
-        ),
-        examples=("memline flush", "memline flush --json", "memline flush --now 4f9c2e1a-….jsonl"),
+`memline up` and `memline watch` do so before OpenClaw compacts a session, the hook of Claude Code before each
+compaction.""",
+        answer="flushed",
+        parameters=(argument("session", "Name of a transcript of OpenClaw.", metavar="SESSION"),),
+        examples=("memline flush 4f9c2e1a-….jsonl", "memline flush 4f9c2e1a --json"),
     ),
     Call(
         name="export",

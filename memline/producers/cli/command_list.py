@@ -34,7 +34,7 @@ COMMANDS = {
     "agent": ("memline.producers.cli.moving:agent", "Show which host serves an agent, and move one."),
     "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
-    "flush": ("memline.producers.cli.setup:flush", "Show which sessions are due to be written down."),
+    "flush": ("memline.producers.cli.setup:flush", "Write down what is worth keeping of a session."),
     "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
     "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
     "import": ("memline.producers.cli.moving:import_command", "Take over notes, vectors or conversations."),

@@ -1,4 +1,4 @@
-"""`memline setup` connects an MCP client; `hook` answers Claude Code; `flush` shows what it writes down."""
+"""`memline setup` connects an MCP client; `hook` answers Claude Code; `flush` writes a session down."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from memline.producers.bridges.clients import CLIENTS, Client, Server, own_comma
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, Misuse, echo, json_line, print_json
 from memline.producers.cli.options import confirm
-from memline.producers.cli.table_commands import act_on, asks
-from memline.producers.reports.session_list import flushes, why_off
+from memline.producers.cli.table_commands import asks
+from memline.shared.clock import SystemClock
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
-from memline.shared.words import counted
 
 
 @asks(CALLS["setup"])
@@ -141,23 +140,19 @@ def hook(invocation: Invocation) -> None:
 
 
 @asks(CALLS["flush"])
-def flush(invocation: Invocation, session: str | None, as_json: bool) -> int | None:
-    if session is not None:
-        return act_on(
-            invocation, CALLS["flush"], as_json, agents=[invocation.agent()], session=session, here=True
-        )
-    agents = invocation.agents()
-    report = [flushes(settings) for settings in agents]
+def flush(invocation: Invocation, session: str, as_json: bool) -> int | None:
+    # Its HTTP client takes 60 ms, which a hook at the start of a session does not need.
+    from memline.shared.flush.flush import SKIPPED, Session, folder_of
+    from memline.shared.flush.flush import flush as flush_now
+
+    settings = invocation.agent()
+    name = f"{session.removesuffix('.jsonl')}.jsonl"
+    if "/" in session:
+        raise Misuse(f"{session[:80]!r} is not a name of a transcript")
+    asked = Session(settings=settings, path=folder_of(settings) / name)
+    flushed = flush_now(asked, SystemClock())
     if as_json:
-        print_json(report)
-        return 0
-    for settings, agent in zip(agents, report, strict=True):
-        echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {why_off(settings)}'}")
-        for row in agent["sessions"]:
-            tokens = counted(row["threshold"] or row["tokens"], "token")
-            tokens = f"{row['tokens']:,} of {tokens}" if row["threshold"] else tokens
-            last = f" · {row['outcome']} ({row['reason']})" if row["outcome"] else ""
-            echo(f"  {row['session']}  {tokens}{last}")
-        if not agent["sessions"]:
-            echo("  no session has been measured yet: memline up (or watch) does that")
-    return 0
+        print_json({"session": name, "outcome": flushed.outcome, "reason": flushed.reason})
+    else:
+        echo(f"{flushed.outcome}: {flushed.reason}")
+    return 1 if flushed.outcome == SKIPPED else 0

@@ -83,9 +83,6 @@ def examine_agent(
         asked = "asked for one vector" if probe else "not asked (memline doctor --deep)"
         by = f" by {body['engine']['version']}" if body["engine"] else ""
         yield _ok(f"embeds with {body['provider']} {body['model']}{by}, {asked}", name)
-    is_flushed = settings.memory.enabled and settings.sessions.compaction.memory_flush.is_on
-    if is_flushed and not codes & {"flush_unusable", "session_lost"}:
-        yield _ok("sessions are written down before they are compacted", name)
 
 
 def _serving_host(queue: str, agent: str) -> str:

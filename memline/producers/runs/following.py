@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import INDEXING, InProcessWorkers
 from memline.producers.runs.prepare import prepare
-from memline.producers.watching.flush_sessions import FlushProducer
+from memline.producers.watching.flush_sessions import FlushSessions
 from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import Clock, SystemClock
@@ -231,8 +231,11 @@ def watch(
     with SoleFollower() as sole:
         while not stop.is_set():
             ours, others = sole.shared(agents)
-            flushes = FlushProducer(ours, errors=errors)
-            with QmdUpdates(ours) as qmd, Follower(ours, errors=errors, on_change=qmd.changed) as follow:
+            with (
+                QmdUpdates(ours) as qmd,
+                FlushSessions(ours),
+                Follower(ours, errors=errors, on_change=qmd.changed) as follow,
+            ):
                 follow.log_modes()
                 for words in others:
                     Log("follow").warning("files.left_to_another", words=words)
@@ -240,7 +243,6 @@ def watch(
                 while not stop.wait(TICK_S) and not sole.may_follow_more:
                     liveness.alive()
                     follow.tick()
-                    flushes.tick()
                     qmd.tick()
                     settings.file.newer()  # for the log
     liveness.stopping()
@@ -286,16 +288,17 @@ def _run(
         reason = f" ({choice.reason})" if choice.reason else ""
         provider = f"{choice.provider} {choice.model}".strip()
         on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
-    needs_flush = FlushProducer(agents, errors=errors).is_needed
-    queues = (*INDEXING, *("flush",) * needs_flush)
     with (
-        InProcessWorkers(settings, queues=queues, long_lived=True) as workers,
+        InProcessWorkers(settings, queues=INDEXING, long_lived=True) as workers,
         SoleFollower() as sole,
     ):
         while not stop.is_set():
             ours, others = sole.shared(agents)
-            flushes = FlushProducer(ours, errors=errors)
-            with QmdUpdates(ours) as qmd, Follower(ours, errors=errors, on_change=qmd.changed) as follow:
+            with (
+                QmdUpdates(ours) as qmd,
+                FlushSessions(ours),
+                Follower(ours, errors=errors, on_change=qmd.changed) as follow,
+            ):
                 for line in (*follow.describe(), *others):
                     on_note(line)
                 for agent in ours:
@@ -305,7 +308,6 @@ def _run(
                 while not stop.wait(TICK_S) and not sole.may_follow_more:
                     liveness.alive()
                     follow.tick()
-                    flushes.tick()
                     qmd.tick()
                     settings.file.newer()  # for the log
                     for each in told:

@@ -18,8 +18,8 @@ from memline.shared.index import meta
 from memline.shared.index.driver import faults, open_writer, reading_if_any, transaction
 from memline.shared.logs import Log
 
-#: The parts of an agent that are guarded: finding changed files, and asking for memory flushes.
-FILES, FLUSH = "files", "flush"
+#: The part of an agent that is guarded: finding changed files.
+FILES = "files"
 
 #: Seconds after which an error that goes on is logged again.
 REMIND_S = 600.0

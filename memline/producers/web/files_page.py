@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 from memline.producers.actions.perform import Done, audited
 from memline.producers.calls.table import CALLS
-from memline.producers.reports import session_list as reports
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.listing import Listing, asked
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
@@ -248,41 +247,27 @@ def _run(view: View) -> Done:
 ACTIONS = (Action(call=INDEX, run=_run, path=path_of(INDEX)),)
 
 
-#: Transcripts, and flushes, of a page.
+#: Transcripts of a page.
 SESSIONS = 50
 
 
 def _sessions(view: View) -> Data:
     settings = view.agent(view.query.get("agent", ""))
-    first, first_flush = view.number("first", 0), view.number("flush", 0)
-    transcripts = reports.transcripts(settings, first=first, limit=SESSIONS + 1)
-    error = ""
-    try:
-        report = reports.flushes(settings)
-    except OSError as problem:
-        report = {"enabled": False, "sessions": []}
-        error = f"the state of the flushes cannot be read: {problem.strerror or problem}"
-    # The nearest to its flush first.
-    flushes = sorted(report["sessions"], key=lambda each: -each["tokens"] / (each["threshold"] or 10**9))
+    first = view.number("first", 0)
+    with driver.reading_if_any(settings.index_path) as reader:
+        transcripts = (
+            ledger.transcripts(reader, first=first, limit=SESSIONS + 1) if reader is not None else []
+        )
 
-    def address(**change: int) -> str:
-        query = {"agent": settings.agent, "first": first, "flush": first_flush, **change}
-        return f"{ROOT}/sessions?{urlencode(query)}"
+    def address(first: int) -> str:
+        return f"{ROOT}/sessions?{urlencode({'agent': settings.agent, 'first': first})}"
 
     return {
         "names": [each.agent for each in view.agents],
         "chosen": settings.agent,
         "transcripts": transcripts[:SESSIONS],
-        "before": address(first=max(0, first - SESSIONS)) if first else "",
-        "after": address(first=first + SESSIONS) if len(transcripts) > SESSIONS else "",
-        "is_on": report["enabled"],
-        "why_off": reports.why_off(settings),
-        "error": error,
-        "flushes": flushes[first_flush : first_flush + SESSIONS],
-        "flush_before": address(flush=max(0, first_flush - SESSIONS)) if first_flush else "",
-        "flush_after": address(flush=first_flush + SESSIONS) if len(flushes) > first_flush + SESSIONS else "",
-        "has_queue": view.site.has_queue,
-        "command": command_line("--agent", settings.agent, "flush"),
+        "before": address(max(0, first - SESSIONS)) if first else "",
+        "after": address(first + SESSIONS) if len(transcripts) > SESSIONS else "",
     }
 
 

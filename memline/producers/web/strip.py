@@ -26,9 +26,6 @@ _OF_AGENT = ("files", "sessions")
 #: What ends a finding whose own command only shows its cause.
 _ENDS = {"file_failed": "memline index"}
 
-#: A command that only shows what its button, with more fields, does.
-_WITH_MORE = ("flush",)
-
 
 @value
 class Link:
@@ -108,7 +105,7 @@ def link_of(
     words = command.split()[1:] if command.startswith("memline ") else []
     name = next((each for each in (" ".join(words[:2]), *words[:1]) if each in CALLS), "")
     call, rest = CALLS.get("reindex" if name == "index" and has_queue else name), words[len(name.split()) :]
-    is_known = call is not None and call.button and call.name not in _WITH_MORE
+    is_known = call is not None and call.button
     if call is None or not is_known or not found.agent or (call.rights == OWNER and not is_owner):
         return link
     fields = {"agent": found.agent}

@@ -262,7 +262,7 @@ class MemoryFlush(Block):
     """The silent request that saves what is worth keeping before a session is compacted."""
 
     unknown = WARN_IF_NEAR
-    enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model` or `command`")
+    enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model`")
     soft_threshold_tokens: int = key(4000, low=0, doc="a session is flushed this far before the reserve")
     force_flush_transcript_bytes: Bytes = key(2_097_152, doc="bytes after a compaction; 0: never")
     prompt: str = key("", doc="the request after the conversation; empty: Memline's own")
@@ -270,13 +270,6 @@ class MemoryFlush(Block):
     model: str = key("", doc="chat model, at a server that speaks OpenAI's protocol")
     base_url: str = key("", url=True, doc="its address; empty: `models.providers`, else OpenAI's own")
     api_key: str = key("", secret=True, doc="key of that server; empty: OPENAI_API_KEY for OpenAI's own")
-    headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers for that server")
-    command: tuple[str, ...] = key((), doc="a program instead of the model: text in, text out")
-    timeout_seconds: int = key(120, low=1, high=3600, doc="time limit of the request")
-
-    @property
-    def is_on(self) -> bool:
-        return self.enabled and bool(self.model or self.command)
 
 
 @value

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from memline.shared.errors import MemlineError
 from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.findings.table import Seen, finding, met, seen
@@ -16,7 +14,6 @@ from memline.shared.sources.paths import is_transcript
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
-    from memline.shared.flush.state import SessionState
     from memline.shared.index.ledger import LedgerEntry
 
 
@@ -135,54 +132,6 @@ def _mend(failed: list[LedgerEntry]) -> str:
         # Another program writes them, and no rule leaves one out.
         ways = f"mend or remove {file}"
     return ways + "   (memline status --verbose lists them)" * (len(failed) > MOST_NAMED)
-
-
-@finding(
-    PROBLEM,
-    "memory flush: {reason}",
-    action="memline config show",
-    page="sessions",
-    from_disk=True,
-)
-def flush_unusable(facts: Facts) -> Iterator[Seen]:
-    try:
-        _lost_sessions(facts)
-    except MemlineError as error:
-        yield seen(reason=error.message, action=error.hint or None)
-    except OSError as error:
-        yield seen(reason=f"{error.filename}: {error.strerror}", action=f"ls -ld {error.filename}")
-
-
-@finding(
-    WARNING,
-    "{sessions} not written down; the last: {reason}",
-    action="memline flush",
-    page="sessions",
-    from_disk=True,
-)
-def session_lost(facts: Facts) -> Iterator[Seen]:
-    with suppress(MemlineError, OSError):
-        if lost := _lost_sessions(facts):
-            last = max(lost, key=lambda session: session.at)
-            reason = last.reason
-            if last.outcome == "asked":
-                reason = "no worker took it; is memline up, or a worker of the queue flush, running?"
-            since = min(session.at for session in lost)
-            yield seen(sessions=counted(len(lost), "session"), reason=reason, since=since)
-
-
-def _lost_sessions(facts: Facts) -> list[SessionState]:
-    """List the sessions that were given up. Raises MemlineError and OSError when a flush cannot work."""
-    flush = facts.settings.sessions.compaction.memory_flush
-    if facts.plan is None or not (facts.settings.memory.enabled and flush.is_on):
-        return []
-    # Few configurations have it, and it brings the reading of transcripts and the HTTP client: 70 ms.
-    from memline.shared.flush import flush_plan, flush_request, state
-
-    if not flush.command:
-        flush_request.endpoint_of(facts.settings)
-    sessions = state.read(flush_plan.folder_of(facts.settings)).sessions
-    return [session for session in sessions.values() if flush_plan.is_given_up(session, facts.now)]
 
 
 @finding(

@@ -35,6 +35,9 @@ FIRST_ANSWER = "first_answer"
 #: What fails in a long-lived loop: part -> {error, action, since}; see `producers.watching.loop_errors`.
 LOOP_ERRORS = "loop_errors"
 
+#: When the sessions of a path were flushed last: path of the transcript -> seconds since the epoch.
+FLUSHED_AT = "flushed_at"
+
 #: Running totals, so that a command can tell what all processes stored while it waited.
 EMBEDDED_TOTAL = "embedded_total"
 CACHED_TOTAL = "cached_total"

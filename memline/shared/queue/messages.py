@@ -122,16 +122,6 @@ class Sweep(Wire, frozen=True, kw_only=True):
     sent: float = 0.0
 
 
-class FlushMemory(Wire, frozen=True, kw_only=True):
-    """Queue `flush`: write down what is worth keeping of a session before it is compacted."""
-
-    agent: str
-    #: File name of its transcript.
-    session: str
-    #: Name of its compaction cycle: a flush belongs to one, and a message of an older one is nothing.
-    cycle: str
-
-
 class RunQuery(Wire, frozen=True, kw_only=True):
     """Queue `query`: answer a search."""
 

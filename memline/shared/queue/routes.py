@@ -119,11 +119,6 @@ QUEUES = {
         # The caller has given up an old question.
         actors={messages.RunQuery: Actor(name="run_query", is_kept=False, is_forwarded=True)},
     ),
-    "flush": Queue(
-        threads=1,
-        needed_by="memline.shared.flush.flush_plan:is_on",
-        actors={messages.FlushMemory: Actor(name="flush_memory", is_forwarded=True)},
-    ),
 }
 
 #: Message type -> (queue, actor).

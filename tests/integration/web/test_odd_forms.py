@@ -6,7 +6,6 @@ import pytest
 
 from memline.producers.web.dashboard import ACTIONS
 from tests.integration.web.conftest import Opener
-from tests.support.browser import text_of
 
 #: Values that no page of ours sends, as they stand in a form.
 ODD = ("", "-1", "9" * 400, "a%00b", "%ED%A0%BD", "%", "..%2F..")
@@ -33,9 +32,3 @@ def test_no_form_fails_on_missing_or_odd_fields(opened: Opener, queue: dict[str,
                 failed.append((action.path, text[:60]))
 
     assert failed == []
-
-
-def test_a_flush_without_a_session_says_what_is_missing(opened: Opener) -> None:
-    answer = opened().post("/flush", agent="main")
-
-    assert (answer.status_code, "no session is named" in text_of(answer)) == (400, True)

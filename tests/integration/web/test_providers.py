@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from memline.producers.runs.index_run import bring_up_to_date
-from memline.shared.flush import flush_plan
-from memline.shared.flush import state as flush_state
-from memline.shared.flush.state import SessionState
 from memline.shared.index import ledger
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
@@ -19,7 +16,6 @@ from memline.shared.scheduling import breaker, health
 from tests.integration.web.conftest import ALL, WORK, Opener, configure
 from tests.integration.web.test_pages import HOSTILE, assert_harmless
 from tests.support.browser import Browser, text_of
-from tests.support.chat_server import ChatServer
 from tests.support.index_rows import MODEL_A, fail, file_row, lease_all
 from tests.support.redis_server import RedisServer
 from tests.support.transcripts import said
@@ -198,37 +194,6 @@ def test_transcripts_show_how_far_they_were_read_and_count_secrets(opened: Opene
         worker.log_in(WORK)
         assert "work.jsonl" in worker.get("/sessions").text
         assert worker.get("/sessions", agent="main").status_code == 403
-        assert worker.post("/flush", agent="main", now="main.jsonl").status_code == 403
-
-
-def test_a_session_is_flushed_now(opened: Opener, sessions: Place, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    with ChatServer("- Ada moves to Oslo in May") as chat:
-        flush = {"model": "m", "baseUrl": chat.url}
-        browser = opened_with_sessions(opened, sessions, defaults={"compaction": {"memoryFlush": flush}})
-        folder = flush_plan.folder_of(sessions.settings.agents["main"])
-        with flush_state.editing(folder) as state:
-            state.sessions["main.jsonl"] = SessionState()
-        assert "Flush now" in browser.shows("/sessions", agent="main")
-
-        done = browser.post("/flush", agent="main", now="main.jsonl")
-
-    assert "stored: memory/" in text_of(done), text_of(done)
-    assert flush_state.read(folder).sessions["main.jsonl"].outcome == "stored"
-    written = "".join(path.read_text() for path in (sessions.folder / "main" / "memory").glob("*.md"))
-    assert "Oslo" in written
-    assert browser.post("/flush", agent="main", now="none.jsonl").status_code >= 400
-    assert browser.post("/flush", agent="main", now="../x").status_code == 400
-    assert len([record for record in caplog.records if record.getMessage() == "audit.flush"]) == 3
-
-
-def test_where_no_flush_is_configured_it_is_said(opened: Opener, sessions: Place) -> None:
-    browser = opened_with_sessions(opened, sessions)
-
-    page = browser.shows("/sessions")
-
-    assert "no model and no command is configured" in page and "Flush now" not in page
-    assert browser.post("/flush", agent="main", now="main.jsonl").status_code >= 400
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -237,11 +202,8 @@ def test_names_and_titles_of_sessions_are_text(opened: Opener, sessions: Place, 
     folder: Path = sessions.folder / "state" / "agents" / "main" / "sessions"
     (folder / name).write_text(said("user", text).rstrip() + "\n")
     browser = opened_with_sessions(opened, sessions)
-    with flush_state.editing(folder) as state:
-        state.sessions[name] = SessionState(outcome="failed", reason=text)
 
     page = browser.get("/sessions", agent="main")
 
     assert page.status_code == 200
     assert_harmless(page)
-    assert "failed" in text_of(page)

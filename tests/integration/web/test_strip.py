@@ -235,7 +235,6 @@ def finding(code: str = "vectors_behind", action: str = "memline index", **more:
         ("memline jobs resume 5f3a", False, True, ("jobs resume", {"job": "5f3a"})),
         ("memline queue resume --provider gemini", True, False, ("queue resume", {"provider": "gemini"})),
         ("memline queue resume", False, True, ("", {})),
-        ("memline flush", True, True, ("", {})),
         ("memline queue resume --mode", True, True, ("", {})),
         ("memline fleet", True, True, ("", {})),
         ("search again", True, True, ("", {})),

@@ -109,7 +109,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("agents.defaults.compaction", 5, "agents.defaults.compaction: found the number 5"),
     ("agents.defaults.compaction.memoryFlush", True, "memoryFlush: found true, allowed: an object"),
     ("agents.defaults.compaction.memoryFlush.softThresholdTokens", -1, "softThresholdTokens: found"),
-    ("agents.defaults.compaction.memoryFlush.command", "llm", "allowed: an array of texts"),
     ("agents.defaults.compaction.memoryFlush.apiKey", "${NOT_SET}", "the variable NOT_SET is not set"),
 ]
 

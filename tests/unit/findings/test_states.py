@@ -29,9 +29,6 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING, Trouble
 from memline.shared.findings import disk, facts, of_asking, of_host
 from memline.shared.findings.diagnosis import of_common, of_end, of_error, of_troubles
 from memline.shared.findings.table import AGENT, COMMON, rows
-from memline.shared.flush import flush_plan
-from memline.shared.flush import state as flush_state
-from memline.shared.flush.state import SessionState
 from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.queue import depth
@@ -154,13 +151,6 @@ def run_without(what: str = "") -> State:
     return state
 
 
-def flush(place: Place, **options: Any) -> None:
-    """Have sessions written down before they are compacted."""
-    text = json.loads(place.config.read_text())
-    text["agents"]["defaults"]["compaction"] = {"memoryFlush": {"enabled": True, **options}}
-    place.config.write_text(json.dumps(text))
-
-
 def fleet_of(*roles: str, **options: Any) -> State:
     def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
@@ -237,9 +227,8 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_moved_aside", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
     ("permissions", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
     ("permissions", PROBLEM, lambda p, m: [m.setattr(disk, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
-    ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"flush": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its flush: no right", "chmod"),
+    ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"files": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its files: no right", "chmod"),
     ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
-    ("flush_unusable", PROBLEM, lambda p, _: flush(p, model="none/m"), "memory flush: ", ""),
     ("log_held", NOTE, lambda p, _: put(p, meta.LOG_HELD, 1.0), "deleted text is still in the log", "end that process"),
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
     ("disk_almost_full", WARNING, lambda p, m: m.setattr(disk, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
@@ -433,7 +422,7 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("redis_evicting", PROBLEM, redis_says("evicts keys when memory is short"), "evicts keys", "do this"),
     ("redis_full", PROBLEM, redis_says("is out of memory"), "is out of memory", "do this"),
     ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline fleet"),
-    ("role_missing", WARNING, fleet_of("chunk", "embed", "query", "flush"), "no worker takes messages from store@kelp", "memline worker store   (on kelp)"),
+    ("role_missing", WARNING, fleet_of("chunk", "embed", "query"), "no worker takes messages from store@kelp", "memline worker store   (on kelp)"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store", asked=1), "no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store", "query", unnamed="store"), "messages wait on store since before", "memline queue messages"),
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
@@ -487,16 +476,6 @@ FAULTS = [
 def test_a_fault_that_ends_a_call_is_a_finding(place: Place, error: IndexFault, code: str) -> None:
     assert of_error(place.agent, error)[0].what == error.message
     assert of_error(place.agent, error)[0].code == code
-
-
-def test_sessions_that_were_given_up_are_found(place: Place) -> None:
-    flush(place, command=["true"])
-    folder = flush_plan.folder_of(place.agent)
-    folder.mkdir(parents=True)
-    with flush_state.editing(folder) as state:
-        state.sessions["s"] = SessionState(at=1.0, outcome="failed", reason="no answer", attempts=99)
-
-    assert one(found(place), "session_lost").what == "1 session not written down; the last: no answer"
 
 
 def test_what_is_at_work_is_a_note_with_its_rate_and_no_advice(place: Place) -> None:
@@ -606,7 +585,7 @@ def test_requests_in_redis_are_no_work_without_the_workers_that_send_them(
         owner = f"{leases.REDIS}run redis://127.0.0.1:1/0"
         writer.connection.execute("UPDATE leases SET owner = ?", (owner,))
     monkeypatch.setattr(facts, "is_owner_alive", lambda *_: True)
-    fleet_of(*{"chunk", "store", "embed", "query", "flush"} - {missing})(place, monkeypatch)
+    fleet_of(*{"chunk", "store", "embed", "query"} - {missing})(place, monkeypatch)
 
     codes = {each.code for each in found(place, queue=place.settings.queue.address)}
 
@@ -658,7 +637,7 @@ def test_every_finding_is_made_by_the_table() -> None:
 
 
 def test_every_row_of_the_table_has_a_state_here() -> None:
-    by_themselves = {"settings_without_effect", "session_lost", "embedding_under_way"}
+    by_themselves = {"settings_without_effect", "embedding_under_way"}
     by_themselves |= {"settings_unusable", "not_examined"}
     of_lists = {row[0] for row in (*OF_AGENT, *OF_COMMON)} | {code for _, code in FAULTS}
 

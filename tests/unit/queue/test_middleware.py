@@ -15,7 +15,6 @@ from memline.shared.queue.routes import ROUTES
 
 SENT = {
     "chunk": messages.ChunkFiles(agent="a", source="memory", paths=("x.md",), index="a.sqlite"),
-    "flush": messages.FlushMemory(agent="a", session="s.jsonl", cycle="1"),
     "query": messages.RunQuery(agent="a", query="q", reply_to="box", index="a.sqlite"),
     "batch": messages.AdvanceBatch(agent="a", token="t"),
     "store": messages.StoreFiles(agent="a", files=()),
@@ -82,7 +81,7 @@ def test_what_only_the_old_host_gets_is_forwarded_and_the_rest_is_found_by_the_n
     assert {looking.at(message) for message in SENT.values()} == {"left"}
 
     sent = {message.queue_name: message.args[0] for message in looking.forwarded}
-    assert set(sent) == {"chunk-two", "flush-two", "query-two"}
+    assert set(sent) == {"chunk-two", "query-two"}
     # There the notes may lie in another folder, which gives the index another name.
     assert sent["chunk-two"]["index"] == sent["query-two"]["index"] == ""
     assert sent["chunk-two"]["paths"] == ("x.md",)

@@ -1,9 +1,18 @@
-import os
 from pathlib import Path
 
 import pytest
 
-from memline.shared.flush import run
+from memline.shared.config.schema import Compaction, MemoryFlush, Sessions
+from memline.shared.flush import flush as run
+from memline.shared.flush.flush import threshold_in
+
+
+def test_the_reserve_and_the_soft_threshold_leave_room_in_a_small_window() -> None:
+    sessions = Sessions(compaction=Compaction(memory_flush=MemoryFlush()))
+
+    assert threshold_in(sessions, 200_000) == 176_000
+    assert threshold_in(sessions, 16_384) == 4_000
+    assert threshold_in(sessions, 0) == 0
 
 
 def test_lines_that_stand_there_already_are_not_written_again(tmp_path: Path) -> None:
@@ -16,20 +25,6 @@ def test_lines_that_stand_there_already_are_not_written_again(tmp_path: Path) ->
     assert (first.start_line, first.end_line) == (1, 3)
     assert (second.start_line, second.end_line) == (5, 6)
     assert third.start_line == 0
-
-
-def test_a_workspace_that_cannot_be_written_is_reported_before_anything_is_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Root may write everywhere.
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-
-    assert run.why_not_writable(tmp_path, "memory/d.md") == f"{tmp_path} is not writable"
-
-
-def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
-    assert "does not exist" in run.why_not_writable(tmp_path / "gone", "memory/d.md")
-    assert run.why_not_writable(tmp_path, "memory/d.md") == ""
 
 
 def test_a_line_below_an_item_belongs_to_it(tmp_path: Path) -> None:
@@ -51,12 +46,3 @@ def test_code_stays_whole_and_is_ended(tmp_path: Path) -> None:
 def test_an_entry_that_says_nothing_makes_no_note(tmp_path: Path, entry: str) -> None:
     assert run.write(tmp_path, "memory/d.md", entry).start_line == 0
     assert not (tmp_path / "memory").exists()
-
-
-def test_a_note_that_cannot_be_written_is_reported_before_anything_is_paid(tmp_path: Path) -> None:
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory/pipe.md").mkdir()
-    (tmp_path / "memory/link.md").symlink_to("/etc/passwd")
-
-    assert run.why_not_writable(tmp_path, "memory/pipe.md").endswith("is not a regular file")
-    assert run.why_not_writable(tmp_path, "memory/link.md").endswith("is a symbolic link")

@@ -1,0 +1,138 @@
+"""Read the end of a session: how full its model's window is, and what was said since the last compaction.
+
+The provider's own count, which the last answer carries, is exact; what came after it is estimated with
+everything that fills a window: thinking, tool calls and their results too, other than in the index.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.stores import TranscriptFormat
+from memline.shared.sources.transcripts.transcript_lines import TranscriptParser, parse, seconds_of
+from memline.shared.tables import as_dict
+from memline.shared.values import value
+
+#: Bytes at the end of a transcript that are looked at: several windows of any model.
+END_BYTES = 16 << 20
+
+#: Arguments of tools are objects of the tool's own; nothing real is deeper.
+_MAX_DEPTH = 20
+
+#: Tokens of a picture, about, whatever its bytes.
+_PICTURE_TOKENS = 1_200
+
+#: Fields of a message that no model is shown.
+_METADATA = ("type", "id", "partialJson", "signature", "thinkingSignature", "textSignature")
+
+
+@value
+class SessionEnd:
+    """What a session holds since its last compaction, as far as `END_BYTES` reach."""
+
+    #: Tokens in the window of its model.
+    tokens: int
+    #: Bytes since the compaction.
+    size: int
+    #: When the compaction was, else the time of the first record; 0: no record says.
+    began: float
+    #: The model that answered last, as `provider/model`; empty when no record names it.
+    model: str
+    #: The records.
+    lines: Sequence[bytes]
+
+
+def read_end(path: Path) -> SessionEnd:
+    """Read the end of a transcript of OpenClaw or Claude Code. Raises FileRefused and OSError."""
+    with os.fdopen(open_regular(str(path.parent), path.name), "rb") as file:
+        first = max(0, os.fstat(file.fileno()).st_size - END_BYTES)
+        file.seek(first)
+        lines = file.read(END_BYTES).split(b"\n")
+    # Half a line at either end: of a longer file, and of a record that is being written.
+    lines = lines[1 if first else 0 : -1]
+    compaction: dict[str, Any] = {}
+    for number in range(len(lines) - 1, -1, -1):
+        if b"compact" in lines[number] and _is_compaction(record := parse(lines[number]) or {}):
+            compaction, lines = record, lines[number + 1 :]
+            break
+    tokens, model = _window(lines)
+    head = compaction or (parse(lines[0]) if lines else None) or {}
+    return SessionEnd(
+        tokens=tokens or _tokens(compaction.get("summary")),
+        size=sum(map(len, lines)) + len(lines),
+        began=seconds_of(head.get("timestamp")),
+        model=model,
+        lines=lines,
+    )
+
+
+def turns_of(end: SessionEnd, format: TranscriptFormat, *, now: float) -> list[str]:
+    """Return what was said, as `User: …` and `Assistant: …`, with secrets masked."""
+    parser = TranscriptParser(TranscriptContext(), Counts(), now=now, format=format)
+    said = filter(None, map(parser.read_line, end.lines))
+    return [f"{each.speaker}: {each.text}" for each in said]
+
+
+def newest(turns: Sequence[str], max_tokens: int) -> tuple[list[str], bool]:
+    """Return the last turns that fit into `max_tokens`, and whether older ones were left out."""
+    kept: deque[str] = deque()
+    for turn in reversed(turns):
+        max_tokens -= (tokens := estimate_tokens(turn))
+        if max_tokens < 0:
+            # One turn alone: its beginning says what it is about.
+            return list(kept) or [turn[: len(turn) * (max_tokens + tokens) // tokens]], True
+        kept.appendleft(turn)
+    return list(kept), False
+
+
+def _is_compaction(record: dict[str, Any]) -> bool:
+    return record.get("type") == "compaction" or record.get("subtype") == "compact_boundary"
+
+
+def _window(lines: Sequence[bytes]) -> tuple[int, str]:
+    """Return the provider's last count with the estimate of what came after it, and the model."""
+    estimated = 0
+    for line in reversed(lines):
+        record = parse(line) or {}
+        message = as_dict(record.get("message"))
+        if counted := _counted(message):
+            names = [message.get("provider"), message.get("model")]
+            return counted + estimated, "/".join(name for name in names if name and isinstance(name, str))
+        estimated += _tokens(message.get("content") or record.get("content") or record.get("summary"))
+    return estimated, ""
+
+
+def _counted(message: dict[str, Any]) -> int:
+    """Return the provider's count of the window after this message; 0 without a usable one."""
+    usage = message.get("usage")
+    is_usable = message.get("role") == "assistant" and message.get("stopReason") not in ("aborted", "error")
+    if not is_usable or not isinstance(usage, dict):
+        return 0
+    total, *parts = (
+        int(number) if isinstance(number, int | float) and number is not True and 0 < number < 1e9 else 0
+        for number in map(usage.get, ("totalTokens", "input", "output", "cacheRead", "cacheWrite"))
+    )
+    return total or sum(parts)
+
+
+def _tokens(content: Any, depth: int = 0) -> int:
+    """Estimate the tokens of text at any depth; a picture counts as one, whatever its bytes."""
+    match content:
+        case _ if depth > _MAX_DEPTH:
+            return 0
+        case str():
+            return estimate_tokens(content)
+        case list():
+            return sum(_tokens(item, depth + 1) for item in content)
+        case {"type": "image"}:
+            return _PICTURE_TOKENS
+        case dict():
+            return sum(_tokens(item, depth + 1) for name, item in content.items() if name not in _METADATA)
+    return 0
