@@ -35,7 +35,7 @@ cp -r deploy/kubernetes "$units"
 echo a > "$units/kubernetes/base/secrets/openai_api_key"
 echo a > "$units/kubernetes/base/secrets/serve_token"
 echo redis://:a@redis:6379/0 > "$units/kubernetes/overlays/fleet/secrets/queue_url"
-for overlay in small fleet keda hosts complete; do
+for overlay in small fleet keda complete; do
     try kubectl kustomize "$units/kubernetes/overlays/$overlay" --output "$units"
 done
 

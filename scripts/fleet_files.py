@@ -34,7 +34,7 @@ def files() -> dict[Path, str]:
     procfile = ROOT / "Procfile"
     comments = [line for line in procfile.read_text("utf-8").splitlines() if line.startswith("#")]
     pod = ROOT / "deploy" / "kubernetes" / "overlays" / "fleet" / "processes.yaml"
-    roles = [role for role, queue in QUEUES.items() if not queue.is_shared and role != "store"]
+    roles = [role for role, queue in QUEUES.items() if not queue.is_paid and role != "store"]
     containers = "".join(CONTAINER.format(role=role) for role in roles)
     name = "        - name: "
     others = rf"(?s){name}{roles[0]}\n.*?(?={name}watch\n)"

@@ -16,7 +16,6 @@
     │   │   └── IndexTooOld       or its schema is of an older release
     │   ├── IndexMissing          there is no index yet (readers only)
     │   ├── IndexOfAnother        the file is of another workspace; nothing was read from it
-    │   ├── IndexElsewhere        another index host of the fleet serves the agent
     │   ├── IndexReplaced         the file was deleted or replaced while a command used it
     │   └── IndexUnwritable       full disk, read-only folder, no permission
     ├── ProviderError             an embedding provider did not give vectors
@@ -118,10 +117,6 @@ class IndexMissing(IndexFault):
 
 class IndexOfAnother(IndexFault):
     """The index is of another workspace than the one that is asked about; nothing was read from it."""
-
-
-class IndexElsewhere(IndexFault):
-    """Another index host of the fleet serves the agent; an index of it here is not used."""
 
 
 class IndexReplaced(IndexFault):

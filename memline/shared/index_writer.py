@@ -105,8 +105,7 @@ class IndexWriter:
     ) -> IndexWriter:
         """Open the index of an agent, by its settings; one of another workspace is moved out of its way.
 
-        Raises IndexOfAnother where the configuration names one file for both, and IndexElsewhere when another
-        index host has it.
+        Raises IndexOfAnother where the configuration names one file for both.
         """
         memory = settings.memory
         make = partial(
@@ -121,7 +120,6 @@ class IndexWriter:
         writer = make()
         try:
             with writer.session() as (connection, _):
-                ownership.refuse_left(connection, settings.agent)
                 other = ownership.of_another(connection, settings)
             if other:
                 writer.close()
@@ -345,9 +343,8 @@ class IndexWriter:
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)
         is_ours = target is not None and (only is None or only.key == target.identity.key)
-        # Paused by an operator, or about to move to another index host.
-        is_held = meta.get(connection, meta.PAUSED, False) or meta.get(connection, meta.MOVING)
-        return target if is_ours and not is_held else None
+        is_paused = meta.get(connection, meta.PAUSED, False)
+        return target if is_ours and not is_paused else None
 
     def retry_in_s(self) -> float:
         """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
@@ -425,8 +422,6 @@ class IndexWriter:
     def take_due_batches(self) -> tuple[Sequence[str], float | None]:
         """Take the batches that a worker should work on now; also seconds until the next one, None: never."""
         with self.session() as (connection, now):
-            if meta.get(connection, meta.MOVING):
-                return (), None
             is_paused = bool(meta.get(connection, meta.PAUSED, False))
             due, next_due = open_batches.take_due(connection, now, is_paused=is_paused)
         return due, None if next_due is None else max(next_due - now, 0.0)

@@ -17,11 +17,11 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import IndexElsewhere, IndexFault, MemlineError, QueueError
+from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.queue.broker import own_host, send, serve_agent
+from memline.shared.queue.broker import send
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests, RedisRequests
 from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
@@ -158,21 +158,6 @@ class Context:
                 f" (known: {', '.join(sorted(agents))})",
                 hint="memline config show",
             ) from None
-
-    def serve_agent(self, agent: str) -> None:
-        """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
-        serve_agent(self.agent(agent))
-
-    def serves(self, agent: str) -> bool:
-        """Tell whether this index host serves an agent; one with an index here that none serves it takes."""
-        if not own_host() or not self.agent(agent).index_path.exists():
-            return not own_host()
-        try:
-            self.serve_agent(agent)
-        except IndexElsewhere as error:
-            Log("worker").warning("agent.elsewhere", agent=agent, error=error.message, action=error.hint)
-            return False
-        return True
 
     def choice(self, agent: str) -> Choice:
         """Give the primary provider of an agent."""

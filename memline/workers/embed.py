@@ -63,8 +63,8 @@ def embed_texts(message: EmbedTexts) -> None:
     """Embed the texts of one lease and send back vectors, and failures by their kind.
 
     Safe twice: the second run sends nothing and gives the texts back, to be sent as another request. It
-    always answers, so that no lease waits for its end because of an error here; a worker that does not know
-    the agent gives the request back to the queue, and so does one that is set up for another model, and ends.
+    always answers, so that no lease waits for its end because of an error here; a worker that is set up for
+    another model gives the request back to the queue, and ends.
     """
     context = current()
     account, key = "", message.identity.key
@@ -90,9 +90,11 @@ def embed_texts(message: EmbedTexts) -> None:
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
             )
-    except AgentNotConfigured:
-        # One of another index host may know it. Nothing was sent, and no provider is at fault.
-        raise
+    except AgentNotConfigured as error:
+        # Nothing was sent, and no provider is at fault.
+        broken = ProviderBrokenAnswer(error.message, hint=error.hint)
+        _report(message, message.texts, broken, paid_tokens=0)
+        return
     except ModelMismatch as error:
         if time.monotonic() - context.began_at < MISMATCH_S:
             # One process is started again with other settings before another.
@@ -158,7 +160,6 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
                 paid_calls=paid_calls,
                 calls=calls,
             ),
-            host=message.host,
         )
 
 
@@ -296,5 +297,4 @@ def _report(
             paid_calls=paid_calls,
             calls=calls,
         ),
-        host=message.host,
     )

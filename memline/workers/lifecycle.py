@@ -23,16 +23,16 @@ from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
-from memline.shared.queue import hosts, routes
-from memline.shared.queue.broker import on_redis, own_host, send
+from memline.shared.queue import fleet_owner
+from memline.shared.queue.broker import on_redis, send
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.messages import Sweep, agent_of
-from memline.shared.queue.middleware import FailMessages, ForwardMoved, ShowAlive, SkipRevoked
+from memline.shared.queue.middleware import FailMessages, ShowAlive, SkipRevoked
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
-from memline.workers.context import Context, current, use
+from memline.workers.context import Context, use
 
 #: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
 #: what it holds may be paid for.
@@ -76,11 +76,10 @@ def run(
     url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = ShowAlive()
-    forward = ForwardMoved(lambda agent: current().serve_agent(agent))
-    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, forward]
+    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
     broker = on_redis(url, retry=retry, middleware=middleware)
     if any(QUEUES[role].is_beside_index for role in threads_of):
-        hosts.register(url, settings.home)
+        fleet_owner.refuse_other(url, settings.home, is_claimed="store" in threads_of)
     context = Context(
         settings,
         limits=RedisLimits(url, retry),
@@ -95,7 +94,7 @@ def run(
         if stop.is_set():
             return
         if "store" in threads_of:
-            broker.take_over(routes.queue_name("store", broker.host))
+            broker.take_over("store")
             context.sweep_timer.start()
         workers = start(broker, threads_of, idle_check_ms=IDLE_CHECK_MS)
 
@@ -108,8 +107,7 @@ def run(
         if {"store", "batch"} & set(threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
-                if context.serves(agent):
-                    send(Sweep(agent=agent, deep=True))
+                send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
         retry.waits_for_refusals = True
         while not stop.wait(liveness.every_s or LOOK_EVERY_S):
@@ -142,11 +140,10 @@ def start(
     up no other queue."""
     # Its one warning is about several workers a process.
     logging.getLogger(f"dramatiq.broker.{type(broker).__name__}").setLevel(logging.ERROR)
-    host = own_host()
     workers = {
         role: dramatiq.Worker(
             broker,
-            queues={routes.queue_name(role, host)},
+            queues={role},
             worker_threads=threads,
             worker_timeout=idle_check_ms,
         )

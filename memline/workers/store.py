@@ -10,10 +10,9 @@ from memline.shared.batches.remote import BatchApis
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
-from memline.shared.index import meta
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
-from memline.shared.queue.broker import actor, own_host, send
+from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
 from memline.shared.queue.in_flight import rows_per_request
 from memline.shared.queue.messages import (
@@ -135,9 +134,6 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
     """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker."""
     writer = context.writer(agent)
     with writer.session() as (connection, _):
-        if meta.get(connection, meta.MOVING):
-            # Nothing new is begun, so that the agent can be handed over.
-            return
         if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
             context.sweep_timer.schedule(agent, FEED_EVERY_S)
     choice, second = context.choice(agent), context.fallback(agent)
@@ -180,7 +176,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     writer, identity, caps = context.writer(agent), choice.identity, choice.caps
     assert identity is not None and caps is not None
     credits = context.in_flight.credits()
-    caps = replace(caps, max_rows=rows_per_request(caps.max_rows, context.in_flight.credits_of_all()))
+    caps = replace(caps, max_rows=rows_per_request(caps.max_rows, credits))
     rules = _batch_rules(context, agent, choice)
     has_pending_files = rules is not None and context.in_flight.is_chunking()
     plan = writer.plan_batches(rules, only=identity, has_pending_files=has_pending_files)
@@ -193,11 +189,8 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             lease=request.lease,
             texts=request.texts,
             is_probe=request.is_probe,
-            host=own_host(),
         )
         send(message)
-    if requests:
-        context.in_flight.note_sent()
     if plan.is_growing:
         context.sweep_timer.schedule(agent, planning.LINGER_S)
     elif only_full:

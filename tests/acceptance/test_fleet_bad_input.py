@@ -284,28 +284,6 @@ def test_an_index_run_whose_messages_die_ends_and_says_why(
     assert "names the agent 'main'" in ran.stderr and " queue dead" in ran.stderr
 
 
-def test_requests_that_no_embed_worker_knows_the_agent_of_wait_and_that_is_said(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
-    write_notes(notes, 0, 3)
-    (tmp_path / "other").mkdir()
-    other = tmp_path / "other" / "config.json5"
-    list_agents(notes, "other")
-    other.write_text(notes.config.read_text())
-    list_agents(notes, "main")
-    fleet.start("chunk", "store", "watch")
-    fleet.start("embed", env={"MEMLINE_CONFIG": str(other)})
-
-    def told() -> list[str]:
-        found = fleet.run("queue", "--json").json["findings"]
-        return [each["what"] for each in found if each["code"] == "agent_not_configured"]
-
-    fleet.until(told, "the finding")
-    assert "no embed worker knows the agent main" in told()[0]
-    assert fleet.dead() == []
-    assert provider.requests == []
-
-
 def test_an_old_question_is_not_answered_and_leaves_nothing(
     fleet: Fleet, notes: Place, redis_server: RedisServer
 ) -> None:

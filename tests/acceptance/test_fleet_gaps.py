@@ -4,7 +4,6 @@ import json
 import sqlite3
 import stat
 import time
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,8 @@ from memline.shared.sources.tokens import estimate_tokens
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
-from tests.support.index_hosts import two_fleets, two_hosts
 from tests.support.process import running_memline
-from tests.support.redis_server import RedisServer, redis_command
+from tests.support.redis_server import redis_command
 from tests.support.workspace import Place, until
 
 #: Seconds that the command of a test waits for a worker that embeds: half a minute otherwise.
@@ -77,25 +75,6 @@ def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet: Fleet) 
     findings = fleet.run("queue", "--json").json["findings"]
 
     assert [each["level"] for each in findings if each["code"] == "no_watcher"] == ["note"]
-
-
-def test_an_index_host_leaves_the_agents_of_another_that_is_alive(
-    tmp_path: Path, redis_server: RedisServer, provider: EmbeddingServer
-) -> None:
-    hosts = two_hosts(tmp_path, provider)
-    hosts[0].add("alpha", 1)
-    hosts[1].add("beta", 2)
-    with two_fleets(hosts, redis_server.url) as (one, two):
-        for fleet in (one, two):
-            fleet.until(lambda fleet=fleet: bool(fleet.vectors().get("ready")), "vectors")
-
-        ran = two.run("index")
-        doctor = two.run("doctor")
-
-    assert ran.status == 0, ran.stderr
-    assert "Agent alpha: served by one, left to it." in ran.stderr
-    assert "served by one" in doctor.stdout
-    assert doctor.status == 0, doctor.stdout
 
 
 def test_an_unusable_index_ends_the_run_of_its_agent_alone(place: Place) -> None:

@@ -6,7 +6,7 @@ import dramatiq
 import pytest
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import hosts, message_list
+from memline.shared.queue import fleet_owner, message_list
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.middleware import FailMessages
 from memline.shared.queue.redis_broker import FleetBroker
@@ -67,25 +67,32 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(
 
         assert theirs.ended("query") != 0
         log = theirs.log("query")
-        assert "shared, is taken" in log and str(homes[0].home) in log and str(homes[1].home) in log
+        assert "the fleet shared works on" in log and str(homes[0].home) in log and str(homes[1].home) in log
         assert "queue.name" in log
         # Files may lie on another host than their index.
         until(lambda: b"chunk" in b"".join(redis_server.ask("KEYS", "memline:shared:serving:*")))
 
 
-def test_a_name_belongs_to_the_home_that_took_it_first(redis_server: RedisServer, tmp_path: Path) -> None:
-    address = f"{redis_server.url}#team"
-    hosts.register(address, tmp_path / "a")
-    hosts.register(address, tmp_path / "a")
+def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    address, moved = f"{redis_server.url}#team", tmp_path / "moved"
+    fleet_owner.claim(address, tmp_path / "a")
+    fleet_owner.claim(address, tmp_path / "a")
 
-    with pytest.raises(QueueError, match=r"team, is taken .*/a; this worker is of .*/b") as error:
-        hosts.register(address, tmp_path / "b")
+    for refuses in (fleet_owner.claim, fleet_owner.refuse_other):
+        with pytest.raises(QueueError, match=r"team works on the indexes of .*/a on .* of .*/b on") as error:
+            refuses(address, tmp_path / "b")
+        assert "another queue.name" in error.value.hint
+        assert f"redis-cli -p {redis_server.port} del memline:team:owner" in error.value.hint
+    fleet_owner.refuse_other(f"{redis_server.url}#new", tmp_path / "b")
 
-    assert f"redis-cli -p {redis_server.port} del memline:team:owner" in error.value.hint
-    # A run of it is told that the fleet may never write the index for which it waits.
-    assert hosts.other_home(address, tmp_path / "a") == ""
-    assert hosts.other_home(address, tmp_path / "b") == str(tmp_path / "a")
-    assert hosts.other_home(f"{redis_server.url}#new", tmp_path / "b") == ""
+    (tmp_path / "a").rename(moved)
+    fleet_owner.claim(address, moved)
+    with pytest.raises(QueueError, match=r"of .*/moved on"):
+        fleet_owner.claim(address, tmp_path / "b")
+    redis_server.ask("DEL", "memline:team:owner")
+    fleet_owner.claim(address, tmp_path / "b")
 
 
 def test_a_message_of_another_fleet_is_refused_with_both_names(redis_server: RedisServer) -> None:

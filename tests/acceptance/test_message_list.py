@@ -204,27 +204,3 @@ def test_details_have_the_first_and_the_last_error_with_its_trace(server: Stored
     assert (shown.first_error, shown.error) == ("OSError: disk", "ValueError: half a letter: ?")
     assert "test_details_have" in shown.trace and shown.paths == ("a.md", "b.md")
     assert shown.first_failed_at is not None
-
-
-def test_messages_of_all_index_hosts_are_listed_and_changed_on_the_queue_of_their_own(
-    server: StoredMessages,
-) -> None:
-    server.client.hset("memline:t:hosts", mapping={"one": "/one", "two": "/two"})
-    server.put(DEAD, "chunk-one", "a", files("a.md"), error="no")
-    server.put(DEAD, "chunk-two", "b", files("b.md"), error="no")
-    server.put(DEAD, "embed", "c", files("c.md"), error="no")
-
-    listed = message_list.page(server.url, Filter()).messages
-    assert [(each.id, each.queue, each.host) for each in listed] == [
-        ("a", "chunk-one", "one"),
-        ("c", "embed", ""),
-        ("b", "chunk-two", "two"),
-    ]
-    assert server.names(queue="chunk") == ["a", "b"]
-    assert server.names(queue="chunk-two") == ["b"]
-    assert message_list.details(server.url, DEAD, "chunk-two", "b") is not None
-
-    of_chunk = [(each.queue, each.id) for each in message_list.listed(server.url, Filter(queue="chunk"))]
-    assert message_changes.requeue(server.url, DEAD, of_chunk) == 2
-    assert server.client.lrange("memline:t:chunk-two", 0, -1) == [b"b"]
-    assert message_changes.drop(server.url, DEAD, [("embed", "c"), ("chunk-one", "c")]) == 1

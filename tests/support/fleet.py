@@ -77,10 +77,9 @@ class Fleet:
 
     @property
     def address(self) -> str:
-        """The server with the name that this fleet has on it, and that of its index host."""
+        """The server with the name that this fleet has on it."""
         name = self._variables.get("MEMLINE_QUEUE_NAME", environment.fleet_name(self.place.home))
-        host = self._variables.get("MEMLINE_QUEUE_HOST", "")
-        return QueueSettings(url=self.url, name=name, host=host).address
+        return QueueSettings(url=self.url, name=name).address
 
     @property
     def environment(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import driver, ledger, meta
+from memline.shared.index import driver, ledger
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, answer, backlog, file_row, lease_all, nearest
@@ -81,14 +81,6 @@ def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
         writer.close()
 
         assert (log.stat().st_size > 20_000) == reads
-
-
-def test_an_index_that_is_about_to_move_sends_nothing(wanting: IndexWriter) -> None:
-    with wanting.transaction() as (connection, _):
-        meta.put(connection, meta.MOVING, {"host": "two", "left": False})
-
-    assert lease_all(wanting) == []
-    assert wanting.take_due_batches() == ((), None)
 
 
 def test_texts_for_another_model_are_left_to_processes_that_have_it(writer: IndexWriter) -> None:

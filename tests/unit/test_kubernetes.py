@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 #: The oldest release that is still looked after when this was written, and the newest whose schemas are here.
 RELEASES = ("1.33.0", "1.37.0")
 
-OVERLAYS = ("small", "fleet", "keda", "complete", "hosts")
+OVERLAYS = ("small", "fleet", "keda", "complete")
 
 #: Kinds of operators, whose schemas are not here; their fields are looked at below.
 FOREIGN = ("ScaledObject", "PodMonitor", "PrometheusRule")
@@ -231,28 +231,3 @@ def test_what_is_around_a_fleet_fits_it(tmp_path: Path) -> None:
     ]
     assert claims == ["data-memline-0", "memline-backup"]
     assert ("PersistentVolumeClaim", "memline-backup") in objects
-
-
-def test_two_index_hosts_have_names_configurations_and_agents_of_their_own(
-    tmp_path: Path, home: Path
-) -> None:
-    objects = overlay("hosts", tmp_path / "files")
-    found, config = pods(objects)["memline"], objects["ConfigMap", "memline-config"]["data"]
-
-    assert objects["StatefulSet", "memline"]["spec"]["replicas"] == 2
-    for each in found["spec"]["containers"]:
-        told = {entry["name"]: entry for entry in each["env"]}
-        assert told["MEMLINE_QUEUE_HOST"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
-        assert told["MEMLINE_CONFIG"]["value"] == "/etc/memline/$(MEMLINE_QUEUE_HOST).json5"
-        # A variable is expanded where it was said before.
-        names = [entry["name"] for entry in each["env"]]
-        assert names.index("MEMLINE_QUEUE_HOST") < names.index("MEMLINE_CONFIG")
-    agents = []
-    for host in ("memline-0", "memline-1"):
-        (tmp_path / f"{host}.json5").write_text(config[f"{host}.json5"])
-        loaded = load(
-            Options(config=tmp_path / f"{host}.json5"), {"HOME": str(home), "MEMLINE_QUEUE_HOST": host}
-        )
-        assert loaded.warnings == () and f"{host}.memline.svc" in loaded.settings.serve.allowed_hosts
-        agents += [*loaded.settings.agents]
-    assert agents == ["main", "work"]

@@ -12,7 +12,6 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.broker import serve_agent
 from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.queue.replies import cancel_jobs
 from memline.shared.sync.plan import plan_of
@@ -33,7 +32,6 @@ def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "
     """
     by = by or jobs.asker()
     with Fleet(url) as fleet:
-        serve_agent(settings)
         files = plan_of(settings).files(force=force)
         with closing(IndexWriter.of(settings)) as writer:
             with writer.transaction() as (connection, _):

@@ -85,42 +85,6 @@ index` does the work and waits for it. `memline jobs` pauses, resumes and shows 
         ),
     ),
     Call(
-        name="agent",
-        title="Show which host serves an agent, and move one.",
-        text="Show which index host of the fleet serves which agent, and move agents between them.",
-        examples=("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb"),
-    ),
-    Call(
-        name="agent ls",
-        title="List the agents, with the index host that serves each.",
-        text="List the agents of this configuration and of the fleet, with the index host that serves each.",
-        answer="agents",
-        rights="owner",
-        examples=("memline agent ls", "memline agent ls --json"),
-    ),
-    Call(
-        name="agent move",
-        title="Move an agent to another index host.",
-        text="""\
-Move an agent to another index host: run it on the old host first, then on the new one.
-
-On the old host it waits for what is in flight, backs the index up into PATH and says what to copy and to
-run. On HOST it puts the index in place. Nothing is embedded again. Interrupted, run it again.""",
-        answer="moved",
-        rights="owner",
-        audit="move",
-        parameters=(
-            argument("name", "Id of the agent.", metavar="ID"),
-            option("to", "The index host that is to serve it.", is_required=True, metavar="HOST"),
-            option("backup", "Folder for the index, or with it on the new host.", metavar="PATH"),
-        ),
-        examples=(
-            "memline agent move work --to index-2 --backup /mnt/usb   # on the host that serves it",
-            "memline agent move work --to index-2 --backup /mnt/usb   # then on index-2, with the files",
-            "memline agent move work --to index-1                     # on index-1 again, to undo the first",
-        ),
-    ),
-    Call(
         name="flush",
         title="Write down what is worth keeping of a session.",
         text="""\

@@ -30,7 +30,7 @@ _STATE = option(
 )
 _QUEUE = option("queue", "Messages of this queue.")
 _GROUP = option("group", "Dead messages with this error: a group of `queue dead`.")
-_MATCH = option("match", "Glob over queue, index host, actor, agent, error and id.")
+_MATCH = option("match", "Glob over queue, actor, agent, error and id.")
 _IDS = option("id", "Only messages of these ids.", kind="array", python="ids", limits=TEXTS)
 _ERROR = option("group", "Texts with this error: a group of the page of failed texts.")
 _TEXT = option("text", "The one whose hash begins so; `memline index --json` has hashes.")

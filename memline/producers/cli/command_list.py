@@ -31,7 +31,6 @@ COMMANDS = {
     "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
     "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
-    "agent": ("memline.producers.cli.moving:agent", "Show which host serves an agent, and move one."),
     "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.setup:flush", "Write down what is worth keeping of a session."),

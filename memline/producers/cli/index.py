@@ -21,7 +21,6 @@ from memline.shared.config.agents import USUAL
 from memline.shared.config.workspaces import ONLY
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import (
-    IndexElsewhere,
     IndexFault,
     IndexMissing,
     MemlineError,
@@ -29,7 +28,7 @@ from memline.shared.errors import (
 from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
-from memline.shared.queue import hosts
+from memline.shared.queue import fleet_owner
 from memline.shared.values import replace
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
@@ -65,10 +64,6 @@ def index(
     failed: list[MemlineError] = []
 
     def leave(agent: AgentSettings, error: MemlineError) -> None:
-        is_elsewhere = isinstance(error, IndexElsewhere) and not invocation.loaded.chosen
-        if is_elsewhere and (host := hosts.serving_host(invocation.settings.queue.address, agent.agent)):
-            _note(f"Agent {agent.agent}: served by {host}, left to it.")
-            return
         if len(agents) == 1:
             raise error
         failed.append(error)
@@ -77,9 +72,8 @@ def index(
 
     several = list(agents.values())
     url, home = invocation.settings.queue.address, invocation.settings.home
-    if url and (other := hosts.other_home(url, home)):
-        _note(f"The fleet of this name works on the indexes of {other}; this waits for those of {home}.")
-        advise("set another queue.name, unless both are the same folder")
+    if url:
+        fleet_owner.refuse_other(url, home)
     reports = index_agents(invocation.settings, several, **options, verbose=verbose, on_error=leave)
     if as_json:
         print_json([report.to_json() for report in reports])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -12,20 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import is_zipfile
 
-import click
-
 from memline.producers.actions import backup as backups
-from memline.producers.actions import move as moving
 from memline.producers.actions.backup import back_up
-from memline.producers.actions.move import listed
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.export import export, export_into, take_in
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
 from memline.producers.cli.options import advise, confirm, once_a_minute
-from memline.producers.cli.table_commands import asks, group, note
+from memline.producers.cli.table_commands import asks
 from memline.shared.config.check import nearest
-from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.scheduling import health
@@ -201,63 +195,3 @@ def _named(what: str, names: tuple[str, ...]) -> Iterator[str]:
         yield f"  {what}: {name}"
     if len(names) > MAX_NAMED:
         yield f"  … and {len(names) - MAX_NAMED:,} more"
-
-
-agent = group(CALLS["agent"])
-
-
-@asks(CALLS["agent ls"], parent=agent)
-def list_agents(invocation: Invocation, as_json: bool) -> None:
-    found = listed(invocation.settings)
-    lines = (
-        f"{each['agentId']}  {each['indexHost'] or '(none yet)'}"
-        f"{' on its way to ' * bool(each['movingTo'])}{each['movingTo']}"
-        f"{'' if each['isConfigured'] else '  (not configured here)'}"
-        for each in found
-    )
-    print_result(found, as_json, lines)
-
-
-@asks(CALLS["agent move"], parent=agent)
-def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json: bool) -> None:
-    settings, host, folder = invocation.settings, to, Path(backup) if backup else None
-    if not settings.queue.url or not settings.queue.host:
-        raise ConfigError(
-            "agents move between index hosts of a fleet, and this one has no name",
-            hint="set queue.url, queue.name and queue.host on each",
-        )
-    if not re.fullmatch(HOST_NAME, host):
-        raise ConfigError(f"{host[:80]!r} is not a valid name of an index host", hint="memline agent ls")
-    chosen = invocation.agent(name)
-    again = shlex.join(["memline", "agent", "move", name, "--to", host, "--backup", str(folder or "PATH")])
-    note(agent=name, host=settings.queue.host, to=host)
-    if host != settings.queue.host:
-        if folder is None:
-            raise click.UsageError("name a folder for the index: --backup PATH")
-        say = once_a_minute()
-        saved = moving.leave(settings, chosen, to=host, folder=folder, on_wait=say)
-        lines = [
-            f"{name} is on its way to {host}: {counted(saved.files, 'file')},"
-            f" {counted(saved.vectors, 'vector')} in {saved.path}",
-            f"Copy {saved.path} and the notes, {chosen.workspace}, to {host}, configure the agent there with"
-            " the same provider, and run there:",
-            f"    {again}",
-            f"Until then nothing answers for it. To undo this here: memline agent move {name} --to"
-            f" {settings.queue.host}",
-        ]
-        print_result({**to_json(saved), "indexHost": settings.queue.host, "movingTo": host}, as_json, lines)
-        return
-    if folder is None:
-        is_undone = moving.stay(settings, chosen)
-        words = f"{name} stays on {host}." if is_undone else f"{name} is served by {host}; nothing to undo."
-        print_result({"agentId": name, "indexHost": host, "movingTo": ""}, as_json, [words])
-        return
-    arrived = moving.arrive(settings, chosen, folder)
-    words = f"{name} is served by {host}" + ("." if arrived else " already.")
-    if arrived:
-        words += f" {counted(arrived.files, 'file')}, {counted(arrived.vectors, 'vector')}."
-        words += " Take it out of the old host's configuration."
-    counts = to_json(arrived) if arrived else {"agentId": name}
-    print_result({**counts, "indexHost": host, "movingTo": ""}, as_json, [words])
-    if not as_json:
-        echo("Try: memline index", err=True)

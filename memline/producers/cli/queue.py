@@ -188,8 +188,7 @@ def _tables(report: dict[str, Any]) -> list[Any]:
         if each["current"]:
             busy += f", {each['current'][0]['actor']} for {span(each['current'][0]['ageSeconds'])}"
         memory = f"{each['memoryBytes'] / 2**20:.0f} MiB" if each["memoryBytes"] else ""
-        role = f"{each['role']}{' of ' * bool(each['indexHost'])}{each['indexHost']}"
-        cells = (role, each["host"], str(each["pid"]), each["version"], busy, memory, seen)
+        cells = (each["role"], each["host"], str(each["pid"]), each["version"], busy, memory, seen)
         workers.add_row(*map(visible, cells))
     return [queues, *map(visible, _backlog_lines(report)), workers]
 

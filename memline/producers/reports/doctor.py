@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 
 from memline.producers.reports.status import examine
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import NONE
-from memline.shared.errors import IndexFault, QueueError
+from memline.shared.errors import IndexFault
 from memline.shared.finding import OK, Finding, Trouble
 from memline.shared.findings.diagnosis import of_common, queue_of
 from memline.shared.findings.facts import fleet_at
 from memline.shared.index import driver
 from memline.shared.packages import lack
-from memline.shared.queue.hosts import serving_host
 from memline.shared.words import counted
 
 
@@ -51,9 +50,6 @@ def examine_agent(
 ) -> Iterator[Finding]:
     """Examine one agent; `deep` and `queue` as in `reports.status.examine`, `met`: its backend's troubles."""
     name, troubles = settings.agent, [*met]
-    if "@" in queue.rpartition("#")[2] and (host := _serving_host(queue, name)):
-        yield _ok(f"served by {host}", name)
-        return
     try:
         with driver.reading_if_any(settings.index_path) as reader:
             verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0] if reader is not None else "ok"
@@ -83,9 +79,3 @@ def examine_agent(
         asked = "asked for one vector" if probe else "not asked (memline doctor --deep)"
         by = f" by {body['engine']['version']}" if body["engine"] else ""
         yield _ok(f"embeds with {body['provider']} {body['model']}{by}, {asked}", name)
-
-
-def _serving_host(queue: str, agent: str) -> str:
-    with suppress(QueueError):
-        return serving_host(queue, agent)
-    return ""

@@ -99,20 +99,14 @@ class FleetCollector(Collector):
         self._add("redis_memory_bytes", fleet.used_memory)
         if fleet.max_memory:
             self._add("redis_memory_limit_bytes", fleet.max_memory)
-        has_hosts = any(queue.host for queue in fleet.queues)
         for queue in fleet.queues:
-            host = {"index_host": queue.host} if has_hosts else {}
-            on = {"queue": queue.role, **host}
+            on = {"queue": queue.role}
             for state in ("waiting", "in_flight", "delayed", "dead"):
                 self._add("queue_messages", getattr(queue, state), **on, state=state)
             self._add("queue_oldest_seconds", queue.oldest_s, **on)
             self._add("queue_messages_per_second", queue.rate_per_minute / 60, **on)
-            of = {"role": queue.role, **host}
-            threads = [
-                each.threads_of[queue.role]
-                for each in fleet.workers
-                if queue.role in each.queues and (queue.is_shared or each.index_host == queue.host)
-            ]
+            of = {"role": queue.role}
+            threads = [each.threads_of[queue.role] for each in fleet.workers if queue.role in each.queues]
             self._add("workers", len(threads), **of)
             self._add("worker_expected", int(queue.needs_worker(self._expected)), **of)
             self._add("worker_threads", sum(threads), **of)

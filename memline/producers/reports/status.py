@@ -24,7 +24,6 @@ from memline.shared.index import (
     identities,
     ledger,
     meta,
-    ownership,
     signs,
     vectors,
 )
@@ -221,7 +220,6 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "breakers": open_breakers,
         "spending": spending(settings),
         "ceiling": read(lambda reader: ceiling(reader, settings), None),
-        "moving": read(lambda reader: ownership.move_of(reader, settings.agent), None),
         "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
         "fallback": stand_in or fallback,
         "identity": _identities_json(active, target),

@@ -30,7 +30,6 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import hosts, redis_client
 from memline.shared.scheduling import health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
 from memline.shared.sync import vanished
@@ -100,9 +99,6 @@ def bring_up_to_date(
     clock = clock or SystemClock()
     if downloads.missing(agent):
         downloads.fetch(agent)
-    if settings.queue.host:
-        with redis_client.connected(settings.queue.address) as client:
-            hosts.serve_agent(client, agent)
     for restarts_left in range(MAX_RESTARTS, -1, -1):
         found = file_id(agent.index_path)
         try:

@@ -27,7 +27,6 @@ from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.lease_owner import is_owner_alive
-from memline.shared.queue.routes import queue_of
 from memline.shared.values import value
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
@@ -224,7 +223,7 @@ def _wait_for_store(store: subprocess.Popen[bytes], address: str) -> None:
     """Wait until the store process has stored what the others sent last: with its Redis it would be lost."""
     deadline = time.monotonic() + END_S
     with suppress(QueueError), redis_client.connected(address) as client:
-        messages = redis_client.key(client, f"{queue_of(client, 'store')}.msgs")
+        messages = redis_client.key(client, "store.msgs")
         while store.poll() is None and time.monotonic() < deadline and client.hlen(messages):
             time.sleep(LOOK_EVERY_S)
 

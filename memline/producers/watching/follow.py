@@ -17,12 +17,12 @@ from memline.producers.watching.watcher import Watcher
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import IndexElsewhere, QueueError
+from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs, ledger
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.queue.broker import own_host, send, serve_agent
+from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import home_processes
@@ -242,13 +242,9 @@ class _AgentFollower:
             changed = [path for path in changed if path not in gone]
             self._settle()
         try:
-            serve_agent(self.settings)
             enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
             self._wait_for_queue(error)
-            return
-        except IndexElsewhere:
-            # The next scan says so.
             return
         self._is_queue_down = False
         self._next_scan_s = min(self._next_scan_s, self._clock.now() + VERIFY_AFTER_S)
@@ -278,14 +274,10 @@ class _AgentFollower:
         """Compare all files with the ledger and begin to feed what differs."""
         sync = self.settings.memory.sync
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
-        settings, scanned_ns = self.settings, self._clock.now_ns()
+        scanned_ns = self._clock.now_ns()
         self._gone_since_s = None
         # Set before the scan: one that is requested meanwhile is not forgotten.
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
-        if own_host() and not (settings.workspace.is_dir() or settings.index_path.exists()):
-            # The configuration is that of all index hosts, and the agent has its files on another.
-            return
-        serve_agent(settings)
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
             waiting = jobs.waiting_files(reader) if reader else {}

@@ -124,10 +124,6 @@ class MemoryBlock(Block):
     scope: ChatScope | None = key(None, of=ChatScope, doc="chats that may use memory; absent: all")
 
 
-#: An index host has the name of a host in DNS, without dots: it is a part of names of queues and keys.
-HOST_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-
-
 @value
 class QueueSettings(Block):
     """`queue`: Memline's own block."""
@@ -135,12 +131,11 @@ class QueueSettings(Block):
     unknown = WARN
     url: str = key("", url=True, doc="redis://…; empty: everything in one process")
     name: str = key("", doc="name of the fleet on its Redis; empty: derived from host and home")
-    host: str = key("", doc="name of this index host in its fleet; empty: the fleet has one index host")
 
     @property
     def address(self) -> str:
-        """The URL with the fragment `name`, or `name@host` with an index host; empty without a queue."""
-        return f"{self.url}#{self.name}{'@' * bool(self.host)}{self.host}" if self.url else ""
+        """The URL with the fragment `name`; empty without a queue."""
+        return f"{self.url}#{self.name}" if self.url else ""
 
 
 #: What a token may do: everything, what is of one agent, or read alone.

@@ -34,7 +34,6 @@ from memline.shared.values import field, replace, value
 _VARIABLES = {
     "queue.url": environment.QUEUE_URL,
     "queue.name": environment.QUEUE_NAME,
-    "queue.host": environment.QUEUE_HOST,
     "serve.token": environment.SERVE_TOKEN,
 }
 
@@ -247,13 +246,6 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     name, origin = given(settings, "queue.name")
     if name and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         issues.problem(f"{origin}: not a valid name", "use letters, digits, '.', '_' and '-', 64 at most")
-    host, origin = given(settings, "queue.host")
-    if host and not re.fullmatch(installation.HOST_NAME, host):
-        allowed = "use small letters, digits and '-' between them, 63 at most, such as index-2"
-        issues.problem(f"{origin}: not a valid name of an index host", allowed)
-    if host and url and not name:
-        words = "queue.host needs queue.name: the name that all hosts of the fleet have in common"
-        issues.problem(f"{origin}: {words}", f"set queue.name, or {environment.QUEUE_NAME}")
     zone, origin = given(settings, "agents.defaults.userTimezone")
     if zone:
         try:

@@ -13,7 +13,7 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import GOOD_FOR_S, Trouble
 from memline.shared.findings import disk
-from memline.shared.index import batches, identities, jobs, ledger, meta, ownership, vectors
+from memline.shared.index import batches, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
@@ -223,10 +223,6 @@ class Facts(_QueueFacts):
         return None if at is True else at
 
     @cached_property
-    def moving(self) -> dict[str, object] | None:
-        return ownership.move_of(self.index, self.settings.agent) if self.index is not None else None
-
-    @cached_property
     def fallback(self) -> dict[str, str] | None:
         """Why another provider than the chosen one embeds: {"from", "reason"}."""
         kept = meta.get(self.index, meta.FALLBACK) if self.index is not None else None
@@ -313,7 +309,6 @@ class Facts(_QueueFacts):
         return bool(
             self.is_paused
             or self.refusal is not None
-            or self.moving
             or self.requests.manual
             or self.requests.paused
             or (self.choice.identity is None and not self.queue)

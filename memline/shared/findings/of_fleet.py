@@ -78,15 +78,9 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     if queues and not facts.fleet.workers:
         yield seen(what="queue: no worker is alive")
         return
-    has_hosts = any(queue.host for queue in queues)
     for queue in missing:
-        if has_hosts and not queue.host and not queue.is_shared:
-            what = f"queue: messages wait on {queue.name} since before index hosts had names; none takes them"
-            yield seen(what=what, action="memline queue messages", subject=queue.role)
-            continue
-        where = f"   (on {queue.host})" if queue.host else ""
         what = f"queue: no worker takes messages from {queue.name}"
-        yield seen(what=what, action=f"memline worker {queue.role}{where}", subject=queue.role)
+        yield seen(what=what, action=f"memline worker {queue.role}", subject=queue.role)
 
 
 @finding(
@@ -127,22 +121,6 @@ def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
 def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     if facts.fleet is not None and facts.fleet.worker_failure:
         yield seen(reason=facts.fleet.worker_failure)
-
-
-@finding(
-    WARNING,
-    "queue: no embed worker knows the agent {agent}, and its texts wait: not configured for {workers}",
-    action="add the agent to the configuration of one of them, or where it is: memline worker embed",
-    subject="role",
-    page="workers",
-)
-def agent_not_configured(facts: FleetFacts) -> Iterator[Seen]:
-    if facts.fleet is None:
-        return
-    for agent in sorted(facts.fleet.unknown_agents):
-        asked = [each for each in facts.fleet.workers if agent in each.unknown]
-        names = ", ".join(f"embed on {each.host} (process {each.pid})" for each in asked)
-        yield seen(agent=agent, workers=names, subject="embed")
 
 
 @finding(

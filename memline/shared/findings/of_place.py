@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from memline.shared.errors import IndexCorrupt, IndexElsewhere, IndexMissing, IndexTooNew, IndexUnwritable
+from memline.shared.errors import IndexCorrupt, IndexMissing, IndexTooNew, IndexUnwritable
 from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings import disk
 from memline.shared.findings.facts import Facts
@@ -29,7 +29,6 @@ _FAULTS = {
     IndexCorrupt: "index_damaged",
     IndexTooNew: "index_newer",
     IndexUnwritable: "permissions",
-    IndexElsewhere: "agent_moving",
     IndexMissing: "first_index_missing",
 }
 
@@ -145,19 +144,6 @@ def disk_almost_full(facts: Facts) -> Iterator[Seen]:
     free = disk.scarce_bytes(folder)
     if free is not None and not disk.is_full(free):
         yield seen(free=free // 2**20, folder=folder)
-
-
-@finding(
-    WARNING,
-    "{reason}",
-    action="memline agent ls",
-    halts="the agent moves",
-)
-def agent_moving(facts: Facts) -> Iterator[Seen]:
-    yield from _fault(facts, "agent_moving")
-    if facts.moving:
-        level = PROBLEM if facts.moving["left"] else WARNING
-        yield seen(reason=facts.moving["reason"], level=level, action=str(facts.moving["action"]))
 
 
 @finding(

@@ -51,8 +51,6 @@ JOBS_RECENTLY = "jobs_recently"
 FULL_TEXT_CHANGES = "full_text_changes"
 #: In how many chunks common words stand: {"of": a mark of full text, "counts"} (`full_text`).
 COMMON_WORDS = "common_words"
-#: Where an operator moves this index: {"host": an index host, "left": whether nothing here uses it any more}.
-MOVING = "moving"
 #: When text was last deleted that may still stand in full text and in the log (seconds since the epoch), or
 #: ALL: anything may, since an older release left it there; LOG: only the log has it.
 TO_ERASE = "to_erase"

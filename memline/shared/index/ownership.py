@@ -15,13 +15,12 @@ from memline.shared.config import workspaces
 from memline.shared.config.config_file import for_owner
 from memline.shared.config.schema import AgentSettings
 from memline.shared.digests import sha256
-from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, IndexOfAnother
+from memline.shared.errors import IndexFault, IndexMissing, IndexOfAnother
 from memline.shared.index import driver, meta, repair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
-    from typing import Any
 
 
 #: Notes of an index that are compared, the largest first: one that is a page is not another's by chance.
@@ -52,27 +51,6 @@ def refuse(settings: AgentSettings, recorded: str) -> None:
             if _is_usual(settings)
             else f"give each workspace a store.path of its own, or: memline index --adopt {recorded}",
         )
-
-
-def move_of(connection: Connection, agent: str = "") -> dict[str, Any] | None:
-    """Say where an operator moves this index, whether it has left, and what to do; None without a move."""
-    moving = meta.get(connection, meta.MOVING)
-    if not moving:
-        return None
-    host, name = moving["host"], agent or "AGENT"
-    whose = f"the index of the agent {agent}" if agent else "this index"
-    if moving["left"]:
-        words = f"{whose} was handed to the index host {host}; it is not used here any more"
-        return {**moving, "reason": words, "action": "memline agent ls"}
-    words = f"{whose} is about to move to the index host {host}; nothing more of it is embedded here"
-    return {**moving, "reason": words, "action": f"memline agent move {name} --to {host} --backup PATH"}
-
-
-def refuse_left(connection: Connection, agent: str = "") -> None:
-    """Raise IndexElsewhere when this index was handed to another index host."""
-    moving = move_of(connection, agent)
-    if moving and moving["left"]:
-        raise IndexElsewhere(moving["reason"], hint=moving["action"])
 
 
 def record(connection: Connection, settings: AgentSettings) -> None:

@@ -21,9 +21,8 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, QueueError
-from memline.shared.queue import hosts, messages, redis_client
+from memline.shared.queue import messages, redis_client
 from memline.shared.queue.messages import M, Wire
 from memline.shared.queue.middleware import ANSWERED
 from memline.shared.queue.routes import (
@@ -33,7 +32,6 @@ from memline.shared.queue.routes import (
     QUEUES,
     ROUTES,
     is_retried,
-    queue_name,
 )
 
 if TYPE_CHECKING:
@@ -159,8 +157,6 @@ def on_redis(
     redis_client.check(url)
     dramatiq.set_encoder(MessagePack())
     broker = FleetBroker(url, retry=retry, middleware=middleware)
-    if broker.host:
-        _redact(*_consumers(queue_name(role, broker.host) for role in QUEUES))
     dramatiq.set_broker(broker)
     return broker
 
@@ -179,31 +175,15 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
         def run(raw: dict[str, Any]) -> None:
             function(messages.decode(raw, kind))
 
-        queue = queue_name(role, own_host())
-        declared: Callable[[dict[str, Any]], None] = dramatiq.actor(queue_name=queue, actor_name=row.name)(
-            run
-        )
+        declared: Callable[[dict[str, Any]], None] = dramatiq.actor(queue_name=role, actor_name=row.name)(run)
         return declared
 
     return declare
 
 
-def own_host() -> str:
-    """Tell which index host the broker of this process is of; empty where there is one."""
-    return getattr(dramatiq.get_broker(), "host", "")
-
-
-def serve_agent(settings: AgentSettings) -> None:
-    """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
-    if own_host():
-        broker: Any = dramatiq.get_broker()
-        broker.retry(hosts.serve_agent, broker.client, settings)
-
-
-def send(message: Wire, *, host: str | None = None) -> str:
+def send(message: Wire) -> str:
     """Put a message on its queue, through the broker of this process; returns its id.
 
-    `host`: the index host that is meant, when it is not that of this process.
     A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
     whether it is missing or became a dead letter.
     """
@@ -217,7 +197,7 @@ def send(message: Wire, *, host: str | None = None) -> str:
     done = {ANSWERED: message.lease} if isinstance(message, messages.StoreVectors) else {}
     dramatiq.get_broker().enqueue(
         dramatiq.Message(
-            queue_name=queue_name(role, own_host() if host is None else host),
+            queue_name=role,
             actor_name=row.name,
             args=(messages.encode(message),),
             kwargs={},

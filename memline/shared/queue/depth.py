@@ -14,7 +14,7 @@ import msgspec
 import redis
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import hosts, redis_client, routes
+from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import (
     BUCKET_S,
     KEPT_S,
@@ -22,7 +22,6 @@ from memline.shared.queue.heartbeat import (
     done_key,
     last_failure,
     live_workers,
-    unknown_agents,
 )
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
@@ -33,7 +32,6 @@ OLDEST_SAMPLE = 50
 
 
 _RENAMED = {
-    "host": "indexHost",
     "in_flight": "inFlight",
     "oldest_s": "oldestSeconds",
     "rate_per_minute": "ratePerMinute",
@@ -46,8 +44,6 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
 
     name: str
     role: str
-    #: The index host it is on; empty where the fleet has one, and for a queue of all.
-    host: str = ""
     #: Not taken by a worker yet.
     waiting: int
     #: Taken and not acknowledged.
@@ -61,11 +57,6 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     rate_per_minute: float
     #: When the oldest dead message became one (seconds since the epoch); None without any.
     dead_since: float | None = None
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether all index hosts have it in common."""
-        return routes.is_shared(self.role)
 
     def needs_worker(self, roles: Container[str]) -> bool:
         """Say whether some worker has to take its messages, where the configuration needs these roles."""
@@ -94,17 +85,7 @@ class Fleet:
 
     def is_served(self, queue: QueueDepth) -> bool:
         """Say whether a worker that is alive takes messages from this queue."""
-        return any(
-            queue.role in worker.queues and (queue.is_shared or worker.index_host == queue.host)
-            for worker in self.workers
-        )
-
-    @property
-    def unknown_agents(self) -> set[str]:
-        """The agents whose requests wait since no worker that embeds knows them."""
-        # Nothing else waits for another try there.
-        waits = any(queue.role == "embed" and queue.delayed for queue in self.queues)
-        return unknown_agents(self.workers) if waits else set()
+        return any(queue.role in worker.queues for worker in self.workers)
 
 
 def read(url: str, kept: redis.Redis | None = None) -> Fleet:
@@ -136,21 +117,18 @@ def rates(url: str) -> dict[str, list[int]]:
     with redis_client.connected(url) as client:
         last = int(redis_client.now(client)) // BUCKET_S
         buckets = range(last - KEPT_S // BUCKET_S + 1, last + 1)
-        names = routes.queues(client, QUEUES)
         pipe = client.pipeline(transaction=False)
-        for queue in names:
+        for queue in QUEUES:
             pipe.mget([done_key(client, queue, bucket) for bucket in buckets])
         found = pipe.execute()
-    return {queue: [int(count or 0) for count in counts] for queue, counts in zip(names, found, strict=True)}
+    return {queue: [int(count or 0) for count in counts] for queue, counts in zip(QUEUES, found, strict=True)}
 
 
 def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
-    """Read the queues of all index hosts; those from before they had names only while they hold something."""
-    hosts_known, names = hosts.known(client), routes.queues(client, QUEUES)
     now = redis_client.now(client)
     last = int(now) // BUCKET_S
     pipe = client.pipeline(transaction=False)
-    for queue in names:
+    for queue in QUEUES:
         base = key(client, queue)
         pipe.llen(base)
         pipe.hlen(f"{base}.msgs")
@@ -160,16 +138,11 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
         pipe.lrange(base, 0, OLDEST_SAMPLE - 1)
         pipe.mget([done_key(client, queue, last - back) for back in range(60 // BUCKET_S)])
     found = pipe.execute()
-    for queue, place in zip(names, range(0, len(found), 7), strict=True):
+    for queue, place in zip(QUEUES, range(0, len(found), 7), strict=True):
         waiting, stored, delayed, dead, first_dead, ids, done = found[place : place + 7]
-        role, host = hosts.split(queue)
-        is_left = not host and not routes.is_shared(role) and hosts_known != [""]
-        if is_left and not (stored or dead or waiting or delayed):
-            continue
         yield QueueDepth(
             name=queue,
-            role=role,
-            host=host,
+            role=queue,
             waiting=waiting,
             in_flight=max(0, stored - waiting - delayed),
             delayed=delayed,

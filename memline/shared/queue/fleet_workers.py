@@ -11,12 +11,11 @@ from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
-from memline.shared.queue.heartbeat import embed_threads, last_failure, live_workers, unknown_agents
-from memline.shared.queue.hosts import is_served
+from memline.shared.queue.heartbeat import embed_threads, is_served, last_failure
 from memline.shared.queue.message_list import errors_since
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.routes import QUEUES, queue_of, queues
+from memline.shared.queue.routes import QUEUES
 
 #: Seconds between two looks at which workers are alive.
 LOOK_EVERY_S = 2.0
@@ -49,9 +48,8 @@ class Fleet:
             #: When this began, by the clock of Redis (seconds since the epoch).
             self._began_at = redis_client.now(self._client)
         now = time.monotonic()
-        queues = (queue_of(self._client, role) for role in ("chunk", "store"))
-        self._served_at = dict.fromkeys(queues, now - MISSING_S + FIRST_S)
-        self._embedded_at = self._known_at = now
+        self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S)
+        self._embedded_at = now
         #: Whether the caller waits for vectors: then a worker has to embed.
         self.wants_vectors = False
         return self
@@ -109,12 +107,6 @@ class Fleet:
                 for error in errors_since(self._client, queue, agent, self._began_at):
                     words = f"a worker of the queue {queue!r} failed: {error}"
                     return QueueError(words, hint="memline queue dead")
-        unknown = unknown_agents(live_workers(self._client)) & self._agents if self.wants_vectors else set()
-        if not unknown:
-            self._known_at = now
-        elif now - self._known_at > MISSING_S:
-            words = f"no embed worker knows the agent {min(unknown)}, and vectors wait"
-            return QueueError(words, hint="memline queue")
         if not self.wants_vectors or embed_threads(self._client):
             self._embedded_at = now
         elif now - self._embedded_at > MISSING_S:
@@ -143,7 +135,7 @@ def drop_with(url: str, needles: Collection[bytes]) -> int:
     """Remove the dead letters whose message holds one of these bytes; returns how many."""
     dropped = 0
     with redis_client.connected(url) as client:
-        for queue in queues(client, QUEUES):
+        for queue in QUEUES:
             base = redis_client.key(client, queue)
             stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=_LETTERS)
             for letter, content in stored:

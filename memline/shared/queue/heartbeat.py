@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -31,10 +31,8 @@ from memline.shared.config.config_file import SettingsFile
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
-from memline.shared.queue.hosts import serving_key
-from memline.shared.queue.messages import AgentNotConfigured, agent_of
-from memline.shared.queue.redis_client import key, own_host
-from memline.shared.queue.routes import queue_of
+from memline.shared.queue.messages import agent_of
+from memline.shared.queue.redis_client import key
 from memline.shared.version import own_version
 from memline.shared.words import counted
 
@@ -55,9 +53,6 @@ FAILURE_TTL_S = 600
 
 #: Seconds that a request to end is kept: one heartbeat is enough.
 DRAIN_TTL_S = 60
-
-#: Seconds that a worker tells of an agent that it does not know, after it met its last request.
-UNKNOWN_S = 600.0
 
 #: Seconds counted together for the rate of a queue.
 BUCKET_S = 10
@@ -85,8 +80,6 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     threads_of: dict[str, int]
     #: The machine it runs on.
     host: str
-    #: The index host that it works for; empty where the fleet has one.
-    index_host: str = ""
     pid: int
     version: str
     #: Seconds since the epoch.
@@ -102,8 +95,6 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     is_draining: bool = False
     #: Seconds that its clock is ahead of that of Redis.
     skew_s: float = 0.0
-    #: Agents that it does not know, of those whose requests it was given of late.
-    unknown: tuple[str, ...] = ()
     #: Its configuration file, when it was changed after the worker had read it; else empty.
     newer_file: str = ""
     #: Seconds since its last heartbeat, for those who read it.
@@ -123,7 +114,6 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             "role": "+".join(self.queues),
             "queues": list(self.queues),
             "host": self.host,
-            "indexHost": self.index_host,
             "pid": self.pid,
             "version": self.version,
             "threads": self.threads,
@@ -143,7 +133,6 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             ],
             "memoryBytes": self.rss_bytes or None,
             "draining": self.is_draining,
-            "unknownAgents": list(self.unknown),
             "oldSettings": bool(self.newer_file),
             "clockAheadSeconds": round(self.skew_s, 1),
         }
@@ -154,7 +143,7 @@ _WORKER = msgspec.msgpack.Decoder(WorkerInfo)
 
 
 def live_workers(client: Redis) -> list[WorkerInfo]:
-    """List the worker processes that are alive, by role, index host and machine."""
+    """List the worker processes that are alive, by role and machine."""
     ids: Any = client.smembers(key(client, "workers"))
     stored: Any = (
         client.mget([key(client, f"worker:{worker_id.decode()}") for worker_id in ids]) if ids else ()
@@ -173,19 +162,13 @@ def live_workers(client: Redis) -> list[WorkerInfo]:
         for content, seconds in zip(stored, silent, strict=True)
         if content
     ]
-    return sorted(workers, key=lambda worker: (worker.queues, worker.index_host, worker.host, worker.pid))
+    return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
 
 
 def embed_threads(client: Redis) -> int:
-    """Count the threads of all live worker processes that embed, for whichever index host."""
+    """Count the threads of all live worker processes that embed."""
     alive = live_workers(client)
     return sum(worker.threads_of.get("embed", 0) for worker in alive if not worker.is_draining)
-
-
-def unknown_agents(workers: Iterable[WorkerInfo]) -> set[str]:
-    """Name the agents that none of these workers knows which embed: each was given requests of them."""
-    lists = [set(each.unknown) for each in workers if "embed" in each.threads_of and not each.is_draining]
-    return set.intersection(*lists) if lists else set()
 
 
 def drain(url: str, name: str) -> WorkerInfo:
@@ -208,6 +191,16 @@ def drain(url: str, name: str) -> WorkerInfo:
 def drain_key(client: Redis, worker_id: str) -> str:
     """Name the key that asks a worker process to end."""
     return key(client, f"drain:{worker_id}")
+
+
+def serving_key(client: Redis, queue: str) -> str:
+    """Name the key that is there while a worker process takes messages from `queue`."""
+    return key(client, f"serving:{queue}")
+
+
+def is_served(client: Redis, queue: str) -> bool:
+    """Tell whether a live worker process takes messages from `queue`; one command."""
+    return bool(client.exists(serving_key(client, queue)))
 
 
 def last_failure(client: Redis) -> str:
@@ -234,8 +227,6 @@ class Heartbeat:
         self._current: dict[int, tuple[CurrentMessage, float]] = {}
         #: By thread, so that no two of them add to one number.
         self._busy_s: defaultdict[int, float] = defaultdict(float)
-        #: Agent that this process does not know -> when it met its last request (monotonic seconds).
-        self._unknown: dict[str, float] = {}
         self._failure = ""
         self._is_draining = False
 
@@ -287,21 +278,11 @@ class Heartbeat:
         # Not begun where another middleware refused it.
         if begun := self._current.pop(thread, None):
             self._busy_s[thread] += time.monotonic() - begun[1]
-        agent = agent_of(message.args)
-        if isinstance(exception, AgentNotConfigured):
-            self._unknown[agent] = time.monotonic()
-        else:
-            self._unknown.pop(agent, None)
         if exception is None:
             self._done[message.queue_name] += 1
 
     def after_skip_message(self, broker: Any, message: Any) -> None:
         self._current.pop(threading.get_ident(), None)
-
-    def _unknown_of_late(self) -> tuple[str, ...]:
-        # A copy: the threads change it meanwhile.
-        met, now = [*self._unknown.items()], time.monotonic()
-        return tuple(sorted(agent for agent, at in met if now - at < UNKNOWN_S))
 
     def _run(
         self,
@@ -323,7 +304,6 @@ class Heartbeat:
                 id=worker_id,
                 threads_of=dict(threads_of),
                 host=socket.gethostname(),
-                index_host=own_host(client),
                 pid=os.getpid(),
                 version=own_version(),
                 started=started,
@@ -334,7 +314,6 @@ class Heartbeat:
                 rss_bytes=_rss_bytes(),
                 is_draining=self._is_draining,
                 skew_s=skew_s,
-                unknown=self._unknown_of_late(),
                 newer_file=file.newer(),
             )
             try:
@@ -343,7 +322,7 @@ class Heartbeat:
                     pipe.set(ours, msgspec.msgpack.encode(info), ex=TTL_S)
                     pipe.sadd(key(client, "workers"), worker_id)
                     for role in () if self._is_draining else threads_of:
-                        pipe.set(serving_key(client, queue_of(client, role)), ours, ex=TTL_S)
+                        pipe.set(serving_key(client, role), ours, ex=TTL_S)
                     done, self._done = self._done, Counter()
                     for queue, count in done.items():
                         bucket = done_key(client, queue, int(time.time() - skew_s) // BUCKET_S)

@@ -27,13 +27,12 @@ from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import message_changes, message_list, redis_client
-from memline.shared.queue.heartbeat import embed_threads
-from memline.shared.queue.hosts import is_served, known
+from memline.shared.queue.heartbeat import embed_threads, is_served
 from memline.shared.queue.lease_owner import is_owner_alive, owner_at
 from memline.shared.queue.messages import AgentNotConfigured
-from memline.shared.queue.redis_client import key, own_host
+from memline.shared.queue.redis_client import key
 from memline.shared.queue.replies import cancel, revoke_unsent
-from memline.shared.queue.routes import QUEUES, queue_of
+from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling.leases import current_owner
 
 #: Requests in flight per embed thread.
@@ -49,9 +48,6 @@ LOOK_EVERY_S = 2.0
 #: Seconds a queue may be without a worker before it counts as not served: a restart takes less.
 GONE_S = 30.0
 
-#: Seconds for which a dispatcher that has sent a request counts among those that share the embed workers.
-ASKING_S = 10
-
 
 class InProcessRequests:
     """Tells the dispatcher of one process about its queues: requests end with it, and none is lost."""
@@ -63,11 +59,6 @@ class InProcessRequests:
 
     def credits(self) -> int:
         return PER_THREAD * QUEUES["embed"].threads
-
-    credits_of_all = credits
-
-    def note_sent(self) -> None:
-        """Do nothing: there is no other dispatcher."""
 
     def serves_batches(self) -> bool:
         return self._serves_batches
@@ -117,15 +108,11 @@ class RedisRequests:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client = redis_client.client(url)
-        self._store = queue_of(self._client, "store")
         self._owner = ""
         #: Token -> when it was first found missing (`Clock.monotonic`).
         self._missing: dict[str, float] = {}
         self._looked_at: float | None = None
         self._embed_threads = QUEUES["embed"].threads
-        #: Index hosts that embed, this one among them.
-        self._askers = 1
-        self._sent_at: float | None = None
         # Processes of one fleet start together.
         self._batch_worker_seen = time.monotonic()
 
@@ -181,21 +168,12 @@ class RedisRequests:
             return revoke_unsent(self._client, leases)
 
     def credits(self) -> int:
-        """Count the requests of this dispatcher that may be in flight at this moment.
+        """Count the requests that may be in flight at this moment.
 
-        While Redis is away, as many as before; while no embed worker is alive, as for one process. Index
-        hosts that have something to embed share the workers evenly.
+        While Redis is away, as many as before; while no embed worker is alive, as for one process.
         """
-        return -(-self.credits_of_all() // self._askers)
-
-    def credits_of_all(self) -> int:
-        """Count the requests of all index hosts that may be in flight at this moment."""
         self._look()
         return PER_THREAD * self._embed_threads
-
-    def note_sent(self) -> None:
-        """Note that this dispatcher has sent a request, and so needs a share of the workers."""
-        self._sent_at = time.monotonic()
 
     def serves_batches(self) -> bool:
         """Tell whether a batch worker has been there a moment ago."""
@@ -205,13 +183,13 @@ class RedisRequests:
     def store_depth(self) -> int:
         """Count the messages that wait for the store worker."""
         with redis_client.translated(self._url):
-            return int(self._client.llen(key(self._client, self._store)))
+            return int(self._client.llen(key(self._client, "store")))
 
     def is_chunking(self) -> bool:
         """Tell whether files wait for a chunk worker, or one of them has some."""
         try:
             with redis_client.translated(self._url):
-                return bool(self._client.hlen(key(self._client, f"{queue_of(self._client, 'chunk')}.msgs")))
+                return bool(self._client.hlen(key(self._client, "chunk.msgs")))
         except QueueError:
             # The next sender meets the same trouble and says so.
             return False
@@ -231,7 +209,7 @@ class RedisRequests:
             pipe = self._client.pipeline(transaction=False)
             for token in leases:
                 pipe.hexists(key(self._client, "embed.msgs"), token)
-            pipe.hkeys(key(self._client, f"{self._store}.msgs"))
+            pipe.hkeys(key(self._client, "store.msgs"))
             *is_there, stored = pipe.execute()
         # An answer that is retried has left the order of the queue: it may lie behind this sweep.
         answered = {message_list.lease_of(raw_id) for raw_id in stored}
@@ -247,7 +225,7 @@ class RedisRequests:
     def answered(self) -> set[str]:
         """Give the leases whose answers lie on the store queue, also those that are tried again later."""
         with redis_client.translated(self._url):
-            stored: Any = self._client.hkeys(key(self._client, f"{self._store}.msgs"))
+            stored: Any = self._client.hkeys(key(self._client, "store.msgs"))
         return {lease for raw_id in stored if (lease := message_list.lease_of(raw_id))}
 
     def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
@@ -259,9 +237,9 @@ class RedisRequests:
         """
         errors: dict[str, str] = {}
         with redis_client.translated(self._url):
-            for queue in ("embed", self._store) if leases else ():
+            for queue in ("embed", "store") if leases else ():
                 for letter in message_list.dead_letters_of(self._client, queue, leases):
-                    if queue == self._store and letter.error.startswith(AgentNotConfigured.__name__):
+                    if queue == "store" and letter.error.startswith(AgentNotConfigured.__name__):
                         message_changes.requeue(self._url, message_list.DEAD, [(queue, letter.id)])
                     else:
                         errors[letter.id.partition(".")[0]] = letter.error
@@ -283,19 +261,11 @@ class RedisRequests:
                 # One that was emptied has another run.
                 self._owner = owner_at(self._client, self._url)
                 self._embed_threads = embed_threads(self._client) or QUEUES["embed"].threads
-                if host := own_host(self._client):
-                    self._askers = self._count_askers(host, now)
-                if is_served(self._client, queue_of(self._client, "batch")):
+                if is_served(self._client, "batch"):
                     self._batch_worker_seen = now
         except QueueError:
             # The sender of the requests meets the same trouble, waits for its end and says so.
             self._batch_worker_seen = max(self._batch_worker_seen, now - GONE_S + LOOK_EVERY_S)
-
-    def _count_askers(self, host: str, now: float) -> int:
-        if self._sent_at is not None and now - self._sent_at < ASKING_S:
-            self._client.set(key(self._client, f"asking:{host}"), 1, ex=ASKING_S)
-        others = [key(self._client, f"asking:{each}") for each in known(self._client) if each != host]
-        return 1 + (int(self._client.exists(*others)) if others else 0)
 
 
 InFlightRequests = InProcessRequests | RedisRequests

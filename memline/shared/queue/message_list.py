@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memline.shared.errors import BadRequest
-from memline.shared.queue import hosts, redis_client, routes
+from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 from memline.shared.tables import as_dict, as_list, as_number
@@ -91,11 +91,6 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     retry_in_s: float | None = None
 
     @property
-    def host(self) -> str:
-        """The index host of the queue; empty where the fleet has one, and for a queue of all."""
-        return hosts.split(self.queue)[1]
-
-    @property
     def group(self) -> str:
         """The name of the group of its error: of dead letters that failed alike."""
         return group_of(self.error)
@@ -104,7 +99,6 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "id": self.id,
             "queue": self.queue,
-            "indexHost": self.host,
             "state": self.state,
             "actor": self.actor,
             "agent": self.agent,
@@ -125,24 +119,24 @@ class Filter:
     """Which messages are meant; an empty field means all."""
 
     state: str = DEAD
-    #: A role, for its queues on all index hosts, or the name of one queue.
+    #: Name of a queue.
     queue: str = ""
     agent: str = ""
     #: Of the error (`StoredMessage.group`).
     group: str = ""
     ids: tuple[str, ...] = ()
-    #: A glob over queue, index host, actor, agent, error and id.
+    #: A glob over queue, actor, agent, error and id.
     match: str = ""
 
-    def queues(self, client: Redis) -> list[str]:
-        """List the queues that are meant, on all index hosts. Raises BadRequest for one that cannot exist."""
+    def queues(self) -> list[str]:
+        """List the queues that are meant. Raises BadRequest for one that cannot exist."""
         if not self.queue:
-            return routes.queues(client, QUEUES)
+            return [*QUEUES]
         check_queue(self.queue)
-        return routes.queues(client, [self.queue]) if self.queue in QUEUES else [self.queue]
+        return [self.queue]
 
     def means(self, message: StoredMessage) -> bool:
-        words = (message.queue, message.host, message.actor, message.agent, message.error, message.id)
+        words = (message.queue, message.actor, message.agent, message.error, message.id)
         return (
             (not self.agent or message.agent == self.agent)
             and (not self.ids or message.id in self.ids)
@@ -197,7 +191,7 @@ def page(url: str, where: Filter, *, cursor: str = "", limit: int = PAGE) -> Pag
     """
     found: list[StoredMessage] = []
     with redis_client.connected(url) as client:
-        queues = where.queues(client)
+        queues = where.queues()
         name, _, rank = cursor.partition(".") if cursor else (queues[0], "", "0")
         if name not in queues or not rank.isdecimal() or len(rank) > 9:
             raise BadRequest(f"{cursor[:80]!r} is not a place in this list", hint="begin with the first page")
@@ -228,7 +222,7 @@ def listed(url: str, where: Filter, *, limit: int | None = None) -> list[StoredM
     with redis_client.connected(url) as client:
         stored = (
             message
-            for queue in where.queues(client)
+            for queue in where.queues()
             for _, message in _stored(client, queue, where.state)
             if message and where.means(message)
         )
@@ -340,5 +334,5 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
 
 
 def check_queue(queue: str) -> None:
-    if not routes.is_queue(queue, QUEUES):
+    if queue not in QUEUES:
         raise BadRequest(f"there is no queue {queue[:80]!r}", hint=f"name one of these: {', '.join(QUEUES)}")

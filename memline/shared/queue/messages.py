@@ -60,8 +60,6 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     texts: tuple[TextRow, ...]
     #: The one request to a provider that has stopped: it is tried once.
     is_probe: bool = False
-    #: Index host that asked, whose store queue the vectors go to.
-    host: str = ""
 
 
 class StoreVectors(Wire, frozen=True, kw_only=True):

@@ -1,24 +1,18 @@
-"""What is done before and after each message that a worker takes, beside its actor.
-
-An agent moves while its messages are on the way (`memline agent move`): what only its old host would get,
-such as vectors that were paid for, goes to the queue of the new one. What the new host finds by itself, from
-the files and the rows that it was given, is left.
-"""
+"""What is done before and after each message that a worker takes, beside its actor."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dramatiq.middleware import Middleware, SkipMessage
 
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
-from memline.shared.queue import hosts, routes
 from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, agent_of
+from memline.shared.queue.messages import MessageRefused, agent_of
 from memline.shared.queue.routes import QUEUES, actor_of
 
 #: Characters of an error that are kept.
@@ -30,7 +24,7 @@ MAX_TRACE_CHARS = 4_000
 #: Option of a message: the id of the request that it is the last answer to.
 ANSWERED = "answered"
 
-#: Queues whose messages cost money; all index hosts share them.
+#: Queues whose messages cost money.
 PAID = frozenset(name for name, queue in QUEUES.items() if queue.is_paid)
 
 _LOG = Log("queue")
@@ -38,48 +32,6 @@ _LOG = Log("queue")
 
 class ShowAlive(Heartbeat, Middleware):
     """Tells Redis what this process works on."""
-
-
-class ForwardMoved(Middleware):
-    """Looks before each message who serves its agent; the last middleware, since it may raise."""
-
-    def __init__(self, serve: Callable[[str], None]) -> None:
-        """`serve` is called with an agent that no index host serves; it raises when this one must not."""
-        self._serve = serve
-
-    def before_process_message(self, broker: Any, message: Any) -> None:
-        """Return if this host serves the agent. Raises SkipMessage, or MessageRefused for what must wait."""
-        role, host = hosts.split(message.queue_name)
-        agent = agent_of(message.args)
-        if not host or not agent:
-            return
-        found = broker.retry(hosts.host_of, broker.client, agent)
-        if not found.host:
-            self._serve(agent)
-            return
-        if found == hosts.AgentHost(host=host):
-            return
-        fields = {"agent": agent, "actor": message.actor_name, "message_id": message.message_id}
-        if found.next:
-            if message.actor_name == "store_vectors":
-                # Paid for: kept for the host that gets the agent.
-                raise MessageRefused(
-                    f"the agent {agent} is on its way to the index host {found.next}",
-                    hint="when it is there: memline queue requeue",
-                )
-            if message.actor_name == "run_query":
-                # It is answered: by whom the caller may ask instead.
-                return
-        elif actor_of(message.actor_name).is_forwarded:
-            # The index of the same agent has another name where its notes are in another folder.
-            about = message.args[0]
-            about = {**about, "index": ""} if "index" in about else about
-            queue = routes.queue_name(role, found.host)
-            broker.enqueue(message._message.copy(queue_name=queue, args=(about,)))
-            _LOG.info("message.forwarded", **fields, to=queue)
-            raise SkipMessage("another index host serves the agent")
-        _LOG.info("message.left", **fields, index_host=found.next or found.host)
-        raise SkipMessage("the index host that serves the agent finds it by itself")
 
 
 class SkipRevoked(Middleware):
@@ -110,11 +62,8 @@ class FailMessages(Middleware):
     ) -> None:
         if exception is None:
             return
-        is_passed_on = isinstance(exception, AgentNotConfigured) and message.queue_name in PAID
-        # Where index hosts have agents of their own, a request may come to a worker of another one first.
-        tell, event = (_LOG.info, "message.passed_on") if is_passed_on else (_LOG.error, "message.failed")
-        tell(
-            event,
+        _LOG.error(
+            "message.failed",
             message_id=message.message_id,
             queue=message.queue_name,
             actor=message.actor_name,

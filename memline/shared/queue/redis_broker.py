@@ -35,7 +35,6 @@ from memline.shared.errors import ModelMismatch, QueueError
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
-from memline.shared.queue.messages import AgentNotConfigured
 from memline.shared.queue.middleware import ANSWERED, PAID, failure_options
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_scripts import BEGIN, CHANGES, ENQUEUE, MOVE, PUT_BACK, RETRY_DUE
@@ -99,8 +98,6 @@ class FleetBroker(RedisBroker):
             **options,
         )
         self.url = url
-        #: The index host of this process; empty where the fleet has one.
-        self.host = redis_client.own_host(client)
         self.retry = retry or RetryPolicy(url)
         #: The process is told to stop: nothing is waited for any more.
         self.is_stopping = False
@@ -203,12 +200,6 @@ class FleetBroker(RedisBroker):
         if isinstance(error, ModelMismatch):
             # Nothing is wrong with the message: another worker may be set up for its model.
             self.put_back(queue, [message_id])
-            return
-        if isinstance(error, AgentNotConfigured) and queue in PAID:
-            # The workers of all index hosts share this queue. The wait lets another one come first, and the
-            # requests behind it pass.
-            refusals = message.options.get("refusals", 0)
-            self._delay(queue, message_id, message, tries=refusals, options={"refusals": refusals + 1})
             return
         retries = message.options.get("retries", 0)
         if waits_for_disk(message.actor_name, error):

@@ -70,7 +70,7 @@ _UNSUPPORTED = {
 
 
 def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: bool = False) -> redis.Redis:
-    """Make a client for `url`, whose fragment names the fleet and index host (`QueueSettings.address`).
+    """Make a client for `url`, whose fragment names the fleet (`QueueSettings.address`).
 
     With `block_s` it is for reads that block so many seconds at most. `protocol` is that of Redis: 2 or 3.
     `looks`: for one who only looks.
@@ -162,18 +162,13 @@ def connected(url: str) -> Iterator[redis.Redis]:
 
 def namespace(server: redis.Redis) -> str:
     """Tell what all keys of the client's fleet begin with."""
-    return str(server.get_connection_kwargs()["client_name"]).partition("@")[0]
+    return str(server.get_connection_kwargs()["client_name"])
 
 
 def now(server: redis.Redis) -> float:
     """Tell the time by the clock of Redis, in seconds since the epoch."""
     seconds, microseconds = server.time()
     return seconds + microseconds / 1e6
-
-
-def own_host(server: redis.Redis) -> str:
-    """Tell which index host of its fleet the client's process belongs to; empty in a fleet with one."""
-    return str(server.get_connection_kwargs()["client_name"]).partition("@")[2]
 
 
 def key(server: redis.Redis, name: str) -> str:

@@ -13,11 +13,10 @@ import msgspec
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages, redis_client
-from memline.shared.queue.hosts import serving_key
+from memline.shared.queue.heartbeat import serving_key
 from memline.shared.queue.messages import ChunkFiles, decode
-from memline.shared.queue.redis_client import key, own_host, translated
+from memline.shared.queue.redis_client import key, translated
 from memline.shared.queue.redis_scripts import REVOKE_UNSENT
-from memline.shared.queue.routes import queue_name, queue_of
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 from memline.shared.values import asdict
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 #: Seconds in which a worker that is alive takes a question: it waits inside Redis for one. Then who asks
-#: reads the index, if it is here.
+#: reads the index.
 TAKEN_S = 0.5
 
 #: Seconds a command waits for a query worker; after that it reads the index itself.
@@ -121,9 +120,8 @@ class QueryClient:
         """Send a question to a query worker and wait for its answer, as JSON.
 
         None when no worker is alive, or none has taken the question for a while, or the answer did not come
-        in time, or the worker could not answer for a reason of its own. The question goes to the index host
-        that serves the agent. Raises WorkerRefused, also when no worker of another host answers, and
-        QueueError when the queue cannot be reached.
+        in time, or the worker could not answer for a reason of its own. Raises WorkerRefused, and QueueError
+        when the queue cannot be reached.
         """
         box = os.urandom(16).hex()
         options = asdict(request)
@@ -138,43 +136,27 @@ class QueryClient:
             index=index,
             face=face,
         )
-        own = host = own_host(self._replies.client)
-        is_served, holder = self._enqueue(box, message, host, timeout_s)
-        if holder not in ("", own):
-            # Its index has another name where the notes are in another folder.
-            self._take_back(box, host)
-            host, message = holder, msgspec.structs.replace(message, index="")
-            is_served, _ = self._enqueue(box, message, host, timeout_s)
-        longest_s = min(TAKEN_S, timeout_s) if host == own else timeout_s
-        taken_s = longest_s if is_served else 0.0
+        is_served = self._enqueue(box, message, timeout_s)
+        taken_s = min(TAKEN_S, timeout_s) if is_served else 0.0
         raw = self._replies.take(box, taken_s) if taken_s else None
-        if raw is None and not self._take_back(box, host):
+        if raw is None and not self._take_back(box):
             raw = self._replies.take(box, timeout_s - taken_s)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
-            if host == own:
-                return None
-            raise WorkerRefused(
-                f"the agent {agent} is served by the index host {host}, and no query worker there answers",
-                hint=f"on {host}: memline worker query",
-            )
+            return None
         if "error" in answer:
             raise WorkerRefused(answer["error"], hint=answer.get("action", ""))
         return answer
 
-    def _enqueue(
-        self, message_id: str, message: messages.RunQuery, host: str, timeout_s: float
-    ) -> tuple[bool, str]:
-        """Put a question on its queue, as `FleetBroker.enqueue` does by a script.
+    def _enqueue(self, message_id: str, message: messages.RunQuery, timeout_s: float) -> bool:
+        """Put a question on its queue, and tell whether a worker is alive.
 
-        Returns whether a worker is alive, and which index host serves the agent, if that is known.
-        One round trip for both: each costs a millisecond on a busy machine. The script keeps a try that is
-        repeated from working twice; a question may be answered twice.
+        By hand what `FleetBroker.enqueue` does by a script, which keeps a try that is repeated from working
+        twice: a question may be answered twice. One round trip for both: each costs a millisecond.
         """
         client = self._replies.client
-        queue = queue_name("query", host)
         content = {
-            "queue_name": queue,
+            "queue_name": "query",
             "actor_name": "run_query",
             "args": (messages.encode(message),),
             "kwargs": {},
@@ -185,21 +167,19 @@ class QueryClient:
             "message_id": message_id,
             "message_timestamp": int(time.time() * 1000),
         }
-        base = key(client, queue)
+        base = key(client, "query")
         pipe = client.pipeline(transaction=True)
         pipe.set(self._replies.asked_key(message_id), 1, px=max(1, int(timeout_s * 1000)))
         pipe.hset(f"{base}.msgs", message_id, msgspec.msgpack.encode(content))
         pipe.rpush(base, message_id)
-        pipe.exists(serving_key(client, queue))
-        pipe.hget(key(client, "agents"), message.agent)
+        pipe.exists(serving_key(client, "query"))
         with translated(self._url):
-            *_, is_served, holder = pipe.execute()
-        return bool(is_served), (holder or b"").decode().partition(">")[0]
+            return bool(pipe.execute()[-1])
 
-    def _take_back(self, message_id: str, host: str) -> bool:
+    def _take_back(self, message_id: str) -> bool:
         """Take a question off its queue; False when a worker has taken it."""
         with translated(self._url):
-            return cancel(self._replies.client, queue_name("query", host), message_id)
+            return cancel(self._replies.client, "query", message_id)
 
 
 def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") -> dict[str, Any] | None:
@@ -250,14 +230,13 @@ def cancel_jobs(url: str, agent: str, tokens: Collection[str]) -> int:
     """Cancel the messages of an agent's jobs on the chunk queue; count them."""
     messages = 0
     with redis_client.connected(url) as client:
-        queue = queue_of(client, "chunk")
-        base = key(client, queue)
+        base = key(client, "chunk")
         ids: Any = client.lrange(base, 0, -1) + client.zrange(f"{base}.delayed", 0, -1)
         for first in range(0, len(ids), _PAGE):
             page = ids[first : first + _PAGE]
             stored: Any = client.hmget(f"{base}.msgs", page)
             for raw_id, content in zip(page, stored, strict=True):
-                if _is_of_job(content or b"", agent, tokens) and cancel(client, queue, raw_id.decode()):
+                if _is_of_job(content or b"", agent, tokens) and cancel(client, "chunk", raw_id.decode()):
                     messages += 1
     return messages
 

@@ -6,25 +6,16 @@ its name in `workers`; the processes of a fleet, their files and the dashboard f
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexUnwritable
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import messages
-from memline.shared.queue.hosts import known, on_host, split
 from memline.shared.queue.messages import MessageRefused, Wire
-from memline.shared.queue.redis_client import own_host
 from memline.shared.values import value
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug, which a hundred tries do not mend.
@@ -47,8 +38,6 @@ class Actor:
     is_retried: bool = True
     #: Whether it is tried until the disk takes it: an answer that was paid for.
     waits_for_disk: bool = False
-    #: Whether an index host that an agent has left forwards it: the new one does not find it by itself.
-    is_forwarded: bool = False
 
 
 @value
@@ -61,9 +50,7 @@ class Queue:
     actors: dict[type[Wire], Actor]
     #: Whether other threads would break what the actors rely on.
     is_single: bool = False
-    #: Whether its work needs no index: one queue for all index hosts, where others have one each.
-    is_shared: bool = False
-    #: Whether its workers work on the index itself: they are of its home, and others may run on another host.
+    #: Whether its workers work on the index itself: they are of its home.
     is_beside_index: bool = False
     #: Whether its messages cost money: none is put on it twice, and none worked on that is not ours any more.
     is_paid: bool = False
@@ -79,11 +66,10 @@ QUEUES = {
     "chunk": Queue(
         threads=2,
         is_indexing=True,
-        actors={messages.ChunkFiles: Actor(name="chunk_files", is_forwarded=True)},
+        actors={messages.ChunkFiles: Actor(name="chunk_files")},
     ),
     "embed": Queue(
         threads=4,
-        is_shared=True,
         is_paid=True,
         is_indexing=True,
         needed_by="memline.shared.queue.routes:embeds",
@@ -105,8 +91,8 @@ QUEUES = {
         is_indexing=True,
         actors={
             messages.StoreFiles: Actor(name="store_files"),
-            messages.StoreVectors: Actor(name="store_vectors", is_forwarded=True, waits_for_disk=True),
-            messages.EmbedFailed: Actor(name="embed_failed", is_forwarded=True, waits_for_disk=True),
+            messages.StoreVectors: Actor(name="store_vectors", waits_for_disk=True),
+            messages.EmbedFailed: Actor(name="embed_failed", waits_for_disk=True),
             # The timer sends the next in seconds. Kept, a full disk would make a dead letter of every sweep
             # of the night.
             messages.Sweep: Actor(name="sweep", is_kept=False),
@@ -117,7 +103,7 @@ QUEUES = {
         is_beside_index=True,
         is_optional=True,
         # The caller has given up an old question.
-        actors={messages.RunQuery: Actor(name="run_query", is_kept=False, is_forwarded=True)},
+        actors={messages.RunQuery: Actor(name="run_query", is_kept=False)},
     ),
 }
 
@@ -181,34 +167,3 @@ def uses_batches(agent: AgentSettings) -> bool:
     except IndexFault:
         # The run that opens it to work says what is wrong with it.
         return False
-
-
-def is_shared(role: str) -> bool:
-    """Tell whether all index hosts have the queue of a role in common."""
-    return role in QUEUES and QUEUES[role].is_shared
-
-
-def queue_name(role: str, host: str) -> str:
-    """Name the queue of a role on an index host."""
-    return role if is_shared(role) else on_host(role, host)
-
-
-def is_queue(queue: str, roles: Container[str]) -> bool:
-    """Tell whether a name from outside is that of a queue of these roles."""
-    role, host = split(queue)
-    has_host = not is_shared(role) and re.fullmatch(HOST_NAME, host) is not None
-    return role in roles and (queue == role or has_host)
-
-
-def queue_of(client: Redis, role: str) -> str:
-    """Name the queue of a role on the client's own index host."""
-    return queue_name(role, own_host(client))
-
-
-def queues(client: Redis, roles: Iterable[str]) -> list[str]:
-    """List the queues of these roles on all index hosts.
-
-    What was sent before the hosts had names lies on queues without one; they come last.
-    """
-    hosts = list(dict.fromkeys([*known(client), ""]))
-    return list(dict.fromkeys(queue_name(role, host) for host in hosts for role in roles))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memline.shared.index import driver, ownership, signs
+from memline.shared.index import driver, signs
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack
 from memline.shared.search.postings import Postings
@@ -76,15 +76,13 @@ class SearchIndex:
     def snapshot(self) -> Iterator[Connection]:
         """Yield the connection in one read transaction: all retrievers see the same index.
 
-        Raises IndexMissing while there is none, IndexElsewhere when another index host has it, and the other
-        IndexFaults.
+        Raises IndexMissing while there is none, and the other IndexFaults.
         """
         with self._lock:
             connection = self._open()
             with driver.faults(self.path):
                 connection.execute("BEGIN")
                 try:
-                    ownership.refuse_left(connection)
                     yield connection
                 finally:
                     if connection.in_transaction:

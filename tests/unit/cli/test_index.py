@@ -39,22 +39,6 @@ def test_an_agent_without_memory_search_is_named(place: Place, capsys: pytest.Ca
     assert output.err == "Memory search is disabled for agent main (memorySearch.enabled).\n"
 
 
-def test_a_fleet_of_another_home_is_named_before_a_run_waits_for_it(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:9/0")
-    # Neither a Redis nor a worker is needed to see what is said.
-    monkeypatch.setattr(index.hosts, "other_home", lambda url, home: "/elsewhere")
-    monkeypatch.setattr(index, "index_agents", lambda *_, **__: [])
-
-    assert run(place.arguments("index")) == 0
-
-    said = (
-        f"The fleet of this name works on the indexes of /elsewhere; this waits for those of {place.home}.\n"
-    )
-    assert said in capsys.readouterr().err
-
-
 def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     failures = [{"path": f"{name}.md", "reason": "it is refused"} for name in ("a", "b", "a", "c", "d", "e")]
     report = IndexReport(

@@ -22,7 +22,6 @@ REPORT: dict[str, Any] = {
         {
             "name": "embed",
             "role": "embed",
-            "indexHost": "",
             "waiting": 3,
             "inFlight": 2,
             "delayed": 0,
@@ -54,7 +53,6 @@ REPORT: dict[str, Any] = {
             "role": "embed",
             "queues": ["embed"],
             "host": "one",
-            "indexHost": "",
             "pid": 7,
             "version": "1",
             "lastSeenSeconds": 2.0,

@@ -286,15 +286,6 @@ def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_given(read: Loade
         read(None, {**url, "MEMLINE_QUEUE_NAME": "a:b"})
 
 
-def test_an_index_host_has_a_name_within_that_of_its_fleet(read: Loader) -> None:
-    url = {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_NAME": "team"}
-
-    named = read({"queue": {"host": "file"}}, {**url, "MEMLINE_QUEUE_HOST": "index-2"}).settings.queue
-    assert (named.host, named.address) == ("index-2", "redis://h/0#team@index-2")
-    with pytest.raises(ConfigError, match=r"queue\.host needs queue\.name"):
-        read(None, {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_HOST": "a"})
-
-
 # -- what is wrong: see test_problems.py -----------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from memline.producers.reports.status import examine
@@ -50,24 +49,20 @@ def fleet(
     dead: int = 0,
     failure: str = "",
     version: str = "",
-    unnamed: str = "",
-    delayed: int = 0,
     asked: int = 0,
     **about: Any,
 ) -> Fleet:
-    """A fleet of one index host, `kelp`, with a worker for each of these roles.
+    """A fleet with a worker for each of these roles.
 
-    `unnamed`: a queue from before the index hosts had names. `about`: what else all
-    workers tell. `asked`: questions that wait.
+    `about`: what else all workers tell. `asked`: questions that wait.
     """
     queues = tuple(
         QueueDepth(
-            name=role if role == "embed" else f"{role}@kelp",
+            name=role,
             role=role,
-            host="" if role == "embed" else "kelp",
             waiting=asked if role == "query" else 0,
             in_flight=0,
-            delayed=delayed if role == "embed" else 0,
+            delayed=0,
             dead=dead if role == "chunk" else 0,
             dead_since=1_000_080_000.0 if dead and role == "chunk" else None,
             oldest_s=0,
@@ -75,14 +70,11 @@ def fleet(
         )
         for role in ("chunk", "embed", "store", "query")
     )
-    if unnamed:
-        queues += (msgspec.structs.replace(queues[0], name=unnamed, role=unnamed, host=""),)
     alive = tuple(
         WorkerInfo(
             id=role,
             threads_of={role: 1},
             host="h",
-            index_host="kelp",
             pid=1,
             version=version or own_version(),
             started=0,

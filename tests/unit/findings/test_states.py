@@ -24,7 +24,7 @@ import pytest
 from memline.producers.actions import provider_pauses
 from memline.producers.reports.status import examine
 from memline.shared.config.load import Options, load
-from memline.shared.errors import IndexElsewhere, IndexFault, IndexUnwritable, MemlineError, QueueError
+from memline.shared.errors import IndexFault, IndexUnwritable, MemlineError, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Trouble
 from memline.shared.findings import disk, facts, of_asking, of_host
 from memline.shared.findings.diagnosis import of_common, of_end, of_error, of_troubles
@@ -232,8 +232,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("log_held", NOTE, lambda p, _: put(p, meta.LOG_HELD, 1.0), "deleted text is still in the log", "end that process"),
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
     ("disk_almost_full", WARNING, lambda p, m: m.setattr(disk, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
-    ("agent_moving", WARNING, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": False}), "index host two", "memline agent move"),
-    ("agent_moving", PROBLEM, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": True}), "index host two", "memline agent ls"),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
     ("no_note_is_read", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memline --workspace"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
@@ -284,7 +282,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
 
 #: Code -> what a page says in place of rate and ETA, and whether that ends by itself.
 HALTING = {
-    "agent_moving": ("the agent moves", False),
     "provider_without_key": ("the provider has no key", False),
     "provider_unusable": ("the provider cannot be used", False),
     "paused": ("paused", False),
@@ -422,13 +419,11 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("redis_evicting", PROBLEM, redis_says("evicts keys when memory is short"), "evicts keys", "do this"),
     ("redis_full", PROBLEM, redis_says("is out of memory"), "is out of memory", "do this"),
     ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline fleet"),
-    ("role_missing", WARNING, fleet_of("chunk", "embed", "query"), "no worker takes messages from store@kelp", "memline worker store   (on kelp)"),
-    ("role_missing", WARNING, fleet_of("chunk", "embed", "store", asked=1), "no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
-    ("role_missing", WARNING, fleet_of("chunk", "embed", "store", "query", unnamed="store"), "messages wait on store since before", "memline queue messages"),
+    ("role_missing", WARNING, fleet_of("chunk", "embed", "query"), "no worker takes messages from store", "memline worker store"),
+    ("role_missing", WARNING, fleet_of("chunk", "embed", "store", asked=1), "no worker takes messages from query", "memline worker query"),
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
-    ("agent_not_configured", WARNING, fleet_of("embed", unknown=("work",), delayed=1), "no embed worker knows the agent work, and its texts wait: not configured for embed on h (process 1)", "memline worker embed"),
     ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 10 min ahead of that of Redis", "NTP"),
     ("clock_skew", WARNING, fleet_of("embed", skew_s=-172_800.0), "is 2 days behind that of Redis", "NTP"),
     ("old_settings", WARNING, fleet_of("store", newer_file="c.json5"), "memline worker store on h (process 1) runs with the settings of its start: c.json5 was changed since", "start it again"),
@@ -467,7 +462,6 @@ def test_a_value_of_the_configuration_without_effect_is_found(place: Place) -> N
 
 FAULTS = [
     (IndexUnwritable("the disk is full"), "permissions"),
-    (IndexElsewhere("two has it", hint="memline agent ls"), "agent_moving"),
     (IndexFault("it belongs to another program"), "index_unusable"),
 ]
 

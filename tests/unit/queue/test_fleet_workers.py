@@ -67,18 +67,6 @@ def test_an_embed_worker_that_was_killed_is_named_as_soon_and_ends_the_run_as_la
     assert abs(ended - TTL_S - ENDED_S) <= 2 * fleet_workers.LOOK_EVERY_S
 
 
-def test_an_agent_that_no_embed_worker_knows_ends_the_run_that_waits_for_it(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fleet_workers, "unknown_agents", lambda _: {"main", "other"})
-    loop.seen_until = float("inf")
-
-    _, ended, error = loop.run(wakes="main")
-
-    assert ENDED_S <= ended <= ENDED_S + 2 * fleet_workers.LOOK_EVERY_S
-    assert error.message == "no embed worker knows the agent main, and vectors wait"
-
-
 def test_a_worker_has_several_heartbeats_to_miss_before_it_counts_as_gone() -> None:
     assert 3 * HEARTBEAT_S <= TTL_S <= NAMED_S
 

@@ -11,11 +11,9 @@ from memline.shared.queue.heartbeat import (
     Heartbeat,
     drain,
     embed_threads,
+    is_served,
     live_workers,
-    unknown_agents,
 )
-from memline.shared.queue.hosts import is_served
-from memline.shared.queue.messages import AgentNotConfigured
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL
 
@@ -115,24 +113,6 @@ def test_a_worker_tells_what_it_works_on_and_its_memory(
         "ageSeconds": 0,
     }
     assert told["memoryBytes"] is None or told["memoryBytes"] > 1_000_000
-
-
-@pytest.mark.usefixtures("often")
-def test_a_worker_tells_of_an_agent_that_it_does_not_know_until_it_does(
-    redis_server: redis.Redis, heartbeat: Heartbeat
-) -> None:
-    until(lambda: len(live_workers(redis_server)) == 1)
-
-    heartbeat.after_process_message(None, _Message, exception=AgentNotConfigured("main is not here"))
-    until(lambda: unknown_agents(live_workers(redis_server)) == {"main"})
-    other = Heartbeat()
-    other.start(URL, "w2", {"embed": 4})
-    # One that has not been asked may know it.
-    until(lambda: len(live_workers(redis_server)) == 2 and not unknown_agents(live_workers(redis_server)))
-    other.stop()
-    heartbeat.after_process_message(None, _Message)
-
-    until(lambda: not any(each.unknown for each in live_workers(redis_server)))
 
 
 def test_a_worker_that_is_asked_to_end_is_told_at_each_heartbeat_and_serves_no_queue(

@@ -83,30 +83,6 @@ def test_while_redis_is_away_the_credits_stay_as_they_were(
     assert requests.credits() == PER_THREAD * 16
 
 
-def test_index_hosts_that_embed_share_the_workers_and_one_alone_has_all(
-    redis_server: redis.Redis, clock: SimpleNamespace
-) -> None:
-    for host in ("one", "two", "idle"):
-        redis_server.hset("memline:team:hosts", host, f"/{host}")
-    live(redis_server, "a", embed=8)
-    redis_server.rename("memline:workers", "memline:team:workers")
-    redis_server.rename("memline:worker:a", "memline:team:worker:a")
-    one, two = (RedisRequests(f"{URL}#team@{host}") for host in ("one", "two"))
-
-    assert one.credits() == PER_THREAD * 8
-    two.note_sent()
-    for moved_s in (0.0, LOOK_EVERY_S):
-        clock.now += moved_s
-        two.credits()
-    clock.now += LOOK_EVERY_S
-    assert one.credits() == PER_THREAD * 4
-    assert one.credits_of_all() == PER_THREAD * 8
-
-    redis_server.delete("memline:team:asking:two")
-    clock.now += LOOK_EVERY_S
-    assert one.credits() == PER_THREAD * 8
-
-
 def test_many_credits_make_smaller_requests_so_that_redis_stays_small() -> None:
     assert rows_per_request(256, 8) == 256
     assert rows_per_request(2_048, 8) == MAX_ROWS_IN_FLIGHT // 8

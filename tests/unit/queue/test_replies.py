@@ -126,17 +126,6 @@ def test_a_question_that_no_worker_takes_is_taken_back(
     assert served.keys("memline:query*") == []
 
 
-def test_a_question_for_another_host_waits_for_its_worker_as_long_as_it_may(
-    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    redis_server.set("memline:serving:query-two", "memline:worker:1")
-    redis_server.hset("memline:agents", "main", "two")
-    monkeypatch.setattr(replies, "TAKEN_S", 0.0)
-
-    with Worker(redis_server, {"results": []}, "memline:query-two"):
-        assert QueryClient(URL).ask("main", QUESTION, timeout_s=120) == {"results": []}
-
-
 def test_a_question_that_is_wrong_is_refused_and_a_problem_of_the_worker_is_no_answer(
     served: redis.Redis,
 ) -> None:

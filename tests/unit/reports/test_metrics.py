@@ -112,22 +112,6 @@ def test_queues_workers_and_redis_are_reported(place: Place) -> None:
     assert found['worker_busy_seconds_total{host="one",pid="1",role="embed"}'] == 9.5
 
 
-def test_queues_and_workers_of_each_index_host_have_its_label(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = (replace(worker(host, "store", threads=1), index_host=host) for host in ("one", "two"))
-    queues = (queue("store", host="one", waiting=3), queue("embed"), queue("store", host="two"))
-    workers = (one, two, replace(two, id="three"), replace(worker("e", "embed", threads=4), index_host="one"))
-    monkeypatch.setattr(depth, "read", lambda *_: Fleet(queues=queues, workers=workers, used_memory=1))
-
-    found = scraped(place)
-
-    assert found['queue_messages{index_host="one",queue="store",state="waiting"}'] == 3
-    assert found['workers{index_host="one",role="store"}'] == 1
-    assert found['workers{index_host="two",role="store"}'] == 2
-    assert found['workers{index_host="",role="embed"}'] == 1
-
-
 def test_the_rows_of_an_agent_are_reported(place: Place) -> None:
     fill(place)
 

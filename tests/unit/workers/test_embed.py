@@ -15,7 +15,7 @@ from memline.shared.errors import (
 )
 from memline.shared.index.accounts import AccountFile, account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
-from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors, Wire
+from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
 from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
@@ -199,13 +199,14 @@ def test_a_worker_set_up_for_another_model_says_what_differs_and_ends_its_proces
     assert sent == []
 
 
-def test_a_request_of_an_agent_that_is_not_configured_here_is_given_back_and_blames_no_provider(
+def test_texts_of_an_agent_that_is_not_configured_here_fail_with_that_reason_and_blame_no_provider(
     context: Context, identity: Identity, sent: list[Wire]
 ) -> None:
-    with pytest.raises(AgentNotConfigured, match="'bob', which is not configured here"):
-        work(embed.embed_texts, request(identity, agent="bob"))
+    work(embed.embed_texts, request(identity, agent="bob"))
 
-    assert sent == []
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed) and not failed.no_results
+    assert "'bob', which is not configured here" in failed.error
     assert not context.stopping.is_set()
 
 
