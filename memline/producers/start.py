@@ -1,15 +1,16 @@
-"""Start the command line, guarded against Ctrl-C from the first import on: the console script."""
+"""Start the command line: the console script."""
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
-from memline.producers import interrupts
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
+#: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
+UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
 
 
 def main() -> NoReturn:
@@ -17,18 +18,25 @@ def main() -> NoReturn:
     # OpenBLAS's threads spin while they wait for each other, and our products are small: of a first index of
     # 7,000 vectors they took 0.6 of 4.6 s of CPU. It is read when numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    status = interrupts.INTERRUPTED
-    try:
-        interrupts.arm()
-        from memline.producers.cli import run_process
+    for name in ("stdin", "stdout", "stderr"):
+        # One that was closed (`>&-`).
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
+    if not UNTIL_STOPPED.isdisjoint(sys.argv):
+        signal.signal(signal.SIGTERM, _end)
+    else:
+        # Collections find nothing among what imports make, and took 3 ms of a search.
+        gc.set_threshold(100_000)
+    # Not before the signal has its handler.
+    from memline.producers.cli import run
 
-        status = run_process()
-    except KeyboardInterrupt:
-        interrupts.tell()
-    except Exception as error:
-        if not interrupts.caused(error):
-            raise
-        interrupts.tell()
-    finally:
-        interrupts.disarm()
-    sys.exit(status)
+    sys.exit(run())
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End a process that is told to end before it has begun: it holds nothing yet.
+
+    Not by an exception, which code that runs at that moment may catch or lose: of 240 workers that were told
+    to end within their first second 6 went on for ever.
+    """
+    os._exit(0)

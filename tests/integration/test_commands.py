@@ -193,7 +193,6 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
         (("search",), 2, "a question is missing"),
         (("search", "x", "--max-results", "0"), 2, "max-results"),
         (("search", "x", "--since", "soonish"), 2, "since is not a valid date"),
-        (("find", "x"), 2, "No such command"),
         (("serach", "x"), 2, "search"),
         (("get",), 2, "PATH"),
         (("get", "memory/none.md"), 1, "Error: memory/none.md does not exist\nTry: use a path"),
@@ -508,22 +507,3 @@ def test_the_agents_of_one_file_have_an_index_each(place: Place) -> None:
 def _json(ran: Ran) -> Any:
     assert ran.status == 0, ran.stderr
     return ran.json
-
-
-def test_sigint_ends_a_run_that_a_shell_started_with_sigint_ignored(
-    place: Place, server: EmbeddingServer
-) -> None:
-    place.configure(**remote(server.url))
-    place.write("MEMORY.md", "Invoices are whole cents.\n")
-    server.control({"fault": "hang"})
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with running_memline(*place.arguments("index")) as process:
-            signal.signal(signal.SIGINT, before)
-            until(lambda: len(server.requests) > 0, "the request")
-            stderr = end(process, signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-    assert process.returncode == 130
-    assert stderr == "Interrupted: what is indexed is kept, memline index goes on from there.\n"

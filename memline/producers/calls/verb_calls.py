@@ -190,7 +190,6 @@ has ended.""",
 Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers.""",
         answer="fleet",
         parameters=(
-            flag("watch", "Show a live table until Ctrl-C."),
             option(
                 "failIf",
                 (
@@ -204,7 +203,6 @@ Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vector
         ),
         examples=(
             "memline queue",
-            "memline queue --watch",
             "memline queue --json",
             "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
             "memline queue dead",

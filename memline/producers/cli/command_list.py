@@ -47,11 +47,8 @@ COMMANDS = {
     "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
 }
 
-#: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
-UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
-
-#: Those that only ask memory: click is loaded for their help and errors alone.
-PLAIN = {"search", "get", "lint", "status", "context", "doctor"}
+#: What else people type for a command.
+ALIASES = {"find": "search", "query": "search", "ask": "search"}
 
 #: What stands above the lists of `memline --help`.
 SUMMARY = """Memory search for AI agents: Markdown notes in, cited answers out.

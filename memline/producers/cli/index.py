@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.producers import interrupts
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_json
 from memline.producers.cli.options import advise, drawing, once_a_minute
@@ -34,6 +34,8 @@ from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from memline.producers.backends import IndexReport, RunProgress
     from memline.shared.config.schema import AgentSettings, Settings
     from memline.shared.sync.plan import Plan
@@ -125,12 +127,14 @@ def index_agents(
     `options`: those of `Memory.index`.
     """
     reports = []
-    is_main = threading.current_thread() is threading.main_thread()
-    before = interrupts.arm_term() if is_main else None
     for agent in agents:
         try:
             fetch_model(agent)
-            with progress_bar(agent.agent) as show, Memory.of(settings, agent) as memory:
+            with (
+                _term_interrupts(),
+                progress_bar(agent.agent) as show,
+                Memory.of(settings, agent) as memory,
+            ):
                 on_plan = _print_plan if verbose else _print_move
                 made = memory.index(**options, on_progress=show, on_plan=on_plan, on_note=_note)
                 reports.append(made)
@@ -140,9 +144,28 @@ def index_agents(
             if on_error is None:
                 raise
             on_error(agent, error)
-    if is_main:
-        interrupts.arm_term(before)
     return reports
+
+
+@contextmanager
+def _term_interrupts() -> Iterator[None]:
+    """Make a SIGTERM a KeyboardInterrupt while a block runs, so that what was paid for is stored.
+
+    Only the first: a supervisor that signals a process group reaches a process twice.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def fetch_model(agent: AgentSettings) -> None:

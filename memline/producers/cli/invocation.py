@@ -1,4 +1,4 @@
-"""What a command is given, and how it prints: global options, settings, text and JSON. Loads no click."""
+"""What a command is given, and how it prints: global options, settings, text and JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -22,39 +22,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from memline.producers.memory import Memory
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings
-
-    Kept = Callable[[Settings, AgentSettings], AbstractContextManager[Memory]]
 
 
 #: A folder, and the one that it was.
 _MOVED = "{0} was {1}: its settings and its index are still those of that folder"
 
 
-class Misuse(Exception):
-    """Arguments that each are allowed and together are not; click says it, with the usage of the command."""
-
-
 class Invocation:
     """Holds the global options of a command line, and reads the configuration when it is first needed."""
 
-    def __init__(self, options: Options, *, kept: Kept | None = None) -> None:
+    def __init__(self, options: Options) -> None:
         self.options = options
-        #: Opens the memory of an agent, where a process keeps it for further commands.
-        self.kept = kept
         #: Whether it was said that the workspace is a folder that was moved.
         self._has_told = False
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, kept: Kept | None = None) -> Invocation:
+    def of(cls, given: Mapping[str, str]) -> Invocation:
         """Make the invocation of these global options, by their names."""
         names = ("config", "home", "workspace")
         config, home, workspace = (Path(given[name]) if name in given else None for name in names)
-        return cls(
-            Options(config=config, home=home, workspace=workspace, agent=given.get("agent")), kept=kept
-        )
+        return cls(Options(config=config, home=home, workspace=workspace, agent=given.get("agent")))
 
     @cached_property
     def loaded(self) -> Loaded:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import is_zipfile
 
+import click
+
 from memline.producers.actions import backup as backups
 from memline.producers.actions.backup import back_up
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.export import export, export_into, take_in
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
+from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import advise, confirm, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.shared.config.check import nearest
@@ -97,9 +99,9 @@ def export_command(invocation: Invocation, path: str, what: str | None, as_json:
         print_result(to_json(moved), as_json, _export_lines(moved))
         return
     if as_json:
-        raise Misuse("standard output is the export: --json has no place there")
+        raise click.UsageError("standard output is the export: --json has no place there")
     if sys.stdout.isatty():
-        raise Misuse("an export is not for a terminal: name a file, or lead standard output elsewhere")
+        raise click.UsageError("an export is not for a terminal: name a file")
     stream = sys.stdout.buffer
     moved = export_into(
         invocation.agent(), stream, Path("standard output"), what=chosen, on_progress=on_progress

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import operator
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
 
 from memline.producers.calls.table import CALLS
@@ -27,9 +25,6 @@ from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from memline.shared.queue.message_list import StoredMessage
-
-#: Seconds between two pictures of `--watch`.
-WATCH_S = 1.0
 
 #: Messages of a page, and of a group of dead ones.
 PAGE, SHOWN = 50, 5
@@ -50,38 +45,21 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
 
 
 @asks(CALLS["queue"], cls=click.Group, invoke_without_command=True)
-def queue(invocation: Invocation, watch: bool, conditions: tuple[str, ...], as_json: bool) -> int | None:
+def queue(invocation: Invocation, conditions: tuple[str, ...], as_json: bool) -> int | None:
     if click.get_current_context().invoked_subcommand is not None:
         return None
-    if watch and (conditions or as_json):
-        raise click.UsageError("--watch shows a live table: use it without --json and --fail-if")
-
     tests = [(text, _condition(text)) for text in conditions]
-
-    def read() -> dict[str, Any]:
-        report = fleet_state(invocation.settings, invocation.agents())
-        return typed(report) | {"agents": [typed(each) for each in report["agents"]]}
 
     def typed(of: dict[str, Any]) -> dict[str, Any]:
         found = [each | {"action": invocation.as_typed(each["action"])} for each in of["findings"]]
         return of | {"findings": found}
 
-    report = read()
+    report = typed(fleet_state(invocation.settings, invocation.agents()))
+    report["agents"] = [typed(each) for each in report["agents"]]
     if as_json:
         print_json(report)
     else:
-        console = Console(markup=False)
-        while watch and not console.is_terminal:
-            # No table lives there: one below the other, so that a reader that ends is met.
-            console.print(*_tables(report), sep="\n")
-            time.sleep(WATCH_S)
-            report = read()
-        if watch:
-            with Live(Group(*_tables(report)), console=console, refresh_per_second=4) as live:
-                while True:
-                    time.sleep(WATCH_S)
-                    live.update(Group(*_tables(read())))
-        console.print(*_tables(report), sep="\n")
+        Console(markup=False).print(*_tables(report), sep="\n")
     met = [text for text, is_met in tests if is_met(report)]
     for text in met:
         echo(f"{text} holds", err=True)

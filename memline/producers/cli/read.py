@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import (
     Invocation,
     current_folder,
@@ -10,6 +11,7 @@ from memline.producers.cli.invocation import (
     print_json,
     print_result,
 )
+from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.index.ledger import GONE_HERE
@@ -18,6 +20,7 @@ from memline.shared.sync.vanished import KeptRoot
 from memline.shared.visible_text import in_name
 
 
+@asks(CALLS["get"])
 def get(
     invocation: Invocation, path: str, first: int | None, lines: int | None, around: int | None, as_json: bool
 ) -> int:
@@ -45,6 +48,7 @@ def get(
     return 0
 
 
+@asks(CALLS["lint"])
 def lint(invocation: Invocation, as_json: bool) -> int:
     """Name the dead links and the orphans of the notes."""
     settings = invocation.agent()

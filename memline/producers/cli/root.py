@@ -1,8 +1,8 @@
-"""The command line as click knows it: it runs a command, prints its help and names what is wrong with it."""
+"""The command line: finds a command, prints its help, and says what is wrong with it."""
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,16 +11,15 @@ from typing import Any
 
 import click
 
-from memline.producers.calls.table import CALLS
-from memline.producers.cli.command_list import COMMANDS, EXAMPLES, PLAIN, PROGRAM, SUMMARY
+from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, PROGRAM, SUMMARY
 from memline.producers.cli.invocation import echo, put
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
-from memline.producers.cli.table_commands import asks
-from memline.producers.interrupts import exit_status, tell
 from memline.shared.config import environment
-from memline.shared.errors import MemlineError
-from memline.shared.note_names import is_markdown
+from memline.shared.errors import MemlineError, not_utf_8
 from memline.shared.version import own_version
+
+#: Exit status after Ctrl-C: 128 + SIGINT.
+INTERRUPTED = 130
 
 
 class Interrupted(Exception):
@@ -34,11 +33,11 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        found = getattr(import_module(module), name)
-        command: click.Command = asks(CALLS[cmd_name])(found) if cmd_name in PLAIN else found
+        module, _, function = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(import_module(module), function)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -65,13 +64,6 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
-        return
-    click.echo(f"{PROGRAM} {own_version()}")
-    ctx.exit()
-
-
 @click.group(
     cls=LazyGroup,
     name=PROGRAM,
@@ -80,9 +72,7 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
     help=SUMMARY,
     epilog=examples(*EXAMPLES),
 )
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version."
-)
+@click.version_option(own_version(), message=f"{PROGRAM} %(version)s", help="Version.")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Obey what holds for all commands."""
@@ -90,66 +80,48 @@ def cli(context: click.Context) -> None:
     context.color = environment.colour()
 
 
-def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
-    """Return the command line in which all words are the question; empty where an option was meant.
-
-    Only of commands that take a question, or the name of a note.
-    """
-    context = getattr(error, "ctx", None)
-    asked = context.command if context is not None else None
-    if isinstance(error, click.BadOptionUsage):
-        # click does not say of which command an option lacks its value.
-        name = next((each for each in args if each in PLAIN), "")
-        asked = cli.get_command(click.Context(cli), name) if name else None
-    if asked is None or asked.name not in PLAIN or asked.name not in args:
-        return ""
-    if not any(isinstance(each, click.Argument) for each in asked.params):
-        return ""
-    options = (each for each in asked.params if isinstance(each, click.Option))
-    takes_value = {name: not option.is_flag for option in options for name in option.opts}
-    at = args.index(asked.name) + 1
-    given, words, left = [*args[:at]], list[str](), [*reversed(args[at:])]
-    while left and left[-1] != "--":
-        word = left.pop()
-        is_long = word.startswith("--")
-        name = word.partition("=")[0] if is_long else word[:2]
-        is_short_of = not left and takes_value.get(name, False) and name == word
-        is_other = name not in takes_value or is_short_of or (not is_long and " " in word)
-        if not word.startswith("-") or is_other:
-            words.append(word)
-        else:
-            given += [word, *([left.pop()] if takes_value[name] and name == word else [])]
-    words += reversed(left[:-1])
-    # Beside other words what is nearly an option is meant as one.
-    if len(words) > 1 and isinstance(error, click.NoSuchOption) and error.possibilities:
-        return ""
-    if asked.name == "get" and len(words) > 1 and all(is_markdown(word) for word in words):
-        # A glob of the shell.
-        return f"{shlex.join([PROGRAM, *given, words[0]])}   (one note at a time)"
-    if any(word.startswith("-") for word in words):
-        given.append("--")
-    elif len(words) < 2:
-        return ""
-    return f"{shlex.join([PROGRAM, *given])} {_in_quotes(' '.join(words))}"
-
-
-def _in_quotes(text: str) -> str:
-    quoted = shlex.quote(text)
-    return quoted if quoted != text else f"'{text}'"
-
-
-def run_command(args: Sequence[str] | None) -> Any:
-    """Run one command line and return what the command does, or the exit status of click's own errors."""
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status: 0 done, 1 failed, 2 usage."""
     try:
-        return cli.main(args=args, prog_name=PROGRAM, standalone_mode=False)
+        status = cli.main(args=args, prog_name=PROGRAM, standalone_mode=False)
+        # What is still buffered meets a closed pipe here, not in the interpreter's shutdown.
+        sys.stdout.flush()
     except click.ClickException as error:
-        # As all errors are printed: one that cannot be ends with its own status too.
+        # By `put`: what cannot be printed (a full disk, a closed pipe) does not change the status.
         shown = StringIO()
         error.show(shown)
         put(shown.getvalue(), err=True, end="")
-        if hint := _as_question(error, sys.argv[1:] if args is None else args):
-            echo(f"Try: {hint}", err=True)
         return error.exit_code
-    except (click.Abort, Interrupted) as error:
-        tell(str(error))
-        return exit_status()
+    except (click.Abort, Interrupted, KeyboardInterrupt) as error:
+        tell_interrupted(str(error))
+        return INTERRUPTED
+    except MemlineError as error:
+        return _fail(error.message, error.hint, error.exit_code)
+    except BrokenPipeError:
+        # Send what is left in the buffers nowhere, or the interpreter would complain of it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        return _fail(f"{error.strerror or error}{where}")
+    except UnicodeEncodeError as error:
+        # The bytes of an argument, or of the name of a folder in a text.
+        line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
+        refused = not_utf_8(line)
+        return _fail(refused.message, refused.hint, refused.exit_code)
+    return status if isinstance(status, int) else 0
+
+
+def tell_interrupted(words: str = "") -> None:
+    """Say in one line what is kept; on a terminal `^C` stands on the line before."""
+    words = words or "notes and index are whole"
+    # Not through `sys.stderr`, which the interrupt may have met in the middle of a line.
+    os.write(2, f"{os.linesep * os.isatty(2)}Interrupted: {words}.{os.linesep}".encode())
+
+
+def _fail(message: str, hint: str = "", status: int = 1) -> int:
+    """Print an error and what to do, and return the exit status."""
+    echo(f"Error: {message}", err=True)
+    if hint:
+        echo(f"Try: {hint}", err=True)
+    return status

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memline.producers.cli.invocation import Invocation, Misuse, echo, print_json, put
+import click
+
+from memline.producers.calls.table import CALLS
+from memline.producers.cli.invocation import Invocation, echo, print_json, put
+from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory, sees_private
 from memline.shared.search.request import search_request
 
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@asks(CALLS["search"])
 def search(
     invocation: Invocation,
     query: str | None,
@@ -25,12 +30,12 @@ def search(
 ) -> None:
     """Print the answer to a question; `options` are those of `SearchOptions`."""
     if query is None:
-        raise Misuse("a question is missing: memline search 'what to look for'")
+        raise click.UsageError("a question is missing: memline search 'what to look for'")
     form = format or ("json" if as_json else "text")
     if as_json and form != "json":
-        raise Misuse(f"--json and --format {form} exclude each other")
+        raise click.UsageError(f"--json and --format {form} exclude each other")
     if null and form != "files":
-        raise Misuse("--null goes with --format files")
+        raise click.UsageError("--null goes with --format files")
     settings = invocation.agent()
     if not invocation.is_enabled(settings):
         if form == "json":
@@ -51,7 +56,7 @@ def search(
             invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
         )
     if answer is None:
-        with (invocation.kept or Memory.of)(invocation.settings, settings) as memory:
+        with Memory.of(invocation.settings, settings) as memory:
             answer = memory.ask(request, face="cli").to_json()
     if chat is not None:
         from memline.producers.agents.tools import denied_answer, view_for

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from contextlib import closing
 
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.command_server import answering
 from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
+from memline.producers.cli.root import INTERRUPTED, tell_interrupted
 from memline.producers.cli.table_commands import asks
-from memline.producers.interrupts import INTERRUPTED, tell
 from memline.shared import logs
 from memline.shared.config.installation import Serve
 from memline.shared.values import replace
@@ -23,9 +21,6 @@ from memline.shared.values import replace
 def mcp(invocation: Invocation, session_key: str | None) -> None:
     from memline.producers.agents.mcp_stdio import run_stdio
 
-    # What was imported stays, and is never looked through again.
-    gc.freeze()
-    gc.enable()
     write_log()
     agent = invocation.agent()
     # A wrong one would be refused at every call.
@@ -43,7 +38,7 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
 
 
 def _end_at_once(*_: object) -> None:
-    tell()
+    tell_interrupted()
     os._exit(INTERRUPTED)
 
 
@@ -61,7 +56,6 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
         agents = tuple(each.agent for each in served)
         with (
             listed(invocation, "serve", served),
-            answering(invocation.settings.home),
             closing(MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)) as tools,
         ):
             run(tools, wanted, invocation.loaded, liveness())

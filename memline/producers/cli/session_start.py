@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from memline.producers.agents.session_context import session_context
 from memline.producers.agents.tools import chat_for, denied_answer
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json
+from memline.producers.cli.table_commands import asks
 from memline.shared.clock import SystemClock
 from memline.shared.errors import AccessDenied
 from memline.shared.sync.vanished import KeptRoot
 from memline.shared.words import counted
 
 
+@asks(CALLS["context"])
 def context(invocation: Invocation, private: bool, session_key: str | None, as_json: bool) -> None:
     """Print what a session starts with."""
     settings = invocation.agent()

@@ -14,7 +14,7 @@ import click
 from memline.producers.agents.session_context import answer_hook
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.invocation import Invocation, Misuse, echo, json_line, print_json
+from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
 from memline.producers.cli.options import confirm
 from memline.producers.cli.table_commands import asks
 from memline.shared.clock import SystemClock
@@ -34,7 +34,7 @@ def setup(
     name: str | None,
 ) -> int | None:
     if yes and not (is_written or remove):
-        raise Misuse("--yes goes with --write or --remove")
+        raise click.UsageError("--yes goes with --write or --remove")
     known, name = CLIENTS[client], name or "memline"
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
     before = _read(path)
@@ -148,7 +148,7 @@ def flush(invocation: Invocation, session: str, as_json: bool) -> int | None:
     settings = invocation.agent()
     name = f"{session.removesuffix('.jsonl')}.jsonl"
     if "/" in session:
-        raise Misuse(f"{session[:80]!r} is not a name of a transcript")
+        raise click.UsageError(f"{session[:80]!r} is not a name of a transcript")
     asked = Session(settings=settings, path=folder_of(settings) / name)
     flushed = flush_now(asked, SystemClock())
     if as_json:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.builtin import troubles_of
+from memline.producers.calls.table import CALLS
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation, print_json, print_result, put
+from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.producers.reports.breakers import size_words
 from memline.producers.reports.doctor import examine_agent, examine_common
@@ -34,6 +36,7 @@ _MARKS = {
 }
 
 
+@asks(CALLS["doctor"])
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
     found: list[Finding] = []
@@ -77,6 +80,7 @@ def told(
             yield from terminal.below(f"{indent}     try: ", visible(each["action"]), is_command=is_command)
 
 
+@asks(CALLS["status"])
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
     """Say what is indexed, what is behind, and what is not as it should be."""
     has_failed = False

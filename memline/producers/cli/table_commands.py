@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, Call, Parameter
-from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
+from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import GLOBAL_OPTIONS, OneOf, examples, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
@@ -74,15 +74,12 @@ def asks(
             if arguments.get("new_agent"):
                 # The agent that the command makes may be unknown.
                 invocation = Invocation(options=replace(invocation.options, new_agent=True))
-            try:
-                if not call.audit or call.run:
-                    # What `perform` does, it writes down itself.
-                    return function(invocation, **arguments)
-                with audited(call, this_user(), invocation.settings.account_path) as line:
-                    context.meta[_LINE] = line
-                    return function(invocation, **arguments)
-            except Misuse as error:
-                raise click.UsageError(str(error), ctx=context) from None
+            if not call.audit or call.run:
+                # What `perform` does, it writes down itself.
+                return function(invocation, **arguments)
+            with audited(call, this_user(), invocation.settings.account_path) as line:
+                context.meta[_LINE] = line
+                return function(invocation, **arguments)
 
         params = [made for each in call.parameters if CLI in each.faces for made in _parameters(each)]
         if not (call.http or call.tool):

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from functools import partial
 
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.command_server import answering
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
@@ -29,7 +28,6 @@ def up(invocation: Invocation) -> None:
         stop_event() as stop,
         listed(invocation, "up", agents),
         sampling(lambda: settings),
-        answering(settings.home),
     ):
         following.run(settings, agents, stop=stop, on_note=note, liveness=liveness())
 

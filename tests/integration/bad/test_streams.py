@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from tests.support.process import end, running_memline
-from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, until
 
 pytestmark = pytest.mark.place(files={"memory/good.md": "# Good\n\nThe lighthouse is white.\n"})
@@ -94,12 +93,3 @@ def test_a_standard_error_that_takes_nothing_ends_no_command(place: Place, broke
 
     assert (ran.status, ran.stderr) == (0, "")
     assert "1 chunk" in ran.stdout
-
-
-def test_queues_that_are_watched_through_a_pipe_end_with_its_reader(place: Place, redis: RedisServer) -> None:
-    place.index()
-    unread = "import os; os.dup2(os.pipe()[1], 1); os.closerange(3, 100)"
-
-    ran = place.run("queue", "--watch", before=unread, env={"MEMLINE_QUEUE_URL": redis.url})
-
-    assert (ran.status, ran.stderr) == (1, "")

@@ -1,8 +1,6 @@
 """The table of calls: every face is made of it."""
 
 import inspect
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,36 +50,6 @@ def test_each_call_and_each_of_its_parameters_has_words(call: Call) -> None:
 @pytest.mark.parametrize("call", [call for call in CALLS.values() if call.run], ids=lambda call: call.name)
 def test_the_function_of_a_call_takes_its_parameters(call: Call) -> None:
     inspect.signature(function_of(call)).bind(None, **{each.key: None for each in call.takes_json})
-
-
-def test_the_table_is_read_without_what_a_search_does_not_need() -> None:
-    code = (
-        "import sys; before = set(sys.modules); import memline.producers.calls.table;"
-        " print(*set(sys.modules) - before)"
-    )
-
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-
-    own = {name for name in loaded if name.startswith("memline")}
-    rows = {
-        f"memline.producers.calls.{name}_calls" for name in ("memory", "process", "setup", "upkeep", "verb")
-    }
-    assert (
-        own
-        == {
-            "memline",
-            "memline.producers",
-            "memline.producers.calls",
-            "memline.producers.calls.rows",
-            "memline.producers.calls.table",
-            "memline.shared",
-            "memline.shared.values",
-        }
-        | rows
-    )
-    assert not {"typing", "re", "json", "tomllib", "dataclasses"} & set(loaded)
 
 
 def test_the_list_of_commands_says_what_the_table_says() -> None:

@@ -148,8 +148,6 @@ def test_a_condition_that_holds_is_named_and_fails(
         (("--fail-if", "age>3"), "is not a valid condition"),
         (("--fail-if", "oldest=3"), "is not a valid condition"),
         (("--fail-if", "oldst>3"), "Did you mean oldest?"),
-        (("--watch", "--json"), "without --json and --fail-if"),
-        (("--watch", "--fail-if", "dead>0"), "without --json and --fail-if"),
         # Which messages are meant is said in one way.
         (("drop",), "name the messages"),
         (("drop", "--state", "waiting"), "name the messages"),
