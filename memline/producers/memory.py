@@ -184,7 +184,6 @@ class Memory:
         self.settings = agent
         self._clock = clock
         self._backend = choose(settings, agent, long_lived=long_lived, clock=clock)
-        self._logs_questions = settings.serve.log_questions
         #: Counts the questions of a process that stays.
         self._tally: Tally | None = None
         if long_lived:
@@ -227,12 +226,7 @@ class Memory:
         request = from_workspace(request, where)
         if self._tally is None:
             return replace(backend.ask(request), workspace=where)
-        answer = self._tally.search(
-            self.settings.agent,
-            face,
-            lambda: backend.ask(request),
-            question=request.query if self._logs_questions else "",
-        )
+        answer = self._tally.search(self.settings.agent, face, lambda: backend.ask(request))
         return replace(answer, workspace=where)
 
     def get(

@@ -46,8 +46,7 @@ def run_query(message: RunQuery) -> None:
         context.agent(message.agent, index=message.index)
         memory = context.keep(("memory", message.agent), lambda: _Memory(context, message.agent))
         tally = context.keep("tally", partial(tally_of, context.settings.account_path))
-        question = request.query if context.settings.serve.log_questions else ""
-        found = tally.search(message.agent, message.face, lambda: memory.ask(request), question=question)
+        found = tally.search(message.agent, message.face, lambda: memory.ask(request))
         answer = found.to_json()
     except (MemlineError, TypeError) as error:
         hint = error.hint if isinstance(error, MemlineError) else ""

@@ -128,7 +128,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         agent = loaded.settings.agents["main"]
         bring_up_to_date(replace(loaded.settings, queue=replace(loaded.settings.queue, url="")), agent)
         world.fill_queue()
-        with serving(loaded.settings, loaded=loaded) as world.url:
+        with serving(loaded.settings) as world.url:
             world.fill_rows(agent)
             yield world
 

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import validate
 
 from memline.producers.calls.arguments import answers
-from memline.producers.http import auth, server
+from memline.producers.http import auth
 from tests.support.http_api import refused, serving
 from tests.support.workspace import Place, until
 
@@ -104,8 +104,8 @@ WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/get", {"path": "../../etc/passwd"}, 403, "path is not an allowed Markdown memory file"),
     ("/get", {"path": "/etc/nothing-there"}, 403, "path is not an allowed Markdown memory file"),
     ("/append", {}, 405, "see the header Allow"),
-    ("/nothing", {}, 404, "not found | GET /openapi.json"),
-    ("/search/", {"query": "q"}, 404, "/openapi.json"),
+    ("/nothing", {}, 404, "not found | docs/http.md"),
+    ("/search/", {"query": "q"}, 404, "docs/http.md"),
     ("/mcp", {}, 405, "see the header Allow"),
 ]
 
@@ -116,7 +116,7 @@ def test_a_wrong_request_is_refused_with_a_hint(client: httpx.Client) -> None:
 
 
 def test_a_wrong_method_is_answered_with_all_that_the_address_takes(client: httpx.Client) -> None:
-    assert client.put("/jobs").headers["allow"] == "GET, HEAD, POST"
+    assert client.put("/search").headers["allow"] == "GET, HEAD, POST"
     assert client.put("/status").headers["allow"] == "GET, HEAD"
     assert client.get("/mcp").headers["allow"] == "POST"
 
@@ -131,7 +131,7 @@ WRONG_BODIES = [
     (b'{"query": "q", "\\ud800": 1}', "application/json", 400, "there is no parameter"),
     (b'{"query": "q", "source": "\\ud800"}', "application/json", 400, "allowed: memory, sessions, all"),
     (b'{"query": "q", "agent": 5}', "application/json", 400, "agent: found the number 5"),
-    (b'{"query": "' + b"x" * 70_000 + b'"}', "application/json", 413, "larger than 65536 bytes"),
+    (b'{"query": "' + b"x" * 1_100_000 + b'"}', "application/json", 413, "larger than 1048576 bytes"),
 ]
 
 
@@ -158,7 +158,7 @@ def test_half_a_character_is_no_error_of_the_server(notes: Place, half: str) -> 
         ("/get", {"paths": [half, "MEMORY.md"]}, 200),
     ]
 
-    with serving(notes.settings, log_questions=True) as url:
+    with serving(notes.settings) as url:
         for path, body, status in bodies:
             answer = httpx.post(f"{url}{path}", content=json.dumps(body), headers=JSON, timeout=120)
             assert answer.status_code == status, answer.text
@@ -172,7 +172,7 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(client: httpx.Client) -
         for _ in range(count):
             yield b" " * 1_000
 
-    assert "larger" in refused(client.post("/search", content=chunks(900), headers=JSON), 413)
+    assert "larger" in refused(client.post("/search", content=chunks(1_500), headers=JSON), 413)
     # Far above the limit the server hangs up before all is sent; what the client then sees is its own affair.
     with suppress(httpx.TransportError):
         assert "larger" in refused(client.post("/search", content=chunks(20_000), headers=JSON), 413)
@@ -201,47 +201,6 @@ def test_a_page_of_another_origin_is_not_answered(client: httpx.Client) -> None:
     for headers in FOREIGN_PAGES:
         assert "origin" in refused(client.get("/status", headers=headers), 403)
         assert "origin" in refused(client.post("/mcp", json={}, headers=headers), 403)
-
-
-def test_a_page_of_an_allowed_origin_is_answered_with_cors_headers(notes: Place) -> None:
-    origin = {"origin": "https://notes.example"}
-    with (
-        serving(notes.settings, allowed_origins=("https://notes.example",)) as url,
-        httpx.Client(base_url=url, timeout=120) as client,
-    ):
-        answer = client.get("/status", headers=origin)
-        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin["origin"])
-        asked = client.options("/search", headers={**origin, "access-control-request-method": "POST"})
-        assert (asked.status_code, "authorization" in asked.headers["access-control-allow-headers"]) == (
-            200,
-            True,
-        )
-        preflight = {"access-control-request-method": "POST"}
-        preflight["access-control-request-headers"] = "content-type,x-memline-agent,x-memline-session-key"
-        assert client.options("/mcp", headers={**origin, **preflight}).status_code == 200
-        wrong = client.get("/search", headers=origin)
-        assert (wrong.status_code, wrong.headers["access-control-allow-origin"]) == (400, origin["origin"])
-        evil = {"origin": "https://evil.example", "access-control-request-method": "POST"}
-        foreign = client.options("/search", headers=evil)
-        assert "cross-origin requests are not allowed" in refused(foreign, 403)
-        assert "access-control-allow-origin" not in foreign.headers
-        renamed = client.options("/search", headers={**evil, **origin, "host": "evil.example"})
-        assert "does not answer to that Host" in refused(renamed, 421)
-
-
-def test_a_client_may_not_ask_more_often_than_allowed(notes: Place) -> None:
-    with (
-        serving(notes.settings, requests_per_minute=3) as url,
-        httpx.Client(base_url=url, timeout=120) as client,
-    ):
-        for _ in range(3):
-            assert client.get("/status").status_code == 200
-
-        answer = client.get("/status")
-
-        assert "3 in a minute" in refused(answer, 429)
-        assert int(answer.headers["retry-after"]) > 0
-        assert client.get("/health").status_code == 200
 
 
 def test_the_session_decides_about_citations_and_the_long_term_note(client: httpx.Client) -> None:
@@ -291,39 +250,9 @@ def raw(url: str, *parts: bytes) -> bytes:
 def test_a_request_that_is_never_completed_is_ended(notes: Place) -> None:
     head = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n"
     with serving(notes.settings) as url:
-        with patch.object(server, "HEAD_TIMEOUT_S", 0.2):
-            assert raw(url) == b""
-            assert raw(url, b"GET /search?query=x HTTP/1.1\r\nhost: local") == b""
         with patch.object(auth, "BODY_TIMEOUT_S", 0.2):
             assert b" 408 " in raw(url, head, b'{"query')
         assert httpx.get(f"{url}/status", timeout=120).status_code == 200
-
-
-def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
-    with serving(notes.settings) as url:
-        # A head that has not come to its end when it is too large by a byte.
-        endless = raw(url, b"GET /health HTTP/1.1\r\nx: ".ljust(server.MAX_HEAD_BYTES + 1, b"y"))
-        assert endless.startswith(b"HTTP/1.1 431 ") and b"larger than 16384 bytes" in endless
-        fits = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: %s\r\n\r\n"
-        room = server.MAX_HEAD_BYTES - len(fits % b"")
-        assert b" 200 " in raw(url, fits % (b"y" * room))
-        assert b" 431 " in raw(url, fits % (b"y" * (room + 1)))
-        assert b" 400 " in raw(url, b"\x16\x03\x01 no http\r\n\r\n")
-        assert httpx.get(f"{url}/health", timeout=120).status_code == 200
-
-
-def test_a_target_that_is_a_whole_url_is_answered_and_its_host_counts(notes: Place) -> None:
-    def status(target: str, host: str = "localhost") -> bytes:
-        head = f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
-        return raw(url, head.encode()).split()[1]
-
-    with serving(notes.settings) as url:
-        assert status(f"{url}/health") == status("HTTP://LOCALHOST/health", "evil.example") == b"200"
-        assert status(f"{url}/search?query=invoices%20") == b"200"
-        assert status(f"{url}/search") == b"400"
-        assert status(url) == b"307"
-        foreign = ("evil.example", f"me@{url[7:]}", "", f"{url[7:]}\\.evil.example", "evil.example:80")
-        assert {status(f"http://{host}/status") for host in foreign} == {b"421"}
 
 
 def test_many_clients_at_once_all_get_their_own_answer(client: httpx.Client) -> None:

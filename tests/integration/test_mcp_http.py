@@ -85,7 +85,7 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
     with serving(place.settings) as url:
         talk(f"{url}/mcp?agent=work", is_work)
         talk(f"{url}/mcp", is_work, **{"x-memline-agent": "work"})
-    token = Token(name="of work", token=WORK, role="agent", agent="work")
+    token = Token(name="of work", token=WORK, agent="work")
     with serving(place.settings, tokens=(token,)) as url:
         talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
         talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
@@ -172,14 +172,6 @@ def test_a_tool_that_only_some_agents_have_is_refused_to_the_others(place: Place
         assert not added.is_error
         assert (await call(client, "memory_search", query="tea")).structured_content["results"]
 
-    async def only_reads(client: Client) -> None:
-        assert await names(client) == ["memory_search", "memory_get", "memory_status"]
-        refused = await call(client, "memory_append", text="x")
-        assert refused.is_error and "this token only reads" in words(refused)
-
     with serving(place.settings) as url:
         talk(f"{url}/mcp", may_not)
         talk(f"{url}/mcp?agent=work", may)
-    reader = Token(name="of a reader", token=WORK, role="reader", agent="work")
-    with serving(place.settings, tokens=(reader,)) as url:
-        talk(f"{url}/mcp", only_reads, authorization=f"Bearer {WORK}")

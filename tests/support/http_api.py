@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import httpx
@@ -16,21 +15,17 @@ from memline.producers.http.app import Api
 from memline.producers.http.server import listen, run, url_of
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
-from memline.shared.config.load import Loaded
 from memline.shared.config.schema import Settings
 
 
 @contextmanager
-def serving(settings: Settings, *, loaded: Loaded | None = None, **options: Any) -> Iterator[str]:
+def serving(settings: Settings, **options: Any) -> Iterator[str]:
     """Serve these agents until the end of the block; gives the address."""
     serve = replace(settings.serve or Serve(), port=0, **options)
     agents = tuple(settings.agents)
     stop = threading.Event()
     with closing(MemoryTools(settings, agents)) as tools, listen(serve) as opened:
-        pages = partial(Dashboard, loaded=loaded, is_stopping=stop.is_set)
-        api = Api(
-            tools, serve, dashboard=pages, default_agent=settings.default_agent, is_stopping=stop.is_set
-        )
+        api = Api(tools, serve, dashboard=Dashboard, default_agent=settings.default_agent)
         thread = threading.Thread(target=run, args=(api.app, opened, stop))
         url = url_of(opened)
         thread.start()

@@ -50,10 +50,6 @@ class Done:
     audit: Mapping[str, object] = field(default_factory=dict)
     #: False when the state did not allow it: exit status 1 of the command, 409 over HTTP.
     is_changed: bool = True
-    #: The page to show next, where that is not the one on which the form stands.
-    page: str = ""
-    #: Makes what HTTP answers, where that is something else than `value`.
-    answer: Callable[[], Any] | None = None
 
 
 def perform(call: Call, asker: Asker, **arguments: Any) -> Done:

@@ -51,7 +51,6 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
             "changed": done["changed"],
         },
         is_changed=done["changed"],
-        answer=partial(_report, asker, named),
     )
 
 
@@ -75,7 +74,7 @@ def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> 
         queue=queue_of(asker.settings),
     )
     jobs = [job.to_json() for job in found]
-    return Done(value=jobs, answer=lambda: {"jobs": jobs})
+    return Done(value=jobs)
 
 
 def show_job(asker: Asker, job: str) -> Done:
@@ -100,12 +99,8 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         if made["warning"]:
             notes.append(f"{made['agentId']}: {made['warning']} (try: memline fleet)")
 
-    def answer() -> dict[str, Any]:
-        (made,), (settings,) = started, asker.agents
-        return {**_report(asker, job_reports.named([settings], made["id"])), "warning": made["warning"]}
-
     names = {"agents": _names(asker), "jobs": ", ".join(made["id"] for made in started)}
-    return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names, answer=answer)
+    return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names)
 
 
 def cancel_batch(asker: Asker, batch: str) -> Done:

@@ -180,7 +180,7 @@ def server(
     def may_write(request: Any) -> bool:
         try:
             caller = caller_of(request)
-            return caller.can_act and tools.memory(caller.agent).settings.memory.append.enabled
+            return tools.memory(caller.agent).settings.memory.append.enabled
         except MemlineError:
             # A call says why it is refused.
             return False

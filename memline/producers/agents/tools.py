@@ -57,13 +57,6 @@ class Caller:
     #: By which face, for the metrics (`shared.figures.counters`).
     face: str = HTTP
     #: False for a token that only reads.
-    can_act: bool = True
-
-    def check_acting(self) -> None:
-        """Raise AccessDenied for a token that only reads."""
-        if not self.can_act:
-            hint = "use a token of the role owner or agent (serve.tokens)"
-            raise AccessDenied("this token only reads", hint=hint)
 
 
 class MemoryTools:
@@ -200,7 +193,6 @@ class MemoryTools:
         """Answer `memory_append`. Raises BadRequest, and AccessDenied while `append.enabled` is off."""
         values = read(APPEND.takes_json, arguments)
         memory, chat = self._allowed(caller)
-        caller.check_acting()
         if not memory.settings.memory.append.enabled:
             raise AccessDenied(
                 "this agent may not write notes (memorySearch.append.enabled is false)",

@@ -261,7 +261,6 @@ Name the dead links of the notes as path:line, and the orphans: notes that no li
 `[[name]]` and Markdown links are read, but for those in code. A note with a day in its name or front matter
 is not an orphan, nor is MEMORY.md: they are found by their day, and read when a session starts. Exit status
 1 when there is something to mend.""",
-    http="GET /lint",
     answer="lint",
     examples=("memline lint", "memline lint --json", "vim -q <(memline lint)"),
 )

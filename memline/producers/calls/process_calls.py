@@ -43,7 +43,6 @@ that fresh.""",
                 "host", "Address; others than loopback need a token.", default="127.0.0.1", metavar="ADDRESS"
             ),
             _port("Port; 0: any that is free.", "7843"),
-            flag("readOnly", "Show the dashboard without its actions."),
         ),
         examples=(
             "memline serve",

@@ -54,7 +54,7 @@ index` does the work and waits for it. `memline jobs` pauses, resumes and shows 
 `memline reindex` or `memline index` goes on with what is missing.""",
         run="memline.producers.actions.verbs:reindex",
         is_of_one_agent=True,
-        http="POST /jobs",
+        http="POST /reindex",
         answer="job",
         audit="reindex",
         button="Reindex",

@@ -43,30 +43,29 @@ def _end_at_once(*_: object) -> None:
 
 
 @asks(CALLS["serve"])
-def serve(invocation: Invocation, host: str | None, port: int | None, read_only: bool) -> None:
+def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     from memline.producers.web.serving import serving
 
     write_log()
     logs.always(logs.AUDIT)
     logs.always(logs.REQUEST, style="json")
     served = invocation.agents()
-    wanted = _served(invocation.settings.serve, host, port, read_only)
+    wanted = _served(invocation.settings.serve, host, port)
+    agents = tuple(each.agent for each in served)
     with stop_event() as stop, serving(wanted, stop) as (url, run):
-        echo(f"memline: {url}{wanted.base_path} (dashboard at /ui, MCP at /mcp)", err=True)
-        agents = tuple(each.agent for each in served)
+        echo(f"memline: {url} (dashboard at /ui, MCP at /mcp)", err=True)
         with (
             listed(invocation, "serve", served),
             closing(MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)) as tools,
         ):
-            run(tools, wanted, invocation.loaded, liveness())
+            run(tools, liveness())
 
 
-def _served(serve: Serve, host: str | None, port: int | None, read_only: bool) -> Serve:
+def _served(serve: Serve, host: str | None, port: int | None) -> Serve:
     return replace(
         serve,
         host=serve.host if host is None else host,
         port=serve.port if port is None else port,
-        read_only=serve.read_only or read_only,
     )
 
 

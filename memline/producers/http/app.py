@@ -7,21 +7,17 @@ agent sees and changes what is of that agent alone.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 
-import anyio
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memline.producers.actions.perform import Asker, perform
 from memline.producers.agents.mcp import http_endpoint, server
@@ -29,35 +25,38 @@ from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.calls.arguments import by_key, parse_texts, read, whole
 from memline.producers.calls.memory_calls import AGENT_ID, CALLER, MEMORY_CALLS
-from memline.producers.calls.rows import OWNER, Call, Parameter
+from memline.producers.calls.rows import Call, Parameter
 from memline.producers.calls.table import CALLS
-from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
-from memline.producers.http.openapi import describe
+from memline.producers.http.auth import (
+    DASHBOARD,
+    MAX_BODY_BYTES,
+    Access,
+    Authenticator,
+    Guard,
+    OriginCheck,
+    access_of,
+)
 from memline.producers.http.request_log import RequestLog, methods_of, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
-from memline.producers.reports.fleet_state import fleet_state
 from memline.shared.config.installation import Serve
-from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError, UnknownAgent
+from memline.shared.errors import BadRequest, MemlineError, UnknownAgent
 from memline.shared.figures.counters import REFUSED
-from memline.shared.figures.kept_questions import MOST_CHARS
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
-#: Searches at a time.
+#: Searches at a time, and the time limit of a request in seconds.
 CALLS_AT_ONCE = 4
+CALL_TIMEOUT_S = 30
 
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
 
-#: Headers that a page of an allowed origin may send: those of the API, and those of MCP.
-_PAGE_HEADERS = (
-    *("authorization", AGENT_HEADER, SESSION_HEADER),
-    *("mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id"),
-)
+#: Calls that the token of an agent opens, about that agent.
+OF_AN_AGENT = frozenset(("search", "get", "status", "append"))
 
 _HINTS = {
-    404: "GET /openapi.json lists what there is",
+    404: "docs/http.md lists what there is",
     405: "see the header Allow",
     415: "send application/json",
 }
@@ -74,9 +73,6 @@ class Pages(Protocol):
     async def missing(self, request: Request) -> Response:
         """Answer a browser that asked for an address that is not there."""
 
-    async def follow(self, is_stopping: Callable[[], bool]) -> None:
-        """Read the state for those who watch it, until cancelled."""
-
 
 class Api:
     """The application of one server."""
@@ -86,49 +82,33 @@ class Api:
         tools: MemoryTools,
         serve: Serve,
         *,
-        dashboard: Callable[[MemoryTools, Serve, Authenticator, Pool], Pages],
+        dashboard: Callable[[MemoryTools, Authenticator, Pool], Pages],
         default_agent: str,
-        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_stopping` says that the server has to end, so that streams of events do."""
         self._tools = tools
-        self._pool = Pool(CALLS_AT_ONCE, timeout_s=serve.timeout_seconds)
+        self._pool = Pool(CALLS_AT_ONCE, timeout_s=CALL_TIMEOUT_S)
         refused = partial(tools.tally.add, REFUSED)
         authenticator = Authenticator(serve, default_agent=default_agent, on_refused=refused)
-        self._pages = dashboard(tools, serve, authenticator, self._pool)
-        self._is_stopping = is_stopping
-        self._logs_questions = serve.log_questions
-        self._base_path = serve.base_path
-        made = server(tools, _caller_of, pool=self._pool, tell=self._tell)
-        mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
+        self._pages = dashboard(tools, authenticator, self._pool)
+        made = server(tools, _caller_of, pool=self._pool)
+        mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=MAX_BODY_BYTES)
         self.routes = (
             *(self._memory_route(call) for call in MEMORY_CALLS if call.http),
             *(self._table_route(call) for call in CALLS.values() if call.http and call.run),
-            Route("/overview", self._overview, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
             Route("/ready", self._ready, methods=["GET"]),
-            Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/mcp", mcp, methods=["POST"]),
             Route("/", _to_dashboard, methods=["GET"]),
             Route("/ui", _to_dashboard, methods=["GET"]),
             Mount(DASHBOARD.rstrip("/"), app=self._pages.app),
         )
-        cors = Middleware(
-            CORSMiddleware,
-            allow_origins=serve.allowed_origins,
-            allow_methods=("GET", "POST"),
-            allow_headers=_PAGE_HEADERS,
-        )
-        guard = Middleware(Guard, serve=serve, authenticator=authenticator, session_access=self._pages.access)
+        guard = Middleware(Guard, authenticator=authenticator, session_access=self._pages.access)
         self.app = Starlette(
             routes=self.routes,
-            # CORS before the guard, so that a page of an allowed origin can read the guard's errors.
             middleware=[
-                Middleware(BasePath, base=serve.base_path),
                 Middleware(RequestLog, tally=tools.tally, routes=self.routes),
                 Middleware(OriginCheck, serve=serve),
-                cors,
                 guard,
             ],
             exception_handlers={MemlineError: _error, HTTPException: self._http_error, Exception: _crash},
@@ -139,10 +119,8 @@ class Api:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        async with self._serving_mcp, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._pages.follow, self._is_stopping)
+        async with self._serving_mcp:
             yield
-            tasks.cancel_scope.cancel()
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -164,8 +142,9 @@ class Api:
         async def answer(request: Request) -> Response:
             example = '{"query": "what to find"}'
             arguments = await read_arguments(request, call.takes_json, example=example)
+            if call.name not in OF_AN_AGENT:
+                access_of(request.scope).require_all()
             caller = _caller(request, arguments)
-            self._tell(request, arguments)
             return JsonResponse(await self._pool.run(partial(method, caller, arguments)))
 
         return Route(call.path, answer, methods=list(call.methods))
@@ -185,13 +164,8 @@ class Api:
     def _asker(self, request: Request, call: Call, agent: str) -> Asker:
         """Return who asks, with the agents that it may mean. Raises AccessDenied and UnknownAgent."""
         access, names, settings = access_of(request.scope), self._tools.agents, self._tools.settings
-        if call.audit:
-            access.caller().check_acting()
-        if call.rights == OWNER and access.only:
-            raise AccessDenied(
-                "this is of all agents", hint=f"ask for the agent {access.only}, or use a token of all"
-            )
-        if agent or access.only or call.is_of_one_agent:
+        access.require_all()
+        if agent or call.is_of_one_agent:
             agent = access.caller(agent).agent
             if agent not in names:
                 raise UnknownAgent(
@@ -202,35 +176,11 @@ class Api:
         agents = tuple(settings.agents[name] for name in names)
         return Asker(settings=settings, agents=agents, agent=agent, by=access.client)
 
-    def _tell(self, request: Request, arguments: Mapping[str, Any]) -> None:
-        """Have the line of a request say its question, where that is asked for."""
-        if self._logs_questions and "query" in arguments:
-            note(request.scope, question=str(arguments["query"])[:MOST_CHARS])
-
-    async def _overview(self, request: Request) -> Response:
-        """Answer with the state of every agent that the token opens; the token for all sees the queues."""
-        access = access_of(request.scope)
-        agents = (access.only,) if access.only else self._tools.agents
-        overview = partial(self._state_of, agents, with_queues=not access.only)
-        return JsonResponse(await self._pool.run(overview))
-
-    def _state_of(self, agents: tuple[str, ...], *, with_queues: bool) -> dict[str, Any]:
-        """Return the status of these agents, and of the queues of a fleet."""
-        queues, tools = None, self._tools
-        if with_queues and tools.settings.queue.url:
-            with suppress(QueueError):
-                queues = fleet_state(tools.settings, [tools.memory(agent).settings for agent in agents])
-        return {"agents": [tools.status(Caller(agent=agent), {}) for agent in agents], "queues": queues}
-
     async def _metrics(self, request: Request) -> Response:
         """Answer with the metrics of all agents, so only to a token that opens all."""
-        if access_of(request.scope).only:
-            return error_response(403, "metrics are of all agents", "use serve.token")
+        access_of(request.scope).require_all()
         text = await self._pool.run(self._tools.metrics)
         return Response(text, media_type="text/plain; version=0.0.4")
-
-    async def _openapi(self, _request: Request) -> Response:
-        return JsonResponse(describe(own_version(), self._base_path))
 
     async def _ready(self, _request: Request) -> Response:
         """Say whether questions can be answered: every index there is can be opened."""
@@ -275,7 +225,7 @@ def _answer(call: Call, asker: Asker, arguments: dict[str, Any]) -> Response:
         return error_response(
             409, done.words[0].rstrip("."), "its state does not allow that; it is unchanged"
         )
-    return JsonResponse(done.answer() if done.answer else done.value)
+    return JsonResponse(done.value)
 
 
 async def read_arguments(
@@ -324,38 +274,3 @@ async def _crash(request: Request, error: Exception) -> Response:
     return error_response(
         500, f"the request failed unexpectedly ({type(error).__name__})", "look at the log of the server"
     )
-
-
-class BasePath:
-    """Serve below a path of a host that other programs share: `serve.basePath`, which a proxy passes on.
-
-    Inside the application no address has it: this takes it off what is asked, and puts it before redirects
-    and the paths of cookies. An address without the path is answered too, as for a probe. Middleware outside
-    of all others; the templates put the path into the links of pages.
-    """
-
-    def __init__(self, app: ASGIApp, *, base: str) -> None:
-        self._app = app
-        self._base = base
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self._base:
-            await self._app(scope, receive, send)
-            return
-
-        async def prefixed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(raw=list(message.get("headers", ())))
-                if headers.get("location", "").startswith("/"):
-                    headers["location"] = self._base + headers["location"]
-                cookies = headers.getlist("set-cookie")
-                del headers["set-cookie"]
-                for cookie in cookies:
-                    headers.append("set-cookie", cookie.replace("; Path=/", f"; Path={self._base}/"))
-                message = {**message, "headers": headers.raw}
-            await send(message)
-
-        path = scope["path"]
-        if f"{path}/".startswith(f"{self._base}/"):
-            path = path[len(self._base) :] or "/"
-        await self._app({**scope, "path": path}, receive, prefixed)

@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memline.producers.agents.tools import Caller
 from memline.producers.http.responses import error_response, too_many
-from memline.producers.http.server import is_loopback, parse_address
-from memline.shared.config.installation import OWNER, READER, Serve, Token
+from memline.producers.http.server import parse_address
+from memline.shared.config.installation import Serve, Token
 from memline.shared.errors import AccessDenied
 from memline.shared.values import value
 
@@ -33,10 +33,13 @@ from memline.shared.values import value
 ACCESS = "memline.access"
 
 #: Answered without a token: they show nothing but that the server is there.
-OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json", "/", "/ui"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/", "/ui"})
 
 #: Where pages for browsers are; a session cookie opens them instead of a bearer token.
 DASHBOARD = "/ui/"
+
+#: Bytes of a body at most.
+MAX_BODY_BYTES = 1_048_576
 
 #: Seconds a client has to send a body.
 BODY_TIMEOUT_S = 10.0
@@ -47,7 +50,7 @@ _DRAIN_BYTES = 1_048_576
 #: Wrong tokens that an address may send in a minute.
 MAX_WRONG_TOKENS = 20
 
-#: Seconds that a request counts for a limit.
+#: Seconds that a wrong token counts.
 WINDOW_S = 60.0
 
 #: Clients that are counted; the one that was silent for longest is dropped first.
@@ -68,8 +71,6 @@ class Access:
     client: str
     #: The one agent that the token opens; empty: all.
     only: str
-    #: Whether it may change anything.
-    can_act: bool = True
     #: The agent that is meant when the request names none.
     default_agent: str
 
@@ -82,7 +83,12 @@ class Access:
                 hint=f"leave agent out, or name {self.only}",
             )
         agent = agent or self.only or self.default_agent
-        return Caller(agent=agent, session_key=session_key, can_act=self.can_act)
+        return Caller(agent=agent, session_key=session_key)
+
+    def require_all(self) -> None:
+        """Raise AccessDenied for the token of one agent."""
+        if self.only:
+            raise AccessDenied("this is of all agents", hint="use serve.token")
 
 
 class Authenticator:
@@ -98,7 +104,7 @@ class Authenticator:
         """`on_refused` is called for each token that opens nothing."""
         self._default_agent = default_agent
         self._on_refused = on_refused
-        entries = [Token(name="token", token=serve.token, role=OWNER)] if serve.token else []
+        entries = [Token(name="token", token=serve.token)] if serve.token else []
         #: Digest of the token, and its entry.
         self._tokens = [(_digest(each.token), each) for each in (*entries, *serve.tokens)]
         self._wrong_tokens = PerMinute(MAX_WRONG_TOKENS)
@@ -117,7 +123,7 @@ class Authenticator:
         """Return what the token opens; None when that is nothing."""
         sent = _digest(token)
         # Without tokens every client may ask.
-        opened = None if self._tokens else Token(name=address, role=OWNER)
+        opened = None if self._tokens else Token(name=address)
         for digest, each in self._tokens:
             if hmac.compare_digest(sent, digest):
                 opened = each
@@ -128,7 +134,6 @@ class Authenticator:
             client=token.name,
             only=token.agent,
             default_agent=self._default_agent,
-            can_act=token.role != READER,
         )
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
@@ -138,7 +143,7 @@ class Authenticator:
                 self._on_refused()
             return self._wrong_tokens.take(address) if has_token else 0.0
         # Behind a proxy all clients have one address: none of them may lock the others out.
-        return 0.0 if is_loopback(address) else self._wrong_tokens.wait_s(address)
+        return 0.0
 
     def access_by_name(self, name: str) -> Access | None:
         """Return what the token of this name opens; only for a client that has proved to have it."""
@@ -181,7 +186,7 @@ class PerMinute:
 
 
 class OriginCheck:
-    """Middleware that refuses a foreign Host or Origin; Starlette's CORSMiddleware comes behind it.
+    """Middleware that refuses a foreign Host or Origin.
 
     Starlette's TrustedHostMiddleware is not used: it answers in plain text where every error here has a hint,
     and a server on all addresses has to answer to any of them, which a list of names cannot say.
@@ -208,14 +213,15 @@ class OriginCheck:
         origin = ",".join(headers.getlist("origin"))
         host = headers.get("host", "").lower()
         if origin:
-            is_own = bool(host) and origin.lower() in (f"http://{host}", f"https://{host}")
-            is_foreign = not is_own and origin not in self._serve.allowed_origins
+            is_foreign = not host or origin.lower() not in (f"http://{host}", f"https://{host}")
         else:
             # Without an Origin a browser says this much: a picture or a form of another page asks.
             is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if is_foreign:
             return error_response(
-                403, "cross-origin requests are not allowed", "add the origin to serve.allowedOrigins"
+                403,
+                "cross-origin requests are not allowed",
+                "ask from a program, or from a page of this server",
             )
         return None
 
@@ -231,22 +237,19 @@ class OriginCheck:
 
 
 class Guard:
-    """Middleware that checks token and limits, and reads the body within its size and time."""
+    """Middleware that checks the token, and reads the body within its size and time."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        serve: Serve,
         authenticator: Authenticator,
         session_access: Callable[[Mapping[str, str], str], Access | None],
     ) -> None:
         """`session_access` finds what the cookies of a browser open on the pages below DASHBOARD."""
         self._app = app
-        self._serve = serve
         self._authenticator = authenticator
         self._session_access = session_access
-        self._requests = PerMinute(serve.requests_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -269,8 +272,7 @@ class Guard:
             return None
         address = address_of(scope)
         if scope["path"].startswith(DASHBOARD):
-            # Without one the dashboard shows its login form. Not counted: a page that is open must not use up
-            # what the token's other clients may ask.
+            # Without one the dashboard shows its login form.
             if opened := self._session_access(HTTPConnection(scope).cookies, address):
                 scope[ACCESS] = opened
             return None
@@ -284,14 +286,12 @@ class Guard:
             keys = "serve.token or serve.tokens in the configuration"
             hint = f"send the header Authorization: Bearer TOKEN ({keys})"
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
-        if wait_s := self._requests.take(access.client):
-            return too_many(wait_s, f"requests: {self._serve.requests_per_minute} in a minute are allowed")
         scope[ACCESS] = access
         return None
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | Response:
         """Read the body within its size and time; else return the error."""
-        limit = self._serve.max_body_bytes
+        limit = MAX_BODY_BYTES
         too_large = error_response(
             413, f"the request is larger than {limit} bytes", "send a smaller request", headers=_CLOSE
         )

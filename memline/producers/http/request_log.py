@@ -1,7 +1,7 @@
 """Log every request that the server answered, and count it: route, status and milliseconds, never its text.
 
 The outermost layer, so that what the guard refuses is seen too. A handler tells in the scope which agent was
-asked for, and its question where `serve.logQuestions` is on (`note`).
+asked for (`note`).
 """
 
 from __future__ import annotations

@@ -5,38 +5,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.server import listen, require_token, run, url_of
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
-from memline.shared.config.load import Loaded
 from memline.shared.liveness import Liveness
 from memline.shared.sampling import sampling
 
 
 @contextmanager
-def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callable[..., None]]]:
+def serving(
+    wanted: Serve, stop: threading.Event
+) -> Iterator[tuple[str, Callable[[MemoryTools, Liveness], None]]]:
     """Listen, and give the address and what serves API, MCP and dashboard there until `stop` is set.
 
-    It is called with the tools, the settings of the server, the configuration and liveness. Raises
-    ConfigError where a token is needed and there is none, or the address is not free.
+    Raises ConfigError where a token is needed and there is none, or the address is not free.
     """
     require_token(wanted)
     with listen(wanted) as opened:
 
-        def serve(tools: MemoryTools, wanted: Serve, loaded: Loaded, liveness: Liveness) -> None:
+        def serve(tools: MemoryTools, liveness: Liveness) -> None:
             default = tools.settings.default_agent
             api = Api(
                 tools,
                 wanted,
-                dashboard=partial(Dashboard, loaded=loaded, is_stopping=stop.is_set),
+                dashboard=Dashboard,
                 default_agent=default if default in tools.agents else tools.agents[0],
-                is_stopping=stop.is_set,
             )
             with sampling(lambda: tools.settings):
-                run(api.app, opened.dup(), stop, liveness=liveness)
+                run(api.app, opened, stop, liveness=liveness)
 
         yield url_of(opened), serve

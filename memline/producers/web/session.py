@@ -14,18 +14,14 @@ import base64
 import hmac
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from memline.producers.http.auth import Access, Authenticator
 from memline.producers.web.rendering import ROOT
-from memline.shared.config.config_file import for_owner
 
 SESSION_COOKIE = "memline_session"
 FORM_COOKIE = "memline_form"
@@ -40,22 +36,11 @@ _FORM_BYTES = 18
 
 
 class Sessions:
-    """Sign and check session cookies."""
+    """Sign and check session cookies. Only the token of all agents opens the dashboard."""
 
-    def __init__(
-        self, authenticator: Authenticator, *, ended: Path | None = None, now: Callable[[], float] = time.time
-    ) -> None:
-        """`ended`: the file of sessions that were logged out; without one they are known to this process."""
+    def __init__(self, authenticator: Authenticator, *, now: Callable[[], float] = time.time) -> None:
         self._authenticator = authenticator
         self._now = now
-        self._file = ended
-        #: Digest of a cookie -> when it ends by itself (seconds since the epoch).
-        self._ended: dict[str, int] = {}
-        if ended is not None:
-            with suppress(OSError):
-                for line in ended.read_text().splitlines():
-                    digest, _, end = line.partition(" ")
-                    self._ended[digest] = int(end) if end.isdecimal() else 0
 
     @property
     def need_login(self) -> bool:
@@ -65,28 +50,16 @@ class Sessions:
         """Return what a browser with these cookies may do; None when it has to log in."""
         if not self.need_login:
             return self._authenticator.access({}, address)
-        cookie = cookies.get(SESSION_COOKIE, "")
-        name, _, rest = cookie.partition(".")
+        name, _, rest = cookies.get(SESSION_COOKIE, "").partition(".")
         end, _, signature = rest.partition(".")
         client = _decoded(name)
         key = self._authenticator.key_of(client)
         if key is None or not hmac.compare_digest(signature.encode(), _sign(key, name, end)):
             return None
-        if not end.isdecimal() or int(end) < self._now() or _digest(cookie) in self._ended:
+        if not end.isdecimal() or int(end) < self._now():
             return None
-        return self._authenticator.access_by_name(client)
-
-    def end(self, cookies: Mapping[str, str], address: str) -> None:
-        """End the session of these cookies, for copies of them and after a restart as well."""
-        cookie = cookies.get(SESSION_COOKIE, "")
-        if not self.need_login or self.access(cookies, address) is None:
-            return
-        now = self._now()
-        self._ended = {digest: end for digest, end in self._ended.items() if end >= now}
-        self._ended[_digest(cookie)] = int(cookie.split(".")[1])
-        if self._file is not None:
-            with suppress(OSError), open(self._file, "w", opener=for_owner) as file:
-                file.writelines(f"{digest} {end}\n" for digest, end in self._ended.items())
+        access = self._authenticator.access_by_name(client)
+        return None if access is None or access.only else access
 
     def cookie(self, access: Access) -> str:
         """Make the value of a session cookie for a token that was checked."""
@@ -95,10 +68,6 @@ class Sessions:
         name = base64.urlsafe_b64encode(access.client.encode()).decode().rstrip("=")
         end = str(int(self._now()) + SESSION_S)
         return f"{name}.{end}.{_sign(key, name, end).decode()}"
-
-
-def _digest(cookie: str) -> str:
-    return sha256(cookie.encode("utf-8", "replace")).hexdigest()
 
 
 def _sign(key: bytes, name: str, end: str) -> bytes:
@@ -132,41 +101,6 @@ def is_own_form(headers: Headers, cookies: Mapping[str, str], sent: str) -> bool
         and bool(cookie)
         and hmac.compare_digest(cookie.encode(), sent.encode("utf-8", "replace"))
     )
-
-
-class Once:
-    """Keep what came of the last forms by their one-time numbers. For the event loop's thread alone."""
-
-    #: Forms that are known.
-    MOST = 2_000
-
-    def __init__(self) -> None:
-        #: Number -> the words and the page that it led to; None while it is being done.
-        self._said: OrderedDict[str, tuple[str, str] | None] = OrderedDict()
-
-    def begin(self, number: str) -> bool:
-        """Say whether a form is sent for the first time."""
-        if number in self._said:
-            return False
-        self._said[number] = None
-        if len(self._said) > self.MOST:
-            self._said.popitem(last=False)
-        return True
-
-    def end(self, number: str, said: tuple[str, str] | None) -> None:
-        """Keep the words of what was done, and the page; None when nothing was: it may be sent again."""
-        if said is None:
-            self._said.pop(number, None)
-        else:
-            self._said[number] = said
-
-    def said(self, number: str) -> tuple[str, str]:
-        """Return the words and the page of a form that was sent before."""
-        return self._said.get(number) or ("it is under way", "")
-
-
-#: Of this process: a server that takes new settings is built again.
-FORMS = Once()
 
 
 def put_cookie(response: Response, name: str, text: str, *, headers: Headers, max_age_s: int | None) -> None:

@@ -138,18 +138,13 @@ class QueueSettings(Block):
         return f"{self.url}#{self.name}" if self.url else ""
 
 
-#: What a token may do: everything, what is of one agent, or read alone.
-OWNER, AGENT, READER = "owner", "agent", "reader"
-
-
 @value
 class Token(Block):
     """One entry of `serve.tokens`."""
 
-    name: str = key("", required=True, doc="who has it: the asker in the audit log")
+    name: str = key("", doc="who has it: the asker in the log")
     token: str = key("", required=True, secret=True, doc="the bearer token")
-    role: str = key(AGENT, choices=(OWNER, AGENT, READER), required=True, doc="what it may do")
-    agent: str = key("", doc="the only agent that it opens; empty: all")
+    agent: str = key("", required=True, doc="the agent that it opens")
 
 
 #: Of 0.2.
@@ -168,29 +163,12 @@ class Serve(Block):
     host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
     port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")
     token: str = key("", secret=True, doc="bearer token for all agents")
-    tokens: tuple[Token, ...] = key((), of=Token, doc="more tokens; an object: one of each agent, by its id")
+    tokens: tuple[Token, ...] = key((), of=Token, doc="an object: the token of each agent, by its id")
     allowed_hosts: tuple[str, ...] = key(
         (),
         normal=lambda text: _HOST.sub(r"\1", text.strip().lower()),
         doc="names in the Host header beside loopback and `host`",
     )
-    allowed_origins: tuple[str, ...] = key(
-        (),
-        normal=lambda text: text.strip().lower().rstrip("/"),
-        doc="origins of web pages that may call it, https://… each",
-    )
-    base_path: str = key(
-        "",
-        pattern=r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*",
-        normal=lambda text: text.rstrip("/"),
-        allowed="a path such as /memory",
-        doc="where a proxy has it: the path that it passes on",
-    )
-    requests_per_minute: int = key(0, low=0, doc="requests of one client in any minute; 0: no limit")
-    max_body_bytes: int = key(65_536, low=1_024, high=16_777_216, doc="size of a request at most")
-    timeout_seconds: int = key(30, low=1, high=3_600, doc="time limit of a request")
-    read_only: bool = key(False, doc="whether the dashboard refuses every action")
-    log_questions: bool = key(False, doc="whether the text of questions is logged and kept for 30 days")
 
 
 @value

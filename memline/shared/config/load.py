@@ -220,8 +220,7 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
         entries = []
         for agent, token in tokens.items():
             if isinstance(token, str):
-                name, role = f"tokens.{agent}", installation.AGENT
-                entries.append({"name": name, "token": token, "role": role, "agent": agent})
+                entries.append({"name": f"tokens.{agent}", "token": token, "agent": agent})
             else:
                 # Checked here, where the key that was written is known.
                 issues.mismatch(raw.at(f"serve.tokens.{agent}"), token, "text", '"…"')
@@ -331,7 +330,6 @@ def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Is
     token, token_origin = given(settings, "serve.token")
     tokens, origin = given(settings, "serve.tokens", ())
     named = [(token_origin, token)] if token else []
-    names = {"token"}
     for each in tokens:
         place = f"{origin}: {each.name[:_LONGEST_NAME]!r}"
         named.append((place, each.token))
@@ -339,13 +337,6 @@ def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Is
             issues.problem(
                 f"{origin}: there is no agent {each.agent!r}", f"name one of these: {', '.join(agents.ids)}"
             )
-        if bool(each.agent) is not (each.role == installation.AGENT) and each.role != installation.READER:
-            what = "needs" if not each.agent else "takes no"
-            issues.problem(f"{place}: the role {each.role} {what} agent", _ROLES)
-        if each.name in names or not each.name.isprintable() or len(each.name) > _LONGEST_NAME:
-            allowed = f"use {_LONGEST_NAME} visible characters at most, not token, and of no other entry"
-            issues.problem(f"{place}: not usable as a name", allowed)
-        names.add(each.name)
     seen: set[str] = set()
     for place, text in named:
         if len(text) < _SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:

@@ -17,7 +17,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from memline.shared.errors import ConfigError, IndexFault
-from memline.shared.figures.kept_questions import Asked, keep
 from memline.shared.index.accounts import AccountFile
 
 TYPE_CHECKING = False
@@ -57,8 +56,6 @@ class Answered(Protocol):
     def hits(self) -> Sequence[object]: ...
     @property
     def stale(self) -> bool: ...
-    @property
-    def missing(self) -> Sequence[str]: ...
 
 
 if TYPE_CHECKING:
@@ -100,18 +97,16 @@ class Tally:
         """Write what is left; what is counted later is written later."""
         self.write()
 
-    def search(self, agent: str, face: str, ask: Callable[[], A], *, question: str = "") -> A:
+    def search(self, agent: str, face: str, ask: Callable[[], A]) -> A:
         """Ask a question of an agent's memory, and count it with its outcome, its mode and its seconds.
 
-        One that is asked in a wrong way (ConfigError) is not counted. `question`: its text, where it is to be
-        kept; empty: not.
+        One that is asked in a wrong way (ConfigError) is not counted.
         """
         began = time.perf_counter()
         mode, outcome = "hybrid", "error"
-        missing: Sequence[str] = ()
         try:
             answer = ask()
-            mode, outcome, missing = answer.mode, outcome_of(answer), answer.missing
+            mode, outcome = answer.mode, outcome_of(answer)
         except ConfigError:
             outcome = ""
             raise
@@ -121,23 +116,7 @@ class Tally:
                 self.add(SEARCHES, agent=agent, face=face, mode=mode, outcome=outcome)
                 self.add(SECONDS, agent=agent, le=bucket_of(took_s))
                 self.add(SECONDS_SUM, took_s, agent=agent)
-            if outcome and question:
-                asked = Asked(
-                    at=time.time(),
-                    agent=agent,
-                    face=face,
-                    outcome=outcome,
-                    ms=round(took_s * 1_000, 1),
-                    question=question,
-                    missing=tuple(missing),
-                )
-                self._keep(asked)
         return answer
-
-    def _keep(self, asked: Asked) -> None:
-        # At once, so that none is written after `forget`.
-        with suppress(IndexFault), closing(AccountFile(self._path)) as file, file.writing() as connection:
-            keep(connection, asked)
 
 
 def write(connection: Connection, counts: Iterable[tuple[str, Mapping[str, str], float]]) -> None:

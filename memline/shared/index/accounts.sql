@@ -130,18 +130,6 @@ CREATE TABLE IF NOT EXISTS sampler (
     totals TEXT NOT NULL
 ) STRICT;
 
--- Questions of the last 30 days, only where `serve.logQuestions` is on (shared/figures/kept_questions.py); `missing`:
--- their words that stand nowhere, in JSON.
-CREATE TABLE IF NOT EXISTS questions (
-    at REAL NOT NULL,
-    agent TEXT NOT NULL,
-    face TEXT NOT NULL,
-    outcome TEXT NOT NULL,
-    ms REAL NOT NULL,
-    question TEXT NOT NULL,
-    missing TEXT NOT NULL
-) STRICT;
-
 -- The last lines of the audit log (shared/figures/kept_actions.py).
 CREATE TABLE IF NOT EXISTS audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -44,7 +44,7 @@ def opened(notes: Place) -> Iterator[Opener]:
 
         def make(*, blocks: dict[str, Any] | None = None, **serve: Any) -> Browser:
             loaded = configure(notes, serve=serve, **(blocks or {}))
-            return stack.enter_context(Browser(stack.enter_context(serving(loaded.settings, loaded=loaded))))
+            return stack.enter_context(Browser(stack.enter_context(serving(loaded.settings))))
 
         yield make
 
@@ -61,11 +61,3 @@ def owner(opened: Opener) -> Browser:
     found = opened(token=ALL, tokens={"work": WORK})
     assert found.log_in(ALL).status_code == 200
     return found
-
-
-@pytest.fixture
-def worker(owner: Browser) -> Iterator[Browser]:
-    """Another browser at the same server, logged in with the token of the agent `work`."""
-    with Browser(owner.url) as found:
-        assert found.log_in(WORK).status_code == 200
-        yield found

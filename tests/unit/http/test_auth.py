@@ -7,7 +7,6 @@ from starlette.types import Message
 
 from memline.producers.http.auth import (
     MAX_CLIENTS,
-    MAX_WRONG_TOKENS,
     Authenticator,
     Guard,
     OriginCheck,
@@ -24,7 +23,7 @@ async def nothing(*_: object) -> None: ...
 def guard_of(serve: Serve) -> Guard:
     """A guard behind which nothing is, and where no browser is logged in."""
     authenticator = Authenticator(serve, default_agent="main")
-    return Guard(nothing, serve=serve, authenticator=authenticator, session_access=lambda *_: None)
+    return Guard(nothing, authenticator=authenticator, session_access=lambda *_: None)
 
 
 def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
@@ -47,17 +46,6 @@ def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
     }
     anyio.run(guard, scope, receive, send)
     return next((message["status"] for message in sent if "status" in message), 0)
-
-
-def test_a_remote_client_that_guesses_tokens_has_to_wait_even_with_the_right_one() -> None:
-    serve = Serve(token="a-token-of-tests")
-    guard = guard_of(serve)
-
-    answers = [asked(guard, "10.0.0.9", "wrong-token") for _ in range(MAX_WRONG_TOKENS + 1)]
-
-    assert answers == [401] * MAX_WRONG_TOKENS + [429]
-    assert asked(guard, "10.0.0.9", serve.token) == 429
-    assert asked(guard, "10.0.0.8", serve.token) == 0
 
 
 def test_a_request_that_ends_in_the_middle_is_not_acted_upon() -> None:
@@ -126,15 +114,12 @@ def test_with_names_given_only_these_are_answered_on_all_addresses() -> None:
         ("http://localhost:3000", 403),
         ("http://localhost", 403),
         ("null", 403),
-        ("https://notes.example", 0),
-        ("https://notes.example.evil", 403),
+        ("https://notes.example", 403),
         ("https://evil.example/://localhost:7843", 403),
     ],
 )
 def test_pages_are_answered_by_their_origin(origin: str, status: int) -> None:
-    serve = Serve(allowed_origins=("https://notes.example",))
-
-    assert refused(serve, host="localhost:7843", origin=origin) == status
+    assert refused(Serve(), host="localhost:7843", origin=origin) == status
 
 
 def test_two_origin_headers_are_refused() -> None:
@@ -160,7 +145,7 @@ ALL, MAIN, WORK = "token-for-all", "token-for-main", "token-for-work"
 
 
 def of_agent(agent: str, token: str) -> Token:
-    return Token(name=f"tokens.{agent}", token=token, role="agent", agent=agent)
+    return Token(name=f"tokens.{agent}", token=token, agent=agent)
 
 
 SERVE = Serve(token=ALL, tokens=(of_agent("main", MAIN), of_agent("work", WORK)))
@@ -257,13 +242,6 @@ def test_clients_do_not_count_for_each_other() -> None:
 
     assert (limits.take("a"), limits.take("b")) == (0, 0)
     assert limits.take("a") > 0
-
-
-def test_without_a_limit_nothing_is_counted() -> None:
-    limits = PerMinute(0)
-
-    assert {limits.take("a") for _ in range(1_000)} == {0.0}
-    assert not limits._times
 
 
 def test_clients_that_stay_silent_are_forgotten() -> None:

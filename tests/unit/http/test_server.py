@@ -1,12 +1,8 @@
-"""Where the HTTP server may listen, and with which uvicorn."""
-
-import socket
-import threading
+"""Where the HTTP server may listen."""
 
 import pytest
 
-from memline.producers.http import server
-from memline.producers.http.server import is_loopback, listen, require_token, run, url_of
+from memline.producers.http.server import is_loopback, listen, require_token, url_of
 from memline.shared.config.installation import Serve, Token
 from memline.shared.errors import ConfigError, MemlineError
 
@@ -20,7 +16,7 @@ def test_loopback_is_known_by_its_address(host: str, loopback: bool) -> None:
     if not loopback:
         with pytest.raises(ConfigError, match="a token is needed"):
             require_token(Serve(host=host))
-        require_token(Serve(host=host, tokens=(Token(name="x", token="a-token-of-tests", role="reader"),)))
+        require_token(Serve(host=host, tokens=(Token(name="x", token="a-token-of-tests", agent="main"),)))
 
 
 def test_an_address_in_use_is_an_error_that_offers_another_port() -> None:
@@ -40,14 +36,3 @@ def test_a_host_that_is_not_of_this_machine_is_an_error_that_names_its_key(host:
         listen(Serve(host=host, port=0))
 
     assert caught.value.hint == "set serve.host to an address of this machine, such as 127.0.0.1"
-
-
-def test_a_uvicorn_that_is_built_otherwise_is_refused_with_the_versions_that_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "_UVICORN_INTERNALS", ("gone",))
-
-    with socket.socket() as opened, pytest.raises(MemlineError, match="is not supported") as caught:
-        run(lambda *_: None, opened, threading.Event())  # type: ignore[arg-type,return-value]
-
-    assert "uvicorn>=" in caught.value.hint

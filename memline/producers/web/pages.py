@@ -1,0 +1,233 @@
+"""Collect what the five pages and the page of a note show."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from memline.producers.actions.perform import Asker, perform
+from memline.producers.agents.tools import MemoryTools
+from memline.producers.calls.table import CALLS
+from memline.producers.reports import batch_jobs, job_reports
+from memline.producers.web.rendering import ROOT
+from memline.producers.web.state import StateReader
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import BadRequest, MemlineError
+from memline.shared.findings.diagnosis import queue_of
+from memline.shared.index import driver, identities, ledger, vectors
+from memline.shared.search.request import search_request
+from memline.shared.search.results import pattern_of
+from memline.shared.sources.paths import is_transcript
+from memline.shared.values import value
+
+#: Characters of a question.
+MAX_QUESTION = 10_000
+
+#: Hits of a search, lines of a note, files of a list, failed texts, jobs and batches that have ended, and
+#: messages of a group, at most.
+HITS, LINES, FILES, FAILED, ENDED, MESSAGES = 10, 300, 100, 100, 20, 5
+
+#: Lines of a note that are shown above the cited ones.
+ABOVE = 20
+
+#: What a page shows, by the names of its template.
+Data = Mapping[str, object]
+
+
+class PageMissing(MemlineError):
+    """There is no such thing to show."""
+
+
+@value
+class View:
+    """One request for a page."""
+
+    tools: MemoryTools
+    state: StateReader
+    query: QueryParams
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.tools.agents
+
+    @property
+    def agents(self) -> tuple[AgentSettings, ...]:
+        return tuple(self.tools.settings.agents[name] for name in self.names)
+
+    def agent(self) -> AgentSettings:
+        """Return the agent that the address names, or the default one. Raises UnknownAgent."""
+        default = self.tools.settings.default_agent
+        name = self.query.get("agent") or (default if default in self.names else self.names[0])
+        return self.tools.memory(name).settings
+
+    def number(self, name: str, default: int = 0) -> int:
+        """Read a whole number of the address. Raises BadRequest."""
+        text = self.query.get(name, "").strip()
+        if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
+            raise BadRequest(f"{name} has to be a whole number", hint="change the address")
+        return int(text) if text else default
+
+
+def command(*words: str) -> str:
+    """Write the equal command: `memline` and these words, quoted for a shell; empty words are left out."""
+    return shlex.join(["memline", *filter(None, words)])
+
+
+def overview(view: View) -> Data:
+    """Show what is wrong, the agents, the providers, and what was spent."""
+    state = view.state.read()
+    trouble = [(each, view.tools.hint(each.agent or "", each.action)) for each in state.findings]
+    return {"state": state, "findings": trouble, "command": command("status")}
+
+
+def search(view: View) -> Data:
+    """Show the hits of a question."""
+    settings, question = view.agent(), view.query.get("q", "").strip()[:MAX_QUESTION]
+    data = {"names": view.names, "chosen": settings.agent, "question": question, "answer": None}
+    if not question:
+        return data
+    request = search_request(question, max_results=HITS)
+    answer = view.tools.memory(settings.agent).ask(request).to_json()
+    return data | {
+        "answer": answer,
+        "action": view.tools.hint(settings.agent, answer["action"]),
+        "hits": [
+            {
+                **hit,
+                "runs": tuple(_runs(hit["snippet"], hit["matched"])),
+                "url": note_url(settings.agent, hit["path"], hit["startLine"], hit["endLine"]),
+            }
+            for hit in answer["results"]
+        ],
+        "command": command("--agent", settings.agent, "search", question),
+    }
+
+
+def _runs(snippet: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Cut a text into runs, each with whether it matched."""
+    pattern, end = pattern_of(words), 0
+    for match in pattern.finditer(snippet) if pattern else ():
+        yield snippet[end : match.start()], False
+        yield match[0], True
+        end = match.end()
+    yield snippet[end:], False
+
+
+def note_url(agent: str, path: str, first: int = 1, last: int = 0) -> str:
+    """Make the address of a note at these lines; with `last` 0 none is marked."""
+    query = {"agent": agent, "path": path, "from": first} | ({"to": last} if last else {})
+    return f"{ROOT}/note?{urlencode(query, errors='surrogatepass')}" + (f"#L{first}" if last else "")
+
+
+def note(view: View) -> Data:
+    """Show lines of a note, the cited ones marked."""
+    settings, path = view.agent(), view.query.get("path", "")
+    if not path:
+        raise PageMissing("no note is named", hint="search, and open a hit")
+    asked, to = max(1, view.number("from", 1)), view.number("to")
+    is_said = is_transcript(path)
+    first = asked if is_said else max(1, asked - ABOVE) if to else asked
+    lines = to - asked + 1 if is_said and to >= asked else LINES
+    excerpt: Mapping[str, Any] = (
+        view.tools.memory(settings.agent).get(path, first=first, lines=lines).to_json()
+    )
+    if excerpt["status"] == "not_found":
+        raise PageMissing(f"there is no note {path[:200]!r}", hint="search again: it may have been moved")
+    path, after = excerpt["path"], excerpt["nextFrom"]
+    return {
+        "title": path,
+        "agent": settings.agent,
+        # Lines of a conversation are not those of its transcript.
+        "lines": [
+            (None if is_said else at, text, asked <= at <= to)
+            for at, text in enumerate(excerpt["text"].split("\n"), first)
+        ],
+        "before": note_url(settings.agent, path, max(1, first - LINES)) if first > 1 else "",
+        "after": note_url(settings.agent, path, after) if after else "",
+        "command": command("--agent", settings.agent, "get", path, "--from", str(asked)),
+    }
+
+
+def jobs(view: View) -> Data:
+    """Show the jobs and batches that are open, and the last ones that ended."""
+    now, settings = time.time(), view.tools.settings
+    found = job_reports.listed(
+        view.agents, prices=settings.prices, now=now, limit=ENDED, queue=queue_of(settings)
+    )
+    return {
+        "jobs": [each.to_json() for each in found],
+        "batches": [each.to_json(now) for each in batch_jobs.listed(view.agents, limit=ENDED)],
+        "now": now,
+        "command": command("jobs", "ls"),
+    }
+
+
+def queue(view: View) -> Data:
+    """Show the queues, the workers and the dead letters by their error."""
+    state, dead = view.state.read(), list[Any]()
+    if state.queues:
+        asker = Asker(settings=view.tools.settings, agents=view.agents, by="")
+        dead = perform(CALLS["queue dead"], asker, limit=MESSAGES).value["groups"]
+    has_queue = bool(view.tools.settings.queue.url)
+    return {"state": state, "dead": dead, "has_queue": has_queue, "command": command("queue", "--watch")}
+
+
+def files(view: View) -> Data:
+    """Show the files of an agent with their outcomes, and the texts that failed."""
+    settings, first = view.agent(), view.number("first")
+    outcome, path = (view.query.get(name, "").strip() for name in ("outcome", "path"))
+    rows, outcomes, failed = list[ledger.FileRecord](), dict[str, int](), list[tuple[str, str, str]]()
+    with driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None:
+            rows = ledger.page(reader, outcome=outcome, path=path, first=first, count=FILES + 1)
+            outcomes = ledger.outcome_counts(reader)
+            target = identities.target(reader)
+            failed = vectors.failures(reader, target.id, FAILED) if target else []
+    where = {"agent": settings.agent, "outcome": outcome, "path": path}
+    return {
+        "names": view.names,
+        **where,
+        "files": [(each, note_url(settings.agent, each.path)) for each in rows[:FILES]],
+        "outcomes": outcomes,
+        "failed": [
+            (name, error, note_url(settings.agent, name) if name else "") for _, error, name in failed
+        ],
+        "before": f"?{urlencode({**where, 'first': max(0, first - FILES)})}" if first else "",
+        "after": f"?{urlencode({**where, 'first': first + FILES})}" if len(rows) > FILES else "",
+        "command": command("--agent", settings.agent, "status", "--verbose"),
+    }
+
+
+@value
+class Page:
+    """A page: its path below ROOT, its title, what it shows, and whether the navigation leads to it."""
+
+    path: str
+    title: str
+    template: str
+    data: Callable[[View], Data]
+    is_in_navigation: bool = True
+    #: Whether the script asks for it again while it is looked at.
+    is_followed: bool = True
+
+
+PAGES = (
+    Page(path="/", title="Overview", template="overview.html", data=overview),
+    Page(path="/search", title="Search", template="search.html", data=search, is_followed=False),
+    Page(path="/jobs", title="Jobs", template="jobs.html", data=jobs),
+    Page(path="/queue", title="Queue", template="queue.html", data=queue),
+    Page(path="/files", title="Files", template="files.html", data=files),
+    Page(
+        path="/note",
+        title="Note",
+        template="note.html",
+        data=note,
+        is_in_navigation=False,
+        is_followed=False,
+    ),
+)
