@@ -45,7 +45,6 @@ _SHORTEST_TOKEN = 8
 
 #: Characters of the name of a token at most, and what its role needs.
 _LONGEST_NAME = 80
-_ROLES = "name an agent with the role agent, none with owner; a reader opens the one that it names, or all"
 
 
 @value

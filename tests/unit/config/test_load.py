@@ -375,35 +375,6 @@ def test_the_settings_of_qmd_count_with_its_backend_and_yield_to_those_of_memory
     assert yielding.agent().max_injected_chars == 7
 
 
-def test_a_list_of_tokens_names_each_and_shows_none(read: Loader) -> None:
-    entries = [
-        {"name": "ops", "token": "${OPS}", "role": "owner"},
-        {"name": "ci", "token": "for-the-build", "role": "agent", "agent": "main"},
-        {"name": "wall", "token": "for-the-wall", "role": "reader"},
-    ]
-
-    loaded = read({"serve": {"tokens": entries}}, {"OPS": "from-the-environment"})
-
-    tokens = loaded.settings.serve.tokens
-    assert [(each.name, each.role, each.agent) for each in tokens] == [
-        ("ops", "owner", ""),
-        ("ci", "agent", "main"),
-        ("wall", "reader", ""),
-    ]
-    assert tokens[0].token == "from-the-environment"
-    assert [each["token"] for each in shown_for_all(loaded)["serve.tokens"].value] == ["(set)"] * 3
-    assert "for-the-build" not in repr(loaded) and "from-the-environment" not in repr(loaded)
-
-
-@pytest.mark.parametrize(
-    "written", ["https://Notes.Example/", "HTTPS://notes.example", " https://notes.example "]
-)
-def test_an_origin_is_taken_as_browsers_send_it(read: Loader, written: str) -> None:
-    serve = read({"serve": {"allowedOrigins": [written]}}).settings.serve
-
-    assert serve.allowed_origins == ("https://notes.example",)
-
-
 @pytest.mark.parametrize(
     ("written", "host"),
     [
@@ -428,14 +399,14 @@ def test_tokens_may_come_from_variables_and_files_and_are_never_shown(read: Load
     by_variable = read({"serve": serve}, {"TOKEN": "x" * 8, "MEMLINE_SERVE_TOKEN": "of-the-variable"})
     by_file = read({"serve": {}}, {"MEMLINE_SERVE_TOKEN_FILE": str(tmp_path / "token")})
 
-    of_main = Token(name="tokens.main", token="for-main-only", role="agent", agent="main")
+    of_main = Token(name="tokens.main", token="for-main-only", agent="main")
     assert loaded.settings.serve == Serve(
         token="from-the-environment", tokens=(of_main,), allowed_hosts=("notes.example",)
     )
     shown = {key: one.value for key, one in shown_for_all(loaded).items() if key.startswith("serve.")}
     assert shown["serve.token"] == "(set)"
     (entry,) = shown["serve.tokens"]
-    assert entry == {"name": "tokens.main", "token": "(set)", "role": "agent", "agent": "main"}
+    assert entry == {"name": "tokens.main", "token": "(set)", "agent": "main"}
     assert "for-main-only" not in repr(loaded.settings.serve)
     assert by_variable.settings.serve.token == "of-the-variable"
     assert by_file.settings.serve.token == "of-the-secret"
