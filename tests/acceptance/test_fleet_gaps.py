@@ -11,8 +11,6 @@ from memline.shared.sources.tokens import estimate_tokens
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
-from tests.support.process import running_memline
-from tests.support.redis_server import redis_command
 from tests.support.workspace import Place, until
 
 #: Seconds that the command of a test waits for a worker that embeds: half a minute otherwise.
@@ -97,14 +95,13 @@ def test_an_unusable_index_ends_the_run_of_its_agent_alone(place: Place) -> None
     assert "Memory index updated (bob): 1 added" in ran.stdout
 
 
-def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(notes: Place) -> None:
-    redis_command()
+def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(fleet: Fleet, notes: Place) -> None:
     write_notes(notes, 0, 1)
-    names = ("fleet.lock", "store.lock", "redis.log", "memory/main.workspace")
-    with running_memline(*notes.arguments("fleet", "--no-api")):
-        until(lambda: all((notes.home / name).exists() for name in names))
+    names = ("fleet.id", "store.lock", "memory/main.workspace")
+    fleet.start("chunk", "store", "watch")
+    until(lambda: all((notes.home / name).exists() for name in names))
 
-        modes = {name: stat.S_IMODE((notes.home / name).stat().st_mode) for name in names}
+    modes = {name: stat.S_IMODE((notes.home / name).stat().st_mode) for name in names}
 
     assert modes == dict.fromkeys(names, 0o600)
 

@@ -10,7 +10,6 @@ from memline.shared.sources.tokens import estimate_tokens
 from tests.acceptance.conftest import ROWS, write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import running_memline
-from tests.support.redis_server import redis_command
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
 from tests.support.workspace import Place, until
 
@@ -51,19 +50,13 @@ def _until_still(provider: EmbeddingServer) -> None:
 
 #: SIGINT and SIGTERM are one handler in what runs until it is told to end (unit/cli), and two in `index`.
 ENDS = [("index", signal.SIGINT)]
-ENDS += [
-    (command, number)
-    for command in ("up", "index", "fleet --no-api")
-    for number in (signal.SIGTERM, signal.SIGKILL)
-]
+ENDS += [(command, number) for command in ("up", "index") for number in (signal.SIGTERM, signal.SIGKILL)]
 
 
 @pytest.mark.parametrize(("command", "number"), ENDS, ids=str)
 def test_one_signal_in_a_backfill_leaves_no_lease_and_shows_what_was_billed(
     notes: Place, provider: EmbeddingServer, tmp_path: Path, command: str, number: signal.Signals
 ) -> None:
-    if command.startswith("fleet"):
-        redis_command()
     provider.control({"latency_ms": 150})
     write_notes(notes, 0, 80)
     with running_memline(*notes.arguments(*command.split())) as process:

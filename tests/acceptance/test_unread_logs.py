@@ -97,7 +97,7 @@ def test_up_takes_in_what_is_saved_while_nobody_reads_its_log(place: Place) -> N
             until(lambda: f"memory/more-{number}.md" in place.outcomes(), "a note")  # noqa: B023
 
 
-def test_workers_watcher_and_the_process_of_a_whole_fleet_do_not_wait_either(fleet: Fleet) -> None:
+def test_workers_and_watcher_do_not_wait_either(fleet: Fleet) -> None:
     place = fleet.place
     place.index()
     with (
@@ -110,7 +110,3 @@ def test_workers_watcher_and_the_process_of_a_whole_fleet_do_not_wait_either(fle
         until(lambda: "memory/first.md" in place.outcomes(), "the first note")
         place.write("memory/second.md", "# Second\n")
         until(lambda: "memory/second.md" in place.outcomes(), "the second note")
-    with started(place, "fleet", "--no-api", env=fleet.environment) as supervisor:
-        supervisor.fill()
-        place.write("memory/third.md", "# Third\n")
-        until(lambda: "memory/third.md" in place.outcomes(), "the third note")

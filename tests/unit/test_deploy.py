@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import shutil
 import subprocess
 import tomllib
@@ -16,7 +15,6 @@ from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config import environment
 from memline.shared.findings.table import AGENT, COMMON, rows
-from memline.shared.queue.routes import PROCESSES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -41,25 +39,17 @@ def known_variables() -> set[str]:
     return own | secrets | {f"{name}_FILE" for name in secrets}
 
 
-def test_the_files_of_a_fleet_are_what_the_commands_print_for_all_processes() -> None:
-    script = runpy.run_path(str(DEPLOY.parent / "scripts" / "fleet_files.py"))
-
-    old = [path.name for path, text in script["files"]().items() if path.read_text("utf-8") != text]
-
-    assert old == [], f"run: {script['REGENERATE']}"
-
-
 def test_a_fleet_of_containers_has_every_process_and_a_redis_that_loses_nothing() -> None:
     file = compose("compose.fleet.yaml")
     redis = file["services"].pop("redis")
     for name in ("metrics", "prometheus", "grafana"):
         assert file["services"].pop(name)["profiles"] == ["metrics"]
 
-    assert {
-        name: each["command"][: len(words)]
-        for name, each in file["services"].items()
-        for words in [PROCESSES[name]]
-    } == PROCESSES
+    procfile = yaml.safe_load((DEPLOY.parent / "Procfile").read_text("utf-8"))
+    assert {name: " ".join(["memline", *each["command"][:2]]) for name, each in file["services"].items()} == {
+        **procfile,
+        "api": "memline serve --host",
+    }
     assert "--maxmemory-policy noeviction" in redis["command"] and "--appendonly yes" in redis["command"]
     assert redis["healthcheck"]["test"] == ["CMD", "redis-cli", "ping"]
     # It has no password: only the fleet reaches it.

@@ -16,7 +16,7 @@ import yaml
 from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config.load import Options, load
-from memline.shared.queue.routes import PROCESSES
+from memline.shared.queue.routes import QUEUES
 from tests.support.kustomize import Objects, rendered
 from tests.unit.test_deploy import known_variables
 
@@ -157,7 +157,7 @@ def test_containers_run_commands_that_exist_in_the_image_of_this_release(objects
         if name == "redis":
             continue
         assert each["image"] == f"memline:{version}"
-        words = {**PROCESSES, "up": ["up"], "metrics": ["metrics"], "backup": ["backup", "/backup"]}[name]
+        words = ["worker", name] if name in QUEUES else ["serve" if name == "api" else name]
         assert each["args"][: len(words)] == words and words[0] in COMMANDS
         alive = {"name": "MEMLINE_ALIVE_FILE", "value": f"/tmp/{name}.alive"}
         assert name == "backup" or alive in each["env"]
@@ -168,7 +168,7 @@ def test_a_fleet_has_every_process_and_only_embed_away_from_the_index(fleet: Obj
     beside = {each["name"] for each in found["memline"]["spec"]["containers"]}
     redis = containers(fleet)["redis"]["command"]
 
-    assert beside == {*PROCESSES, "metrics"} - {"embed"}
+    assert beside == {*QUEUES, "api", "watch", "metrics"} - {"embed"}
     assert [each["name"] for each in found["embed"]["spec"]["containers"]] == ["embed"]
     assert fleet["StatefulSet", "memline"]["spec"]["replicas"] == 1
     assert "--maxmemory-policy noeviction" in redis[-1] and "--appendonly yes" in redis[-1]

@@ -97,7 +97,7 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         lines.append(f"{made['agentId']}: job {made['id']} reads {counted(made['files'], 'file')}{resumed}.")
         lines.append(f"  memline reindex --status {made['id']} says how far it is.")
         if made["warning"]:
-            notes.append(f"{made['agentId']}: {made['warning']} (try: memline fleet)")
+            notes.append(f"{made['agentId']}: {made['warning']} (try: memline worker chunk store)")
 
     names = {"agents": _names(asker), "jobs": ", ".join(made["id"] for made in started)}
     return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import FOLDER, Call, Parameter, argument, flag, option
+from memline.producers.calls.rows import Call, Parameter, argument, flag, option
 
 
 def _port(words: str, default: str) -> Parameter:
@@ -116,54 +116,5 @@ others go back on the queue. A second signal changes nothing, a third ends it at
             "memline worker chunk store query",
             "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline worker embed",
         ),
-    ),
-    Call(
-        name="fleet",
-        title="Run all processes of a fleet, or print their files.",
-        text="""\
-Run every process of a fleet that the configuration needs, until it is told to stop.
-
-Without queue.url it starts a redis-server of its own, on a socket below its home. When one process ends,
-all do, and the exit status is 1; a worker that was drained is started again. SIGINT and SIGTERM end them
-in order.""",
-        parameters=(flag("api", "Serve memory over HTTP as well.", opposite="--no-api", default="--api"),),
-        examples=(
-            "memline --workspace ~/notes fleet",
-            "memline fleet --no-api",
-            "memline fleet procfile > Procfile",
-            "memline fleet compose > compose.yaml",
-        ),
-    ),
-    Call(
-        name="fleet procfile",
-        title="Print a Procfile of the processes that the configuration needs.",
-        examples=("memline fleet procfile > Procfile && honcho start",),
-    ),
-    Call(
-        name="fleet systemd",
-        title="Print or write the units of a fleet.",
-        text="""\
-Print or write the units of a fleet, and the command that starts the processes it needs.
-
-One unit is for every process, memline@NAME.service, and a target for all of them. They run this program
-as the user memline.""",
-        parameters=(argument("folder", "Write them there.", is_required=False, path=FOLDER),),
-        examples=("memline fleet systemd", "memline fleet systemd /etc/systemd/system"),
-    ),
-    Call(
-        name="fleet run",
-        title="Run one process by its name.",
-        text="""\
-Run one process by its name, also metrics or up; what follows a dash tells several of a kind apart.
-
-For a supervisor, such as systemd, that has one entry for all of them.""",
-        parameters=(argument("process", "Its name: store, embed-2."),),
-        examples=("memline fleet run store", "memline fleet run embed-2", "memline fleet run up"),
-    ),
-    Call(
-        name="fleet compose",
-        title="Print a compose file with a container for each process.",
-        text="Print a compose file with a container for each process, and one for Redis.",
-        examples=("memline fleet compose > compose.yaml",),
     ),
 )

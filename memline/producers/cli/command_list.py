@@ -31,7 +31,6 @@ COMMANDS = {
     "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
     "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
-    "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.setup:flush", "Write down what is worth keeping of a session."),
     "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),

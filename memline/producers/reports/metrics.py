@@ -29,7 +29,7 @@ from memline.shared.findings.diagnosis import of_agent, of_common, queue_of
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue import depth
-from memline.shared.queue.routes import commands
+from memline.shared.queue.routes import needed_roles
 from memline.shared.sync.plan import FILES_EVERY_S, FILES_SHARE, IndexState, Plan, make_plan, plan_of
 
 #: Name without the prefix -> what it is. A name that ends in `_total` is a counter, the others are gauges.
@@ -52,7 +52,7 @@ class FleetCollector(Collector):
         self._url = settings.queue.address
         self._agents = tuple(agents)
         self._lock = threading.Lock()
-        self._expected = commands(agents)
+        self._expected = needed_roles(agents)
         self._families: dict[str, Any] = {}
         #: Agent -> how its files compare with its index, and when that is asked again (monotonic seconds).
         self._plans: dict[str, tuple[float, Plan]] = {}

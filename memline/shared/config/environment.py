@@ -99,11 +99,6 @@ def secret(env: Environment, name: str) -> str:
     return read
 
 
-def with_secret(env: Environment, name: str, text: str) -> dict[str, str]:
-    """Copy the environment with this value of a secret, in the place of the variable and of its file."""
-    return {key: each for key, each in env.items() if key != name + _FILE} | {name: text}
-
-
 def secret_name(env: Environment, name: str) -> str:
     """Return which variable has this secret: itself, or the one that names its file; empty for none."""
     return next((each for each in (name, name + _FILE) if name and value(env, each)), "")

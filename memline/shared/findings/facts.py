@@ -75,7 +75,7 @@ def roles_of(agents: Sequence[AgentSettings]) -> tuple[str, ...]:
     """Return the roles that a fleet of these agents needs."""
     from memline.shared.queue import routes
 
-    return tuple(routes.commands(list(agents), with_api=False))
+    return routes.needed_roles(agents)
 
 
 class _QueueFacts:

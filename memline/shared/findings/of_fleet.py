@@ -64,7 +64,7 @@ def redis_full(facts: FleetFacts) -> Iterator[Seen]:
 @finding(
     WARNING,
     "{what}",
-    action="memline fleet",
+    action="memline worker chunk embed store query",
     subject="role",
     page="queues",
     halts="a role is missing",
@@ -76,7 +76,8 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     queues = [queue for queue in facts.fleet.queues if queue.needs_worker(facts.roles)]
     missing = [queue for queue in queues if not facts.fleet.is_served(queue)]
     if queues and not facts.fleet.workers:
-        yield seen(what="queue: no worker is alive")
+        roles = " ".join(queue.role for queue in queues)
+        yield seen(what="queue: no worker is alive", action=f"memline worker {roles}")
         return
     for queue in missing:
         what = f"queue: no worker takes messages from {queue.name}"

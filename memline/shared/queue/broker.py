@@ -149,7 +149,7 @@ def on_redis(
     if not url:
         raise QueueError(
             "workers as separate processes need a queue, and queue.url is not set",
-            hint="memline fleet, or MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
+            hint="MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
         )
     # redis takes 45 ms to import, which one process never needs.
     from memline.shared.queue.redis_broker import FleetBroker

@@ -96,7 +96,7 @@ class Fleet:
             return None
         queue = min(self._served_at, key=self._served_at.__getitem__)
         words = f"no worker takes messages from the queue {queue!r}"
-        return QueueError(words, hint="start the workers: memline fleet, or unset queue.url")
+        return QueueError(words, hint=f"memline worker {queue}, or unset queue.url")
 
     def _worker_fault(self, now: float) -> QueueError | None:
         """Note which queues are served; return why a worker failed at our work, if one did."""

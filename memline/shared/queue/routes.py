@@ -6,7 +6,7 @@ its name in `workers`; the processes of a fleet, their files and the dashboard f
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Iterable
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
@@ -58,8 +58,6 @@ class Queue:
     is_optional: bool = False
     #: Whether `memline index` needs it where one process does the work.
     is_indexing: bool = False
-    #: `module:function` that tells whether an agent needs its role; empty: every agent does.
-    needed_by: str = ""
 
 
 QUEUES = {
@@ -72,7 +70,6 @@ QUEUES = {
         threads=4,
         is_paid=True,
         is_indexing=True,
-        needed_by="memline.shared.queue.routes:embeds",
         # Fails at once: a request has told the rows of its failure, and they send it again.
         actors={messages.EmbedTexts: Actor(name="embed_texts", is_retried=False)},
     ),
@@ -80,7 +77,6 @@ QUEUES = {
     "batch": Queue(
         threads=2,
         is_beside_index=True,
-        needed_by="memline.shared.queue.routes:uses_batches",
         # Its row says when it is polled again.
         actors={messages.AdvanceBatch: Actor(name="advance_batch", is_kept=False)},
     ),
@@ -132,24 +128,11 @@ def waits_for_disk(actor: str, error: BaseException | None) -> bool:
     return isinstance(error, IndexUnwritable) and actor_of(actor).waits_for_disk
 
 
-#: All processes with the words of their commands, in the order of their start. They end together, and `store`
-#: after them, so that what was paid for is still stored.
-PROCESSES = {
-    **{name: ["worker", name] for name in ("store", *(queue for queue in QUEUES if queue != "store"))},
-    "api": ["serve"],
-    "watch": ["watch"],
-}
-
-
-def commands(agents: list[AgentSettings], *, with_api: bool = True) -> dict[str, list[str]]:
-    """Name the processes that these agents need, each with the words of its command."""
-    needed = {name: _is_needed(queue, agents) for name, queue in QUEUES.items()} | {"api": with_api}
-    return {name: words for name, words in PROCESSES.items() if needed.get(name, True)}
-
-
-def _is_needed(queue: Queue, agents: list[AgentSettings]) -> bool:
-    module, _, function = queue.needed_by.partition(":")
-    return not module or any(map(getattr(import_module(module), function), agents))
+def needed_roles(agents: Iterable[AgentSettings]) -> tuple[str, ...]:
+    """Name the roles that a fleet of these agents needs."""
+    known = [*agents]
+    needed = {"embed": any(map(embeds, known)), "batch": any(map(uses_batches, known))}
+    return tuple(role for role in QUEUES if needed.get(role, True))
 
 
 def embeds(agent: AgentSettings) -> bool:

@@ -188,7 +188,7 @@ main()
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        *((words, 0) for words in ("worker embed", "--home x up", "fleet", "mcp")),
+        *((words, 0) for words in ("worker embed", "--home x up", "mcp")),
         *((words, -signal.SIGTERM) for words in ("index", "queue")),
     ],
 )

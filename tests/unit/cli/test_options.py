@@ -60,7 +60,6 @@ def test_an_empty_text_is_not_the_current_folder(line: list[str], capsys: pytest
     [
         (["search", "boats", "--source", "sesions"], "'sesions' is not one of"),
         (["worker", "chunk", "embd"], "'embd' is not one of"),
-        (["fleet", "run", "stores"], "'stores' is not one of"),
         (["queue", "pause", "--mode", "batches"], "'batches' is not one of"),
     ],
 )

@@ -39,7 +39,7 @@ REPORT: dict[str, Any] = {
         }
     ],
     "findings": [
-        {"level": "warning", "agent": None, "what": "no worker is alive", "action": "memline fleet"},
+        {"level": "warning", "agent": None, "what": "no worker is alive", "action": "memline worker store"},
         {"level": "warning", "agent": "main", "what": "no quota", "action": "memline queue resume"},
     ],
     "spending": {
@@ -113,7 +113,7 @@ def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> No
     assert "Backlog: 7 files to read, 9 wanted, 4 leased, 1 failed, 2 paused, ETA 13 s" in shown
     assert "Job 5f3a (main), reindex: 3 of 10 files read" in shown
     assert "embed_texts" in shown and "50 MiB" in shown and "drains" in shown
-    assert "warn no worker is alive try: memline fleet warn agent main: no quota" in shown
+    assert "warn no worker is alive try: memline worker store warn agent main: no quota" in shown
     assert "Provider openai (main): paused" in shown
     assert json.loads(output(capsys, "queue", "--json")) == REPORT
 

@@ -76,9 +76,3 @@ def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(
 def test_a_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"A_FILE: cannot read .*/key: No such file or directory"):
         environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
-
-
-def test_a_value_takes_the_place_of_a_variable_and_of_its_file() -> None:
-    env = {"A": "", "A_FILE": "/key", "B": "1"}
-
-    assert environment.with_secret(env, "A", "x") == {"A": "x", "B": "1"}

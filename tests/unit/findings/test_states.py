@@ -418,7 +418,7 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("redis_unreachable", PROBLEM, redis_says("cannot be reached: refused"), "queue: Redis at 127.0.0.1 cannot be reached", "do this"),
     ("redis_evicting", PROBLEM, redis_says("evicts keys when memory is short"), "evicts keys", "do this"),
     ("redis_full", PROBLEM, redis_says("is out of memory"), "is out of memory", "do this"),
-    ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline fleet"),
+    ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline worker chunk embed store"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "query"), "no worker takes messages from store", "memline worker store"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store", asked=1), "no worker takes messages from query", "memline worker query"),
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),

@@ -1,14 +1,15 @@
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import dramatiq
 import pytest
 import redis
 
+from memline.shared.config.load import Options, load
 from memline.shared.queue.broker import MessagePack, actor, send
 from memline.shared.queue.messages import EmbedTexts, MessageRefused, StoreVectors, Sweep, Wire
 from memline.shared.queue.redis_broker import FleetBroker
-from memline.shared.queue.routes import QUEUES, ROUTES, Queue, is_retried
+from memline.shared.queue.routes import QUEUES, ROUTES, is_retried, needed_roles
 from tests.support.index_rows import MODEL_A
 from tests.unit.queue.conftest import URL
 
@@ -103,8 +104,22 @@ def test_a_message_is_tried_again_when_that_may_help(
     assert is_retried(name, error) is is_tried_again
 
 
-@pytest.mark.parametrize("queue", [queue for queue in QUEUES.values() if queue.needed_by])
-def test_what_tells_whether_a_role_is_needed_exists(queue: Queue) -> None:
-    module, _, function = queue.needed_by.partition(":")
+@pytest.mark.parametrize(
+    ("settings", "roles"),
+    [
+        ("provider: 'none'", ("chunk", "store", "query")),
+        (
+            "provider: 'openai', remote: {apiKey: 'k', batch: {enabled: true}}",
+            ("chunk", "embed", "batch", "store", "query"),
+        ),
+    ],
+    ids=["no provider", "batches"],
+)
+def test_a_role_is_needed_where_the_configuration_uses_it(
+    tmp_path: Path, settings: str, roles: tuple[str, ...]
+) -> None:
+    config = tmp_path / "config.json5"
+    config.write_text(f"{{agents: {{defaults: {{memorySearch: {{{settings}}}}}}}}}", "utf-8")
+    agent = load(Options(config=config, workspace=tmp_path), {"HOME": str(tmp_path)}).agent()
 
-    assert callable(getattr(import_module(module), function))
+    assert needed_roles([agent]) == roles
