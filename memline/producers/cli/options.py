@@ -1,17 +1,17 @@
-"""What commands share: global options, examples in help, questions, and what is printed beside a result."""
+"""What commands share: how one is declared, global options, questions, and what stands beside a result."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 import click
 
 from memline.producers.cli.command_list import GLOBALS
 from memline.producers.cli.invocation import Invocation, echo
-from memline.shared.config.check import nearest
 from memline.shared.errors import ConfigError
 from memline.shared.visible_text import visible
 
@@ -40,13 +40,46 @@ GLOBAL_OPTIONS: list[click.Parameter] = [
 ]
 
 
-class OneOf(click.Choice[str]):
-    """One of some words; a wrong one is named with the word that resembles it most."""
+#: Prints the result as JSON.
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        near = nearest(str(value), self.choices)
-        message = super().get_invalid_choice_message(value, ctx)
-        return f"{message} Did you mean {near}?" if near else message
+
+def command(
+    *lines: str, parent: click.Group | None = None, **settings: Any
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Make a function a command with the global options; its docstring is the help, `lines` the examples.
+
+    The function gets its `Invocation` first. It returns None, or another exit status than 0. With `parent` it
+    is a command of a group.
+    """
+
+    def make(function: Callable[..., int | None]) -> click.Command:
+        @wraps(function)
+        def act(**arguments: Any) -> int | None:
+            return function(invocation_of(click.get_current_context()), **arguments)
+
+        declare: Any = click.command(epilog=examples(*lines), **settings)
+        made: click.Command = declare(act)
+        for each in made.params:
+            each.callback = _refuse_empty
+        made.params += GLOBAL_OPTIONS
+        if parent is not None:
+            parent.add_command(made)
+        return made
+
+    return make
+
+
+def group(*lines: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Group]:
+    """Make a function a group of commands, as `command` does."""
+    return command(*lines, cls=click.Group, **settings)  # type: ignore[return-value]
+
+
+def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Refuse an empty text: a variable that is not set, and as a path the current folder."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        raise click.BadParameter("must not be empty", ctx=context, param=parameter)
+    return value
 
 
 def examples(*lines: str) -> str:

@@ -6,19 +6,35 @@ import os
 import signal
 from contextlib import closing
 
+import click
+
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
-from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
+from memline.producers.cli.options import command
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
-from memline.producers.cli.table_commands import asks
 from memline.shared import logs
 from memline.shared.config.installation import Serve
 from memline.shared.values import replace
 
+_PORT = click.IntRange(0, 65_535)
 
-@asks(CALLS["mcp"])
+
+@command(
+    "memline mcp",
+    "memline --workspace ~/notes mcp",
+    "memline mcp --agent work --session-key agent:work:main",
+)
+@click.option(
+    "--session-key",
+    metavar="KEY",
+    help="Session that the client serves, agent:<id>:<rest>: it decides about citations and access.",
+)
 def mcp(invocation: Invocation, session_key: str | None) -> None:
+    """Serve an agent's memory as MCP tools on standard input and output.
+
+    For the configuration of an MCP client, which starts it. Nothing but the protocol goes to standard output.
+    """
     from memline.producers.agents.mcp_stdio import run_stdio
 
     write_log()
@@ -42,8 +58,21 @@ def _end_at_once(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-@asks(CALLS["serve"])
+@command(
+    "memline serve",
+    "memline serve --port 8080 --agent main",
+    "MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24) memline serve --host 0.0.0.0",
+)
+@click.option(
+    "--host", metavar="ADDRESS", help="Address; others than loopback need a token.  [default: 127.0.0.1]"
+)
+@click.option("--port", type=_PORT, help="Port; 0: any that is free.  [default: 7843]")
 def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
+    """Serve memory over HTTP: search, get, status and context, MCP at /mcp and a dashboard at /ui.
+
+    One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
+    that fresh.
+    """
     from memline.producers.web.serving import serving
 
     write_log()
@@ -69,12 +98,20 @@ def _served(serve: Serve, host: str | None, port: int | None) -> Serve:
     )
 
 
-#: The usual one of Prometheus exporters inside applications.
-DEFAULT_PORT = 9464
+@command("memline metrics", "memline metrics --port 9500", "memline metrics --once")
+@click.option("--port", type=_PORT, default=9464, show_default=True, help="Port.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address; every client that reaches it may read.",
+)
+@click.option("--once", is_flag=True, help="Print the metrics and end.")
+def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
+    """Serve metrics of queues, backlog, workers and providers for Prometheus, until it is stopped.
 
-
-@asks(CALLS["metrics"])
-def metrics(invocation: Invocation, port: int | None, host: str | None, once: bool) -> None:
+    One process a host is enough; run it beside the index. Each scrape reads the metrics again.
+    """
     from memline.producers.reports.metrics import FleetCollector, page, serve
 
     write_log()
@@ -82,7 +119,6 @@ def metrics(invocation: Invocation, port: int | None, host: str | None, once: bo
     if once:
         put(page(collector), end="")
         return
-    host, port = host or "127.0.0.1", DEFAULT_PORT if port is None else port
     with stop_event() as stop, serve(collector, host=host, port=port) as url:
         echo(f"memline: metrics at {url}", err=True)
         liveness().run_until(stop)

@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, Call, Parameter
 from memline.producers.cli.invocation import Invocation, echo, print_result
-from memline.producers.cli.options import GLOBAL_OPTIONS, OneOf, examples, invocation_of
+from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
 from memline.shared.values import replace
@@ -198,7 +198,7 @@ def _parameter(each: Parameter) -> click.Parameter:
 
 def _type(each: Parameter) -> click.ParamType[Any] | None:
     if choices := each.allowed:
-        return OneOf(choices)
+        return click.Choice(choices)
     if each.path:
         return _PATHS[each.path]
     if each.kind == "integer":

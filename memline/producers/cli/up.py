@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
-from memline.producers.calls.table import CALLS
+import click
+
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import command
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
@@ -17,8 +18,13 @@ from memline.shared.sampling import sampling
 from memline.workers import lifecycle
 
 
-@asks(CALLS["up"])
+@command("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
 def up(invocation: Invocation) -> None:
+    """Run everything in one process, no server needed: follow the files, chunk, embed, store.
+
+    Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work. A
+    second one for the same folder follows nothing until the first has ended, and then takes its place.
+    """
     write_log()
     agents = invocation.enabled_agents()
     for agent in agents:
@@ -32,8 +38,12 @@ def up(invocation: Invocation) -> None:
         following.run(settings, agents, stop=stop, on_note=note, liveness=liveness())
 
 
-@asks(CALLS["watch"])
+@command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
 def watch(invocation: Invocation) -> None:
+    """Follow the files and put their changes on the queue; the workers are other processes.
+
+    Needs queue.url. Without a queue, `memline up` does this and the work in one process.
+    """
     # A process of a fleet: it logs what workers log, and at their level.
     write_log(default_level="INFO")
     if not invocation.settings.queue.url:
@@ -43,8 +53,25 @@ def watch(invocation: Invocation) -> None:
         following.watch(invocation.settings, agents, stop=stop, liveness=liveness())
 
 
-@asks(CALLS["worker"])
+@command(
+    "memline worker embed --threads 16",
+    "memline worker chunk store query",
+    "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline worker embed",
+)
+@click.argument("roles", nargs=-1, required=True, metavar="ROLE...", type=click.Choice(list(QUEUES)))
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Messages a role works on at a time; store keeps one."
+    f"  [default: {', '.join(f'{name} {each.threads}' for name, each in QUEUES.items())}]",
+)
 def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) -> None:
+    """Work on messages of the queue, in one role or several: chunk, embed, batch, store, query.
+
+    Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
+    others go back on the queue. A second signal changes nothing, a third ends it at once.
+    """
     write_log(default_level="INFO")
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles

@@ -1,10 +1,8 @@
 """The table of calls: every face is made of it."""
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
-import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,15 +12,9 @@ from memline.producers.actions.perform import function_of
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.calls.arguments import answers, input_schema, parse_texts, read
 from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
-from memline.producers.calls.rows import CLI, PYTHON, Call
+from memline.producers.calls.rows import PYTHON, Call
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.command_list import COMMANDS
-from memline.producers.cli.options import GLOBAL_OPTIONS
-from memline.producers.cli.queue import MEASURES
-from memline.producers.cli.root import cli
-from memline.producers.cli.serve import DEFAULT_PORT
 from memline.shared.errors import BadRequest
-from memline.shared.queue.routes import QUEUES
 from memline.shared.search.request import SearchOptions
 
 SEARCH, GET, APPEND, CONTEXT = (CALLS[name].takes_json for name in ("search", "get", "append", "context"))
@@ -50,47 +42,6 @@ def test_each_call_and_each_of_its_parameters_has_words(call: Call) -> None:
 @pytest.mark.parametrize("call", [call for call in CALLS.values() if call.run], ids=lambda call: call.name)
 def test_the_function_of_a_call_takes_its_parameters(call: Call) -> None:
     inspect.signature(function_of(call)).bind(None, **{each.key: None for each in call.takes_json})
-
-
-def test_the_list_of_commands_says_what_the_table_says() -> None:
-    """It is printed before anything else is read."""
-    assert {name: line for name, (_, line) in COMMANDS.items()} == {
-        name: CALLS[name].title for name in COMMANDS
-    }
-
-
-def commands_below(group: click.Group, *before: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command with its whole name."""
-    for name in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), name)
-        assert command is not None
-        yield " ".join((*before, name)), command
-        if isinstance(command, click.Group):
-            yield from commands_below(command, *before, name)
-
-
-def test_every_command_and_every_option_is_a_row_of_the_table() -> None:
-    commands = dict(commands_below(cli))
-
-    # An agent writes through MCP, HTTP and Python; a person has an editor.
-    assert commands.keys() == CALLS.keys() - {"append"}
-    for name, command in commands.items():
-        call = CALLS[name]
-        rows = {each.key for each in call.parameters if CLI in each.faces}
-        rows |= {f"{each.key}_option" for each in call.parameters if each.as_option}
-        shared = {parameter.name for parameter in GLOBAL_OPTIONS} | ({"as_json"} if call.has_json else set())
-        assert {parameter.name for parameter in command.params} == rows | shared, name
-        assert call.examples and command.help == (call.text or call.title), name
-
-
-def test_the_words_of_a_row_name_what_the_code_has() -> None:
-    """The table imports nothing that it could read them from."""
-    words = {each.name: each for name in ("queue", "worker", "metrics") for each in CALLS[name].parameters}
-
-    assert f"; one of {', '.join(MEASURES)} with" in words["failIf"].words
-    assert words["threads"].default == ", ".join(f"{name} {each.threads}" for name, each in QUEUES.items())
-    assert words["port"].default == str(DEFAULT_PORT)
-    assert all(name in CALLS["worker"].text for name in QUEUES)
 
 
 def test_only_append_of_the_tools_writes() -> None:

@@ -55,25 +55,6 @@ def test_an_empty_text_is_not_the_current_folder(line: list[str], capsys: pytest
     assert "must not be empty" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (["search", "boats", "--source", "sesions"], "'sesions' is not one of"),
-        (["worker", "chunk", "embd"], "'embd' is not one of"),
-        (["queue", "pause", "--mode", "batches"], "'batches' is not one of"),
-    ],
-)
-def test_a_wrong_word_is_named_with_the_allowed_one_that_resembles_it_most(
-    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(line) == 2
-
-    error = capsys.readouterr().err
-    meant = {"sesions": "sessions", "embd": "embed", "stores": "store", "batches": "batch"}
-    assert said in error
-    assert f"Did you mean {meant[line[-1]]}?" in error
-
-
 def test_examples_keep_their_lines() -> None:
     assert examples("a", "b") == "\b\nExamples:\n  a\n  b"
 
