@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 import zstandard
 
+from memline.producers.bridges import import_chats
 from memline.shared.config.load import Options, load
 from memline.shared.errors import MemlineError
 from memline.shared.sources import links as note_links
@@ -29,7 +30,6 @@ from memline.shared.sources.chunking import split
 from memline.shared.sources.redaction import redact
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
 from memline.shared.sources.transcripts import compressed, opencode
-from memline.shared.sources.transcripts.imported import lines_of
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from tests.support.http_api import serving
@@ -282,7 +282,7 @@ _EXPORTS: dict[str, dict[str, Any]] = {
             },
         },
     },
-    "claude_ai": {
+    "claude": {
         "uuid": "c",
         "name": "Deploy",
         "created_at": _AT,
@@ -307,13 +307,9 @@ def exports() -> Iterator[Case]:
 
     def run(dice: random.Random) -> None:
         name = dice.choice(list(_EXPORTS))
-        read = import_module(f"memline.shared.sources.transcripts.{name}").FORMAT.conversation
         record = odd(dice, _EXPORTS[name])
-        try:
-            conversation = read(record if isinstance(record, dict) else {})
-        except ValueError:
-            return
-        lines_of(conversation)
+        _, title, said = import_chats.PROGRAMS[name](record if isinstance(record, dict) else {})
+        assert isinstance(f"{title}{import_chats._text(said, '')}", str)
 
     yield run
 

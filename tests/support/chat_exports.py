@@ -38,7 +38,7 @@ def gpt(name: str, *said: tuple[str, str], title: str | None = "A talk", at: flo
     mapping = {"root": node("root", None)}
     above = "root"
     for number, (role, text) in enumerate(said):
-        mapping[f"n{number}"] = node(f"n{number}", above, gpt_said(role, text))
+        mapping[f"n{number}"] = node(f"n{number}", above, gpt_said(role, text, create_time=at + number))
         above = f"n{number}"
     return {
         "title": title,

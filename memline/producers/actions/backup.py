@@ -1,7 +1,4 @@
-"""Back up the indexes of agents into a folder, and put them back, while everything runs.
-
-Imported conversations go along, in a folder beside the index: the exports they came from may be gone.
-"""
+"""Back up the indexes of agents into a folder, and put them back, while everything runs."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from memline.producers.bridges import import_chats
 from memline.shared.clock import SystemClock
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
@@ -40,8 +36,6 @@ class Saved:
     bytes: int = 0
     #: The workspace the index was made of.
     workspace: str = ""
-    #: Imported conversations, but for those that were forgotten.
-    conversations: int = 0
     #: Texts that wait to be embedded, but for those of jobs that are paused or cancelled.
     wanted: int = 0
     #: What a person has paused of embedding: "all", or `<provider> <mode>` each.
@@ -75,7 +69,6 @@ def back_up(agents: Sequence[AgentSettings], folder: Path, *, any_workspace: boo
                 with suppress(OSError):
                     folder.rmdir()
             raise
-        import_chats.copy(agent.index_path, target, forgets=True)
         saved.append(_summary(agent.agent, target, size))
         counters.put(agent.account_path, counters.BACKED_UP, time.time(), agent=agent.agent)
     if not saved:
@@ -135,7 +128,6 @@ def restore(saved: Saved, agent: AgentSettings) -> Saved:
                 copies.carry_over(connection, index, is_last=True)
                 writer.recover()
             copies.put_in_place(writer.connection, live, index)
-    import_chats.copy(saved.path, index, forgets=False)
     return _summary(agent.agent, index, index.stat().st_size)
 
 
@@ -186,7 +178,6 @@ def _summary(agent: str, path: Path, size: int) -> Saved:
             vectors=vectors.count_ready(connection),
             bytes=size,
             workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
-            conversations=sum(bool(file.stat().st_size) for file in import_chats.kept(path)),
             wanted=driver.scalar(connection, _COUNT_WANTED),
             paused=tuple(
                 ["all"] if meta.get(connection, meta.PAUSED) else meta.get(connection, meta.PAUSED_MODES, ())

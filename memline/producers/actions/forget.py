@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.actions import forget_batches, forget_home
 from memline.producers.actions.forget_batches import LeftBehind
-from memline.producers.actions.forget_targets import Imported, Lines, Target, Transcript
+from memline.producers.actions.forget_targets import Lines, Target, Transcript
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault, IndexUnwritable, MemlineError
@@ -31,7 +31,6 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.fleet_workers import drop_with
 from memline.shared.sources.forgetting import ForgottenLines, is_long, line_hash, without
 from memline.shared.sources.paths import MemoryPaths
-from memline.shared.sources.transcripts import imported
 from memline.shared.sync import vanished
 from memline.shared.sync.read_file import FileReader, parts_of
 from memline.shared.values import replace, to_json, value
@@ -191,9 +190,6 @@ def undo(agent: AgentSettings, group: Group) -> bool:
     """Take one off the list; returns whether it held back anything, which the next run reads again."""
     with closing(IndexWriter.of(agent)) as writer, writer.transaction() as (connection, _):
         has_held = forgotten.take_off(connection, group)
-    if imported.is_imported(group.path):
-        # Its empty file would keep it from being imported again.
-        imported.remove_empty(imported.file_of(agent, group.path))
     return has_held
 
 
@@ -212,9 +208,8 @@ def _forget_one(
     texts = {digest for digest, _ in rows} | former_texts(connection, target.path)
     hashes.setdefault(target.path, set()).update(texts)
     needles, line_hashes = target.words(agent, rows)
-    # An imported conversation is Memline's, not a note.
-    is_transcript = isinstance(target, Transcript) and target.stays
-    stays = target.stays or (keep_note and not isinstance(target, Imported))
+    is_transcript = isinstance(target, Transcript)
+    stays = target.stays or keep_note
     with writer.transaction() as (_, now):
         forgotten.add(connection, target.path, "text", texts, now)
         if stays:

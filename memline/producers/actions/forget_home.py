@@ -18,7 +18,6 @@ from memline.shared.index import archive, copies, driver, erase, full_text
 from memline.shared.index.vectors import OF_TEXT
 from memline.shared.search.query import Term
 from memline.shared.sources.folding import fold
-from memline.shared.sources.transcripts.imported import empty, path_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -146,19 +145,11 @@ def _is_left_alone(path: Path, agent: AgentSettings) -> bool:
     """
     if path.name.endswith((*copies.COMPANIONS, *_MODELS)) or path.name in (AUDIT, "accounts.sqlite"):
         return True
-    if path_of(path) and path.parents[2] == agent.index_path.parent:
-        # What was imported is a source of an agent, as its notes are.
-        return True
     is_index = path.parent == agent.index_path.parent and path.suffix == agent.index_path.suffix
     return is_index and not path.name.startswith(".")
 
 
 def _clean(path: Path, hashes: dict[str, set[bytes]], needles: set[bytes], found: Collection[bytes]) -> bool:
-    if conversation := path_of(path):
-        # Of a backup.
-        if conversation in hashes:
-            empty(path)
-        return conversation in hashes
     if archive.is_archive(path):
         return archive.forget(path, set().union(*hashes.values()), needles)
     with suppress(IndexFault):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -33,7 +33,6 @@ from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import grams
-from memline.shared.sources.transcripts import imported
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync import vanished
 from memline.shared.values import value
@@ -215,31 +214,11 @@ class Transcript(Gone):
             return lines, set()
 
 
-@value
-class Imported(Transcript):
-    """A conversation of an export. Its file is Memline's own, and stays empty: it is not imported again."""
-
-    stays: ClassVar[bool] = False
-
-    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
-        """Return the bytes of its lines, as they were chunked and as they are kept."""
-        lines, _ = Transcript.words(self, agent, chunks)
-        with suppress(OSError):
-            lines |= {*filter(None, imported.file_of(agent, self.path).read_bytes().split(b"\n"))}
-        return lines, set()
-
-    def take_out(self, agent: AgentSettings) -> None:
-        """Empty its file. Raises OSError."""
-        imported.empty(imported.file_of(agent, self.path))
-
-
 Target = Lines | Gone
 
 
 def kind_of(path: str) -> type[Lines] | type[Transcript]:
     """Tell what a path of the ledger is of; asked once, the rest are methods."""
-    if imported.is_imported(path):
-        return Imported
     return Transcript if is_transcript(path) else Lines
 
 

@@ -1,7 +1,4 @@
-"""Write notes and vectors of an agent into one file, and take them over from such a file.
-
-Conversations that were imported are among the notes, by their ledger paths.
-"""
+"""Write notes and vectors of an agent into one file, and take them over from such a file."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from memline.producers.ask import catch_up
-from memline.producers.bridges import import_chats
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
@@ -32,7 +28,6 @@ from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder, is_storable
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.sources.transcripts.imported import file_of, is_imported, path_of
 from memline.shared.sync import vanished
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -49,7 +44,6 @@ _ACTIVE_OF = {ALL: (0, 1), VECTORS: (1, 1), CACHE: (0, 0)}
 Progress = Callable[[int], None]
 
 #: What became of a conversation that is new here, or newer.
-_NEW = (import_chats.NEW, import_chats.GROWN)
 
 
 @value
@@ -212,12 +206,6 @@ def _write_vectors(
 def _notes(agent: AgentSettings, left_out: list[str]) -> Iterator[Note]:
     """Read the notes of the workspace; what cannot go along is added to `left_out`."""
     workspace = str(agent.workspace)
-    for conversation in import_chats.kept(agent.index_path):
-        path, status = path_of(conversation), conversation.stat()
-        if status.st_size > MAX_FILE_BYTES:
-            left_out.append(f"{path}: too large")
-        elif status.st_size:
-            yield Note(path=path, mtime_ns=status.st_mtime_ns, content=conversation.read_bytes())
     for file in discover(MemoryPaths.of(agent)).files:
         if os.path.isabs(file.path):
             left_out.append(f"{file.path}: outside of the workspace")
@@ -320,11 +308,6 @@ def _take_notes(agent: AgentSettings, path: Path, found: Archive) -> dict[str, A
     agent.workspace.mkdir(parents=True, exist_ok=True)
     places = MemoryPaths.of(agent)
     for note in found.notes():
-        if is_imported(note.path) and note.content:
-            became = import_chats.keep(file_of(agent, note.path), note.content)
-            written, known = written + (became in _NEW), known + (became == import_chats.KNOWN)
-            left_out += [f"{note.path}: forgotten here"] if became == import_chats.FORGOTTEN else []
-            continue
         located = places.locate(note.path)
         if located is None or located.path != note.path:
             left_out.append(f"{note.path}: not a memory file of this workspace")

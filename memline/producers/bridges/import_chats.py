@@ -1,58 +1,59 @@
-"""Take over the conversations of an export of ChatGPT or Claude, the zip as it was downloaded.
+"""Take over the conversations of an export of ChatGPT or Claude as notes, from the zip as it was downloaded.
 
-All of it is read once before anything is written: what is no export, is damaged, or would fill memory or
-disk, changes nothing. A record that is not a conversation is left out, and named. Conversations are kept
-redacted beside the index, so the zip may be deleted. To import again adds what is new; what was forgotten
-stays forgotten. Killed and run again it goes on.
+    imported/chatgpt/2026-02-10-boats-in-oslo-1f3a9c2e.md     a conversation, secrets masked
+    imported/chatgpt/.imported.jsonl                          what was imported, up to which message
+
+A further import adds what is new behind the last message that was imported, so lines that were forgotten do
+not return. A note that is not there any more was deleted, moved or forgotten, and is not written again.
+Neither company publishes the form of its export: this is what several programs that read them agree on.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from io import TextIOWrapper
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from memline.shared.config.schema import AgentSettings
-from memline.shared.config.transcript_programs import IMPORTED, TRANSCRIPT_PROGRAMS
-from memline.shared.config.workspaces import imports_folder
 from memline.shared.digests import sha256
-from memline.shared.index import copies
-from memline.shared.index.archive import ArchiveRefused
-from memline.shared.sources.transcripts.formats import format_named
-from memline.shared.sources.transcripts.imported import empty, lines_of, path_of, updated
-from memline.shared.sources.transcripts.stores import Conversation
-from memline.shared.sources.transcripts.transcript_lines import seconds_of
+from memline.shared.errors import MemlineError, PathNotAllowed
+from memline.shared.sources.append import append
+from memline.shared.sources.note_files import create
+from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
+from memline.shared.sources.reading import MAX_FILE_BYTES
+from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.sources.transcripts.transcript_lines import masked, parse, seconds_of
+from memline.shared.tables import as_dict, as_list, as_text
 from memline.shared.values import value
 
-#: Bytes that a member of the zip has at most, and how many times what is stored of it.
-MAX_MEMBER_BYTES = 1 << 30
-MAX_RATIO = 100
+#: Bytes of a file with conversations, and how many times as much as it takes in the zip.
+MAX_BYTES, MAX_RATIO = 1 << 29, 100
 
-#: The flag of a member that is encrypted.
-_ENCRYPTED = 1
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
-#: Characters of one conversation.
-MAX_CHARS = 128 << 20
-
-#: Characters that are read at a time.
-_BLOCK = 1 << 20
-
-#: Large accounts have several files, perhaps in a folder.
+#: Large accounts have several files, perhaps in a folder. No other member of the zip is opened.
 _CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
 
-#: Ids that are names of files as they are; the program's own are UUIDs.
-_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
 
-_BLANK = " \t\r\n"
+#: What was imported: a line for each import of a conversation, of which the last counts.
+_RECORD = ".imported.jsonl"
 
-#: What becomes of a conversation.
-NEW, GROWN, KNOWN, FORGOTTEN = "new", "grown", "known", "forgotten"
+#: Who said what, and when (seconds since the epoch; 0: not known).
+Said = tuple[str, str, float]
+
+
+class ExportRefused(MemlineError):
+    """The file is no export of this program, or is damaged; what was read before it is kept."""
 
 
 @value
@@ -60,223 +61,189 @@ class TakenChats:
     """What was taken over of an export."""
 
     agent: str
-    #: The program that wrote it.
-    program: str
-    path: Path
-    #: Where the conversations are kept.
-    folder: Path
-    #: Conversations that are new, that have more than before, that were there, and that were forgotten.
+    #: The folder of the notes, relative to the workspace.
+    folder: str
+    #: Conversations that are new, that have more than before, that were there, and whose note is gone.
     new: int = 0
     grown: int = 0
     known: int = 0
-    forgotten: int = 0
-    #: Those without a text of a person or the model.
-    empty: int = 0
-    #: Messages of the new ones and of those that have grown.
-    messages: int = 0
-    #: Records that are not conversations, with what is wrong with them.
+    gone: int = 0
+    #: Records that are no conversation, and conversations that cannot be written, with the reason.
     left_out: tuple[str, ...] = ()
 
 
 def take_in(
-    agent: AgentSettings, command: str, path: Path, *, on_progress: Callable[[int], None] = lambda _: None
+    agent: AgentSettings, program: str, path: Path, on_progress: Callable[[int], None] = lambda _: None
 ) -> TakenChats:
-    """Take over the conversations of an export; `command`: what `memline import` calls its program.
+    """Write the conversations of an export below `imported/`, or `memory/imported/` beside a `MEMORY.md`.
 
-    Raises ArchiveRefused, and IndexFaults when they cannot be written.
+    Safe twice and after a kill: what is there is not written again. Raises ExportRefused.
     """
-    name = IMPORTED[command]
-    folder = imports_folder(agent.index_path) / name
-    counts = dict.fromkeys((NEW, GROWN, KNOWN, FORGOTTEN, "empty", "messages"), 0)
+    root = f"imported/{program}"
+    if not MemoryPaths.of(agent).is_whole:
+        root = f"{MEMORY_FOLDER}/{root}"
+    counts = dict.fromkeys(("new", "grown", "known", "gone"), 0)
     left_out: list[str] = []
-    with _opened(path) as archive:
-        for _ in _conversations(archive, path, name, left_out.append):
-            pass
-        for number, conversation in enumerate(_conversations(archive, path, name), 1):
-            on_progress(number)
-            if not conversation.said:
-                counts["empty"] += 1
-                continue
-            became = keep(folder / f"{_file_name(conversation.id)}.jsonl", lines_of(conversation))
-            counts[became] += 1
-            counts["messages"] += len(conversation.said) if became in (NEW, GROWN) else 0
-    title = TRANSCRIPT_PROGRAMS[name].title
-    return TakenChats(
-        agent=agent.agent, program=title, path=path, folder=folder, left_out=tuple(left_out), **counts
-    )
+    known: dict[str, tuple[str, float]] = {}
+    with suppress(FileRefused), os.fdopen(open_regular(str(agent.workspace), f"{root}/{_RECORD}")) as file:
+        for line in file:
+            # Half a line is left by a process that was killed.
+            with suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                known[row["id"]] = os.path.basename(row["note"]), float(row["until"])
+    for number, record in enumerate(_records(path), 1):
+        identity, title, said = PROGRAMS[program](record)
+        if not identity and number == 1:
+            raise ExportRefused(f"{path} is no export of {program}")
+        if not identity:
+            left_out.append(f"number {number} is no conversation")
+        elif said:
+            tag = sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
+            try:
+                counts[_keep(str(agent.workspace), root, known.get(tag), tag, title, said)] += 1
+            except (PathNotAllowed, OSError) as error:
+                left_out.append(f"number {number}: {error}")
+        on_progress(number)
+    return TakenChats(agent=agent.agent, folder=root, left_out=tuple(left_out), **counts)
 
 
-def keep(file: Path, data: bytes) -> str:
-    """Write a conversation, unless it was forgotten or is there as new as this; returns what became of it.
-
-    Raises IndexUnwritable.
-    """
-    became = NEW
-    if file.exists():
-        there = file.read_bytes()
-        if not there:
-            return FORGOTTEN
-        before, now = seconds_of(updated(there)), seconds_of(updated(data))
-        if data == there or now < before or (now == before and len(data) <= len(there)):
-            return KNOWN
-        became = GROWN
-    _make_folders(file)
-    with copies.private_file(file) as part:
-        part.write_bytes(data)
+def _keep(
+    workspace: str, root: str, known: tuple[str, float] | None, tag: str, title: str, said: list[Said]
+) -> str:
+    """Write a conversation, or what is new of one; return what became of it."""
+    if known:
+        note, until = known
+        if not os.path.lexists(os.path.join(workspace, root, note)):
+            return "gone"
+        added = _text([each for each in said if each[2] > until], _day(until))
+        if not added:
+            return "known"
+        append(workspace, f"{root}/{note}", lambda text: "" if added in text else f"\n{added}")
+        became = "grown"
+    else:
+        title = " ".join(masked(title)[0].split()) or "A conversation"
+        words = "-".join(re.findall(r"\w+", title.lower()))[:60].strip("-")
+        note = f"{_day(said[0][2])}-{words}-{tag[:8]}.md".lstrip("-")
+        content = f"# {title}\n\n{_text(said, '')}\n".encode("utf-8", "replace")
+        if len(content) > MAX_FILE_BYTES:
+            raise PathNotAllowed(f"it has {len(content)} bytes, more than a note may have")
+        became = "new" if create(workspace, f"{root}/{note}", content) else "known"
+    # Last: after a kill the note is there, and is not written again.
+    line = json.dumps({"id": tag, "note": note, "until": max(time for _, _, time in said)})
+    append(workspace, f"{root}/{_RECORD}", lambda _: line)
     return became
 
 
-def _make_folders(file: Path) -> None:
-    """Make the folder of its program, of the imports and of the index, for their owner alone."""
-    for folder in reversed(file.parents[:3]):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _text(said: list[Said], day: str) -> str:
+    """Return what was said as Markdown, with a heading for each day after `day`."""
+    blocks: list[str] = []
+    for role, text, time in said:
+        if (now := _day(time)) and now != day:
+            blocks.append(f"## {now}")
+            day = now
+        clean = masked(text)[0].strip()
+        # An open block of code would take in what follows.
+        blocks.append(f"{role}: {clean}" + "\n```" * (len(_FENCE.findall(clean)) % 2))
+    return "\n\n".join(blocks)
 
 
-def kept(index: Path) -> list[Path]:
-    """List the files of the conversations beside an index, those that were forgotten too."""
-    return sorted(file for file in imports_folder(index).glob("*/*.jsonl") if path_of(file))
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat() if 0 < time < 1e11 else ""
 
 
-def copy(index: Path, target: Path, *, forgets: bool) -> None:
-    """Copy the conversations of an index beside another file; what is as new there, or forgotten, stays.
-
-    `forgets`: what was forgotten here is forgotten there. Raises OSError and IndexUnwritable.
-    """
-    for file in kept(index):
-        beside = imports_folder(target) / file.parent.name / file.name
-        if data := file.read_bytes():
-            keep(beside, data)
-        elif not beside.exists():
-            _make_folders(beside)
-            beside.touch(mode=0o600)
-        elif forgets:
-            empty(beside)
-
-
-def _file_name(identity: str) -> str:
-    return (
-        identity if _PLAIN_ID.fullmatch(identity) else sha256(identity.encode("utf-8", "replace")).hexdigest()
-    )
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open the zip, each member of which is safe to read. Raises ArchiveRefused."""
-    if not path.is_file():
-        raise ArchiveRefused(f"{path} is not a file", hint="name the zip as it was downloaded")
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of an export. Raises ExportRefused."""
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                _check(member, path)
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise refused(path, f"it is not a whole zip ({error})") from error
+            named = {each.filename: each for each in archive.infolist()}
+            names = [each for each in sorted(named) if _CONVERSATIONS.fullmatch(PurePosixPath(each).name)]
+            for name in names:
+                if named[name].file_size > min(MAX_BYTES, MAX_RATIO * max(1, named[name].compress_size)):
+                    raise ExportRefused(f"{path}: {name} would have {named[name].file_size} bytes")
+                yield from _elements(archive.read(name).removeprefix(b"\xef\xbb\xbf"))
+            if not names:
+                raise ExportRefused(f"{path} has no conversations.json")
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
+        raise ExportRefused(
+            f"{path} cannot be read: {error}", hint="name the zip as it was downloaded"
+        ) from error
 
 
-def _check(member: zipfile.ZipInfo, path: Path) -> None:
-    name = member.orig_filename
-    parts = PurePosixPath(name.replace("\\", "/")).parts
-    if ".." in parts or name.startswith(("/", "\\")) or re.match("[A-Za-z]:", name) or "\0" in name:
-        raise refused(path, f"its member {name[:80]!r} leads out of it")
-    if member.flag_bits & _ENCRYPTED:
-        raise refused(path, f"its member {name[:80]!r} needs a password")
-    # What holds the conversations is what is to be read.
-    is_needed = _CONVERSATIONS.fullmatch(PurePosixPath(name).name)
-    without = "" if is_needed else f"it is read when that is taken out: zip -d {path.name} {name[:80]!r}"
-    if member.file_size > MAX_MEMBER_BYTES:
-        raise refused(path, f"its member {name[:80]!r} has more than {MAX_MEMBER_BYTES >> 30} GB", without)
-    if member.file_size > MAX_RATIO * max(1, member.compress_size):
-        raise refused(path, f"its member {name[:80]!r} inflates more than {MAX_RATIO} times", without)
+def _elements(data: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        # Each is decoded by itself: objects of Python take many times the bytes.
+        rows = map(parse, map(bytes, _ARRAY.decode(data)))
+    except msgspec.DecodeError:
+        # Python's own reader takes half a character, too.
+        loaded = json.loads(data.decode("utf-8", "replace"), strict=False)
+        if not isinstance(loaded, list):
+            raise ValueError("it holds no array of conversations") from None
+        rows = map(as_dict, loaded)
+    yield from (row or {} for row in rows)
 
 
-def _conversations(
-    archive: zipfile.ZipFile, path: Path, name: str, leave_out: Callable[[str], None] = lambda _: None
-) -> Iterator[Conversation]:
-    """Yield the conversations, one at a time; `leave_out` is told of each record that is none.
-
-    Raises ArchiveRefused for what is no export of this program: also, at the end, when no record is one.
-    """
-    members = [
-        each for each in archive.infolist() if _CONVERSATIONS.fullmatch(PurePosixPath(each.filename).name)
-    ]
-    if not members:
-        raise refused(path, "it has no conversations.json")
-    read = format_named(name).conversation
-    assert read is not None
-    # Of no conversation so far: what is wrong with the first record, and whose it may be.
-    wrong: tuple[str, str] | None = None
-    has_some = False
-    for member in sorted(members, key=lambda each: each.filename):
-        with archive.open(member) as file:
-            for number, record in enumerate(_elements(file, path, member.filename), 1):
-                try:
-                    conversation = read(record if isinstance(record, dict) else {})
-                except ValueError as error:
-                    where = f"number {number} of {member.filename} is not a conversation of"
-                    words = f"{where} {TRANSCRIPT_PROGRAMS[name].title} ({error})"
-                    wrong = wrong or (words, _whose(record, path))
-                    leave_out(words)
-                else:
-                    has_some = True
-                    yield conversation
-    if wrong and not has_some:
-        raise refused(path, *wrong)
+def _thread(messages: dict[str, dict[str, Any]], last: str, above: str) -> list[dict[str, Any]]:
+    """Return the messages from the first one down to the last; each names the one above it."""
+    found: dict[str, dict[str, Any]] = {}
+    while last in messages and last not in found:
+        found[last] = messages[last]
+        last = as_text(messages[last].get(above))
+    return [*reversed(found.values())]
 
 
-def _whose(record: object, path: Path) -> str:
-    """Return the command that takes an export with this record; empty when none does."""
-    for command, name in IMPORTED.items():
-        read = format_named(name).conversation
-        try:
-            if read is not None and isinstance(record, dict) and read(record):
-                return f"memline import {command} {path}"
-        except ValueError:
-            continue
-    return ""
+def _said(messages: list[tuple[str, list[str], object]]) -> list[Said]:
+    """Leave out what is empty; a message without a time has that of the one before."""
+    said, time = list[Said](), 0.0
+    for role, texts, stamp in messages:
+        time = seconds_of(stamp) or time
+        if role and (text := "\n".join(filter(None, map(str.strip, texts)))):
+            said.append((role, text, time))
+    return said
 
 
-def _elements(file: Any, path: Path, member: str) -> Iterator[Any]:
-    """Yield the elements of an array in JSON, holding one at a time. Raises ArchiveRefused."""
-    reader = TextIOWrapper(file, "utf-8-sig", errors="replace")
-    decode = json.JSONDecoder(strict=False).raw_decode
-    text, at = reader.read(_BLOCK), 0
-
-    def skip(blank: str) -> str:
-        """Go on to what is no blank, and return it; empty at the end."""
-        nonlocal text, at
-        while True:
-            while at < len(text) and text[at] in blank:
-                at += 1
-            if at < len(text):
-                return text[at]
-            text, at = reader.read(_BLOCK), 0
-            if not text:
-                return ""
-
-    if skip(_BLANK) != "[":
-        raise refused(path, f"{member} is not an array of conversations")
-    at += 1
-    while (mark := skip(_BLANK + ",")) != "]":
-        if not mark:
-            raise refused(path, f"{member} is cut short")
-        try:
-            element, at = decode(text, at)
-        except (ValueError, RecursionError) as error:
-            # It may go on; twice as much is read each time, so that no part is read often.
-            more = reader.read(max(_BLOCK, len(text) - at))
-            text, at = text[at:] + more, 0
-            if not more or len(text) > MAX_CHARS:
-                raise refused(path, f"{member} is not valid JSON, or cut short ({error})") from error
-            continue
-        yield element
-    # To its end: only there its checksum is compared.
-    at += 1
-    if skip(_BLANK):
-        raise refused(path, f"{member} has something behind its array")
+def _chatgpt(record: dict[str, Any]) -> tuple[str, str, list[Said]]:
+    """Read a conversation: id (empty: it is none), title, and the thread that ends in `current_node`."""
+    nodes = {name: as_dict(node) for name, node in as_dict(record.get("mapping")).items()}
+    last = as_text(record.get("current_node")) or next(reversed(nodes), "")
+    said = [_of_chatgpt(as_dict(node.get("message"))) for node in _thread(nodes, last, "parent")]
+    identity = as_text(record.get("conversation_id") or record.get("id")) if nodes else ""
+    return identity, as_text(record.get("title")), _said(said)
 
 
-def refused(path: Path, why: str, hint: str = "") -> ArchiveRefused:
-    return ArchiveRefused(
-        f"{path} cannot be imported: {why}; nothing was changed",
-        hint=hint or "download the export again, and name the zip as it is",
+def _of_chatgpt(message: dict[str, Any]) -> tuple[str, list[str], object]:
+    metadata, content = as_dict(message.get("metadata")), as_dict(message.get("content"))
+    role = {"user": "User", "assistant": "Assistant"}.get(
+        as_text(as_dict(message.get("author")).get("role")), ""
     )
+    is_hidden = message.get("weight") == 0 or metadata.get("is_visually_hidden_from_conversation")
+    is_between = message.get("recipient") in (None, "all") and message.get("channel") != "analysis"
+    if is_hidden or not is_between or content.get("content_type") not in ("text", "multimodal_text"):
+        role = ""
+    # A part that was spoken is an object with its text.
+    texts = [as_text(as_dict(part).get("text") or part) for part in as_list(content.get("parts"))]
+    return role, texts, message.get("create_time")
+
+
+def _claude(record: dict[str, Any]) -> tuple[str, str, list[Said]]:
+    """Read a conversation: id (empty: it is none), title, and the thread that ends last."""
+    messages = [*filter(None, map(as_dict, as_list(record.get("chat_messages"))))]
+    by_id, above = {as_text(each.get("uuid")): each for each in messages}, "parent_message_uuid"
+    # Older exports have one thread, in order, and name no message above.
+    if any(as_text(each.get(above)) in by_id for each in messages):
+        messages = _thread(by_id, as_text(messages[-1].get("uuid")), above)
+    said = list[tuple[str, list[str], object]]()
+    for each in messages:
+        role = {"human": "User", "assistant": "Assistant"}.get(as_text(each.get("sender")), "")
+        # Where there are blocks, `text` has words in the place of those that are not text.
+        blocks = [as_dict(block) for block in as_list(each.get("content"))]
+        texts = [as_text(block.get("text")) for block in blocks if block.get("type") == "text"]
+        said.append((role, texts if blocks else [as_text(each.get("text"))], each.get("created_at")))
+    return (
+        as_text(record.get("uuid")) if "chat_messages" in record else "",
+        as_text(record.get("name")),
+        _said(said),
+    )
+
+
+#: Program -> what reads a record: its id (empty for what is no conversation), title, and what was said.
+PROGRAMS = {"chatgpt": _chatgpt, "claude": _claude}

@@ -131,8 +131,8 @@ A FILE is checked as a whole first; a damaged or foreign one changes nothing. No
 written, none is overwritten. Vectors serve every text that is the same, without a request.
 
 `chatgpt` and `claude` take the conversations of a zip as it was downloaded: what a person and the model wrote
-in the thread that is shown, secrets masked. To import is to allow: they are searched from then on. The zip
-may be deleted; a later one adds what is new, and what was forgotten stays forgotten.""",
+in the thread that is shown becomes a note, secrets masked. The zip may be deleted; a later one adds what is
+new, and what was deleted or forgotten does not return.""",
         answer="imported",
         audit="import",
         parameters=(

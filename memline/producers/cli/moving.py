@@ -17,12 +17,12 @@ from memline.producers.actions import backup as backups
 from memline.producers.actions.backup import back_up
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.export import export, export_into, take_in
+from memline.producers.bridges.import_chats import PROGRAMS
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import advise, confirm, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.shared.config.check import nearest
-from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.scheduling import health
 from memline.shared.values import to_json
@@ -45,7 +45,6 @@ def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
 
 def _contents(saved: backups.Saved) -> str:
     counts = {"file": saved.files, "chunk": saved.chunks, "vector": saved.vectors}
-    counts |= {"imported conversation": saved.conversations} if saved.conversations else {}
     return ", ".join(counted(count, noun) for noun, count in counts.items())
 
 
@@ -121,21 +120,21 @@ def _is_standard_output(path: str) -> bool:
 def import_command(invocation: Invocation, source: str, path: str | None, as_json: bool) -> int | None:
     say = once_a_minute()
     given = Path(path).expanduser().absolute() if path else None
-    if source in IMPORTED:
+    if source in PROGRAMS:
         if given is None:
             raise ConfigError("name the zip as it was downloaded", hint=f"memline import {source} FILE.zip")
         chats = import_chats.take_in(
-            invocation.agent(), source, given, on_progress=lambda done: say(counted(done, "conversation"))
+            invocation.agent(), source, given, lambda done: say(counted(done, "conversation"))
         )
         print_result(to_json(chats), as_json, _chat_lines(chats))
     else:
         file = Path("/dev/stdin" if source == "-" else source).expanduser()
         if given is not None:
-            hint = f"memline import {nearest(source, IMPORTED) or '|'.join(IMPORTED)} {path}"
-            what = f"{source!r} is not one of {', '.join(IMPORTED)}, and a FILE is imported by itself"
+            hint = f"memline import {nearest(source, PROGRAMS) or '|'.join(PROGRAMS)} {path}"
+            what = f"{source!r} is not one of {', '.join(PROGRAMS)}, and a FILE is imported by itself"
             raise ConfigError(what, hint=hint)
         if source != "-" and is_zipfile(file):
-            first, *others = IMPORTED
+            first, *others = PROGRAMS
             hint = f"memline import {first} {source}   (or: {', '.join(others)})"
             raise ConfigError(f"{source} is a zip: say whose export it is", hint=hint)
         again = f"import {shlex.quote(source)}"
@@ -158,18 +157,10 @@ def import_command(invocation: Invocation, source: str, path: str | None, as_jso
 
 
 def _chat_lines(taken: TakenChats) -> Iterator[str]:
-    others = {
-        "grown": taken.grown,
-        "known": taken.known,
-        "forgotten": taken.forgotten,
-        "without text": taken.empty,
-    }
-    named = ", ".join(f"{count} {what}" for what, count in others.items() if count)
-    yield (
-        f"Imported into {taken.agent}: {counted(taken.new, 'new conversation')} of {taken.program}"
-        f"{f' ({named})' if named else ''}, {counted(taken.messages, 'message')}"
-    )
-    yield f"  kept in {taken.folder}, secrets masked; the zip is not needed any more"
+    others = {"grown": taken.grown, "known": taken.known, "whose note is gone": taken.gone}
+    named = "".join(f", {count} {what}" for what, count in others.items() if count)
+    yield f"Imported into {taken.agent}: {counted(taken.new, 'new conversation')}{named}"
+    yield f"  notes in {taken.folder}/, secrets masked; the zip is not needed any more"
     yield from _named("left out", taken.left_out)
 
 

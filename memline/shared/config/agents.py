@@ -296,10 +296,6 @@ class ResolveContext(Block):
         )
         workspace = self.workspace(agent) if needs_workspace else Setting(value=Path(), origin="")
         index = self.index_path(agent).value
-        if workspaces.imports_folder(index).is_dir() and "sessions" not in memory.get("sources", ()):
-            # To import is to allow; what programs keep of sessions is not read for that.
-            memory["sources"] = (*memory.get("sources", schema.MemorySearch().sources), "sessions")
-            memory |= {"experimental.sessionMemory": True, "transcripts": ()}
         return schema.AgentSettings(
             agent=agent,
             workspace=workspace.value,

@@ -40,15 +40,13 @@ class Place:
 
 @value
 class TranscriptProgram:
-    """A program that keeps its sessions on this machine, or whose exports are imported."""
+    """A program that keeps its sessions on this machine."""
 
     title: str
     #: The module of its format, in `shared.sources.transcripts`.
     module: str
-    #: Where its sessions are: a folder or a database; None: they come by `memline import`.
-    place: Place | None = None
-    #: What `memline import` calls it.
-    imported_as: str = ""
+    #: Where its sessions are: a folder or a database.
+    place: Place
     #: Days after which it deletes a session by itself unless its settings say otherwise; 0: never.
     retention_days: float = 0.0
     #: Its settings, from `place` on, and where in them those days are.
@@ -56,7 +54,7 @@ class TranscriptProgram:
     retention_key: tuple[str, ...] = ()
 
 
-#: By the name in ledger paths (`sessions/<name>/…`), and in `memorySearch.transcripts` where it has a place.
+#: By the name in ledger paths (`sessions/<name>/…`) and in `memorySearch.transcripts`.
 TRANSCRIPT_PROGRAMS = {
     "openclaw": TranscriptProgram(
         title="OpenClaw",
@@ -97,23 +95,18 @@ TRANSCRIPT_PROGRAMS = {
         module="qwen_code",
         place=Place(variable="QWEN_HOME", usual=".qwen", below="projects"),
     ),
-    "chatgpt": TranscriptProgram(title="ChatGPT", module="chatgpt", imported_as="chatgpt"),
-    "claude-ai": TranscriptProgram(title="Claude", module="claude_ai", imported_as="claude"),
 }
 
-_PLACES = {name: row.place for name, row in TRANSCRIPT_PROGRAMS.items() if row.place}
-
-#: Names of those whose sessions are read where they are, once that is allowed; and of exports, by command.
-READ_IN_PLACE = tuple(_PLACES)
-IMPORTED = {row.imported_as: name for name, row in TRANSCRIPT_PROGRAMS.items() if row.imported_as}
+#: Their names.
+READ_IN_PLACE = tuple(TRANSCRIPT_PROGRAMS)
 
 #: Days of the units of a period such as `30d`.
 _UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
 
 
 def place_of(name: str, env: Environment) -> Path:
-    """Return where a program keeps its sessions. Raises KeyError for one whose exports are imported."""
-    return _PLACES[name].of(env)
+    """Return where a program keeps its sessions."""
+    return TRANSCRIPT_PROGRAMS[name].place.of(env)
 
 
 def retention_days(name: str, place: Path) -> float:

@@ -4,7 +4,6 @@
     <home>/memory/<agent>.sqlite                 index of the workspace that is configured for an agent
     <home>/memory/<agent>-<digest>.sqlite        index of any other workspace that the agent is used with
     <home>/memory/<the same>.workspace           beside an index: the path of its workspace
-    <home>/memory/<the same>.imports             beside an index: the conversations that were imported
 
 Settings are kept in the user's own folder, never in the workspace: a repository that was cloned could set an
 address that every note is sent to.
@@ -36,9 +35,6 @@ MOST_ENTRIES = 5_000
 
 #: Letters of a digest: 48 bits, far more than a user's workspaces need.
 _DIGEST_CHARS = 12
-
-#: Ending of the folder with imported conversations.
-IMPORTS_SUFFIX = ".imports"
 
 #: How a workspace was found, as `status` and `config show` say it.
 ABOVE = "initialised folder at or above the current one"
@@ -77,11 +73,6 @@ def index_file(home: Path, agent: str, workspace: Path, configured: Path | None)
 def owner_file(index: Path) -> Path:
     """Name the file beside an index that holds the path of its workspace."""
     return index.with_suffix(".workspace")
-
-
-def imports_folder(index: Path) -> Path:
-    """Name the folder beside an index that holds the conversations of exports, a folder for each program."""
-    return index.with_suffix(IMPORTS_SUFFIX)
 
 
 def owner_of(index: Path) -> Path | None:

@@ -162,9 +162,6 @@ def _move(path: Path, target: Path, workspace: str) -> None:
     if target.exists():
         raise IndexFault(f"both {path} and {target} are of {workspace}", hint="move one of them away")
     repair.move(path, target)
-    imports = workspaces.imports_folder(path)
-    if imports.is_dir() and not workspaces.imports_folder(target).exists():
-        imports.rename(workspaces.imports_folder(target))
     workspaces.owner_file(path).unlink(missing_ok=True)
     _write_owner(workspaces.owner_file(target), workspace)
 

@@ -53,6 +53,9 @@ IGNORED_FOLDERS = frozenset(
     }
 )
 
+#: Folders of conversations that `memline import` wrote.
+_IMPORTED = late(r"(?:^|/)imported/(?:chatgpt|claude)/")
+
 #: What the ledger paths of transcripts begin with; those of other programs than OpenClaw have its name next.
 TRANSCRIPT_PREFIX = "sessions/"
 _TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in TRANSCRIPT_PROGRAMS))
@@ -152,7 +155,7 @@ def is_private(path: str) -> bool:
     """
     folded = path.casefold()
     is_long_term = folded.rpartition("/")[2] == "memory.md" and not folded.startswith(f"{MEMORY_FOLDER}/")
-    return is_long_term or is_transcript(path)
+    return is_long_term or is_transcript(path) or bool(_IMPORTED.search(folded))
 
 
 def source_of(path: str) -> str:

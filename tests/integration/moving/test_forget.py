@@ -797,11 +797,9 @@ def test_a_session_is_forgotten_and_what_is_said_later_is_found(sessions: Path, 
     place.write("memory/doors.md", "# Doors\n")
     file = sessions / "abc.jsonl"
     file.write_text(opening() + said("user", SECRET) + said("assistant", "Noted: frobnitz."))
-    (sessions / "sessions.json").write_text(json.dumps({"agent:main:dm:1": {"sessionId": "abc"}}))
     place.index()
     assert paths(place.search("frobnitz"))[0] == "sessions/abc.jsonl"
-    targets = targets_of_session(place.agent, "agent:main:dm:1")
-    assert targets == targets_of_session(place.agent, "abc")
+    targets = targets_of_session(place.agent, "abc")
 
     forget(place.agent, targets)
     with file.open("a") as more:

@@ -219,10 +219,10 @@ def test_without_private_files_long_term_notes_and_conversations_are_left_out(
     # Of a folder of `extraPaths` inside of the workspace.
     filled.add("team/Memory.md", "x")
 
-    filled.add("sessions/claude-ai/a.jsonl", "x")
+    filled.add("memory/imported/claude/a.md", "x")
 
     found = passing(filled, index, private=False, since="1970-01-01")
 
-    assert not {"MEMORY.md", "/elsewhere/memory.md", "team/Memory.md", "sessions/claude-ai/a.jsonl"} & found
-    assert "sessions/claude-ai/a.jsonl" in passing(filled, index, since="1970-01-01")
+    assert not {"MEMORY.md", "/elsewhere/memory.md", "team/Memory.md", "memory/imported/claude/a.md"} & found
+    assert "memory/imported/claude/a.md" in passing(filled, index, since="1970-01-01")
     assert {"memory/projects/MEMORY.md", "/elsewhere/notes.md", "memory/2026-02-10.md"} <= found

@@ -12,8 +12,7 @@ from functools import cache
 from importlib import import_module
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.config.transcript_programs import IMPORTED, TRANSCRIPT_PROGRAMS
-from memline.shared.config.workspaces import imports_folder
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
@@ -36,10 +35,7 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
     memory = settings.memory
     if SESSIONS not in memory.sources or not memory.experimental.session_memory:
         return None
-    names = memory.transcripts
-    if imports_folder(settings.index_path).is_dir():
-        names = (*names, *IMPORTED.values())
-    return Transcripts([store for name in names for store in format_named(name).find(settings)])
+    return Transcripts([store for name in memory.transcripts for store in format_named(name).find(settings)])
 
 
 def format_of(path: str) -> TranscriptFormat:

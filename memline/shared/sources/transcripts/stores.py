@@ -88,27 +88,6 @@ def own_turn(record: dict[str, Any]) -> Turn:
 
 
 @value
-class Said:
-    """A message of a conversation in an export; its time as it stands there."""
-
-    role: str
-    text: str
-    time: object = None
-
-
-@value
-class Conversation:
-    """A conversation of an export: the thread that is shown, with nothing redacted yet."""
-
-    id: str
-    title: object = None
-    #: When it was begun, and written to last; as they stand there.
-    created: object = None
-    updated: object = None
-    said: tuple[Said, ...] = ()
-
-
-@value
 class TranscriptFormat:
     """A program's way of keeping its sessions: all that a further format needs."""
 
@@ -120,8 +99,6 @@ class TranscriptFormat:
     read: Callable[[dict[str, Any]], Turn]
     #: Finds the transcripts of an agent and its workspace.
     find: Callable[[AgentSettings], tuple[TranscriptStore, ...]]
-    #: Reads a conversation of an export, where they are imported. Raises ValueError for what is none.
-    conversation: Callable[[dict[str, Any]], Conversation] | None = None
 
 
 class TranscriptFolders(TranscriptStore):
