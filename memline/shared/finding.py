@@ -45,11 +45,6 @@ class Finding:
     agent: str | None = None
     #: What it is about: an agent, a provider account, a queue, a role, a file.
     subject: str = ""
-    #: When it began, or was first seen (seconds since the epoch); None: no row and no process can tell.
-    since: float | None = None
-    #: The page of the dashboard and the metric that say more.
-    page: str = ""
-    metric: str = ""
     #: What stands in place of rate and ETA while no text that waits is embedded for it; empty: it stops none.
     halts: str = ""
     #: Whether that ends by itself, soon.
@@ -70,7 +65,7 @@ class Finding:
         """Return the JSON contract of a finding."""
         return to_json(
             self,
-            without=("agent", "page", "metric", "halts", "passes"),
+            without=("agent", "halts", "passes"),
             agent=self.agent,
             actionKind=self.action_kind,
         )

@@ -135,7 +135,7 @@ def forget(
         with writer.session() as (connection, _):
             erase.erase(connection)
         at_provider = forget_batches.end(agent, writer, clock)
-    erase.drop_account_errors(agent.account_path, agent.agent)
+    erase.drop_account_errors(agent.account_path)
     long_needles = {each for each in needles if len(each) >= forget_home.MIN_NEEDLE or each in in_files}
     files, out_of_reach = forget_home.clean(agent, hashes, long_needles, in_files)
     other_indexes = forget_home.other_indexes(agent, every, long_needles)

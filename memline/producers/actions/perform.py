@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from memline.producers.calls.rows import Call
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError
-from memline.shared.figures.kept_actions import keep
 from memline.shared.logs import AUDIT, Log
 from memline.shared.values import field, value
 
@@ -60,8 +58,7 @@ def perform(call: Call, asker: Asker, **arguments: Any) -> Done:
     function = function_of(call)
     if not call.audit:
         return function(asker, **arguments)
-    agent = asker.agents[0].agent if len(asker.agents) == 1 else ""
-    with audited(call, asker.by, asker.settings.account_path, agent) as line:
+    with audited(call, asker.by) as line:
         done = function(asker, **arguments)
         line |= done.audit
     return done
@@ -75,10 +72,8 @@ def function_of(call: Call) -> Callable[..., Done]:
 
 
 @contextmanager
-def audited(call: Call, by: str, path: Path, agent: str = "") -> Iterator[dict[str, object]]:
+def audited(call: Call, by: str) -> Iterator[dict[str, object]]:
     """Write the audit line of an action, `audit.<verb>`, at its end: the only place that does.
-
-    It is kept in the account file at this path too. `agent`: the only one that it is of.
 
     Gives the fields of the line: names and counts, no text, no secret. That of an action that fails has its
     error; of one that is not ours, or of Ctrl-C, the kind alone, since its words may hold anything.
@@ -87,10 +82,6 @@ def audited(call: Call, by: str, path: Path, agent: str = "") -> Iterator[dict[s
 
     def write(**error: str) -> None:
         _AUDIT.info(f"audit.{call.audit}", by=by, **line, **error)
-        # `forget` leaves nothing of what it was asked to forget.
-        kept = dict.fromkeys(error, "failed") if call.audit == "forget" else error
-        of = str(line.get("agent", agent))
-        keep(path, by=by, action=call.name, agent=of, fields=line, **kept)
 
     try:
         yield line

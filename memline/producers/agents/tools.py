@@ -198,8 +198,7 @@ class MemoryTools:
                 "this agent may not write notes (memorySearch.append.enabled is false)",
                 hint="tell the user; they can set memorySearch.append.enabled to true",
             )
-        by, path = caller.session_key or caller.agent, memory.settings.account_path
-        with audited(APPEND, by, path) as line:
+        with audited(APPEND, caller.session_key or caller.agent) as line:
             line["agent"] = caller.agent
             return memory.append(**values, chat=chat).to_json()
 

@@ -77,7 +77,7 @@ def asks(
             if not call.audit or call.run:
                 # What `perform` does, it writes down itself.
                 return function(invocation, **arguments)
-            with audited(call, this_user(), invocation.settings.account_path) as line:
+            with audited(call, this_user()) as line:
                 context.meta[_LINE] = line
                 return function(invocation, **arguments)
 

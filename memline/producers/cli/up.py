@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 
 import click
@@ -14,7 +13,6 @@ from memline.producers.cli.options import command
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
-from memline.shared.sampling import sampling
 from memline.workers import lifecycle
 
 
@@ -30,11 +28,7 @@ def up(invocation: Invocation) -> None:
     for agent in agents:
         fetch_model(agent)
     settings, note = invocation.settings, partial(echo, err=True)
-    with (
-        stop_event() as stop,
-        listed(invocation, "up", agents),
-        sampling(lambda: settings),
-    ):
+    with stop_event() as stop, listed(invocation, "up", agents):
         following.run(settings, agents, stop=stop, on_note=note, liveness=liveness())
 
 
@@ -76,8 +70,5 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
-    settings = invocation.settings
-    # One of the processes beside an index, which there is once.
-    samples = sampling(lambda: settings) if "store" in threads_of else nullcontext()
-    with stop_event() as stop, samples:
-        lifecycle.run(settings, threads_of, stop, liveness=liveness())
+    with stop_event() as stop:
+        lifecycle.run(invocation.settings, threads_of, stop, liveness=liveness())

@@ -32,9 +32,6 @@ T = TypeVar("T")
 #: Jobs that are searched for what the user may have meant.
 MAX_KNOWN = 1000
 
-#: Texts of a job whose files are listed: a backlog may have a million.
-TEXTS = 1_000
-
 _LIST = "memline jobs ls"
 
 #: Own prices, by model: `prices` of the configuration.
@@ -155,18 +152,6 @@ class JobReport:
         }
 
 
-@value
-class OpenFile:
-    """A file that a job is not done with."""
-
-    path: str
-    #: Whether the ledger has it: not before it is read for the first time.
-    is_known: bool
-    is_to_read: bool
-    #: Its texts that are to be embedded.
-    texts: int
-
-
 def listed(
     agents: Sequence[AgentSettings],
     *,
@@ -188,22 +173,6 @@ def listed(
                 known = {job.id: job for job in (*jobs.open_jobs(reader), *latest)}
                 reports += of_index(reader, settings, known.values(), prices=prices, now=now, queue=queue)
     return _newest_first(reports)
-
-
-def ended(agents: Sequence[AgentSettings], *, prices: Prices, limit: int) -> list[JobReport]:
-    """Report the last `limit` jobs of these agents that have ended, newest first, without what they left.
-
-    To count that reads the whole backlog, a million rows of a job that runs beside them. Raises IndexFaults.
-    """
-    reports: list[JobReport] = []
-    for settings in agents:
-        with driver.reading_if_any(settings.index_path) as reader:
-            rows = jobs.latest(reader, limit) if reader is not None else []
-            for job in rows:
-                if not job.is_open and reader is not None:
-                    identity = identities.by_id(reader, job.identity_id) if job.identity_id else None
-                    reports.append(_report(settings, job, Left(), identity, (0.0, 0.0), prices))
-    return _newest_first(reports)[:limit]
 
 
 def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
@@ -240,34 +209,6 @@ def report(job: NamedJob, *, prices: Prices, now: float, queue: str = "") -> Job
         if row is None:
             raise JobUnknown(f"there is no job {job.job.token!r} any more", hint=_LIST)
         return of_index(reader, job.settings, [row], prices=prices, now=now, queue=queue)[0]
-
-
-def open_files(job: NamedJob, *, first: int, count: int) -> list[OpenFile]:
-    """List the files that a job has not read, and those of the next TEXTS that it embeds, by their paths."""
-    with driver.reading(job.settings.index_path) as reader:
-        values = {"job": job.job.id, "texts": TEXTS, "first": first, "count": count}
-        rows = reader.execute(_OPEN_FILES, values).fetchall()
-    return [
-        OpenFile(path=path, is_known=bool(is_known), is_to_read=bool(is_to_read), texts=texts)
-        for path, is_known, is_to_read, texts in rows
-    ]
-
-
-#: By the indexes, and no more of them than is shown: both may have a million rows.
-_OPEN_FILES = """
-SELECT path, path IN (SELECT path FROM files), max(to_read), sum(texts) FROM (
-    SELECT path, 1 AS to_read, 0 AS texts FROM (
-        SELECT path FROM job_files WHERE job = :job ORDER BY path LIMIT :first + :count
-    )
-    UNION ALL
-    SELECT files.path, 0, 1 FROM (
-        SELECT text_hash FROM vectors WHERE state IN ('wanted', 'leased') AND state <> 'ready'
-            AND identity_id IN (SELECT identities.id FROM identities)
-            AND priority IN (0, 1, 2, 3) AND vectors.job = :job LIMIT :texts
-    ) AS next
-    JOIN chunks ON chunks.text_hash = next.text_hash JOIN files ON files.id = chunks.file_id
-) GROUP BY path ORDER BY path LIMIT :count OFFSET :first
-"""
 
 
 def of_index(

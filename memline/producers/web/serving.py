@@ -12,7 +12,6 @@ from memline.producers.http.server import listen, require_token, run, url_of
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
 from memline.shared.liveness import Liveness
-from memline.shared.sampling import sampling
 
 
 @contextmanager
@@ -34,7 +33,6 @@ def serving(
                 dashboard=Dashboard,
                 default_agent=default if default in tools.agents else tools.agents[0],
             )
-            with sampling(lambda: tools.settings):
-                run(api.app, opened, stop, liveness=liveness)
+            run(api.app, opened, stop, liveness=liveness)
 
         yield url_of(opened), serve

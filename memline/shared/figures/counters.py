@@ -172,24 +172,6 @@ def read(file: AccountFile) -> Counted:
     return found
 
 
-def percentile(counts: Mapping[str, float], share: float) -> float | None:
-    """Return the seconds within which this share of the calls ended, from a histogram's counts by bucket.
-
-    Within a bucket calls are taken to be spread evenly, as Prometheus does. None without calls.
-    """
-    left = share * sum(counts.values())
-    if left <= 0:
-        return None
-    begin = 0.0
-    for end in ENDS:
-        count = counts.get(f"{end:g}", 0.0)
-        if count and left <= count:
-            return begin + (end - begin) * left / count
-        left -= count
-        begin = end
-    return ENDS[-1]
-
-
 def cumulative(counts: Mapping[str, float]) -> Sequence[tuple[str, float]]:
     """Return the buckets of a histogram as Prometheus wants them: each with those before it."""
     total, found = 0.0, []

@@ -87,11 +87,6 @@ def of_common(
         return find(COMMON, facts, None, codes)
 
 
-def codes_from(*, disk: bool) -> frozenset[str]:
-    """Return the codes whose rows take a look at files or programs, or those of all others."""
-    return frozenset(row.code for kind in (AGENT, COMMON) for row in rows(kind) if row.from_disk is disk)
-
-
 def halting_codes() -> frozenset[str]:
     """Return the codes of what keeps the texts of an agent from being embedded."""
     return frozenset(row.code for row in rows(AGENT) if row.halts)

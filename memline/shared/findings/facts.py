@@ -151,11 +151,6 @@ class Facts(_QueueFacts):
             return "; ".join(found)
         return super().helping(action)
 
-    @property
-    def met_now(self) -> set[str]:
-        """The codes of what this very answer met: that is of this moment."""
-        return {each.code for each in self.troubles} if self.plan is None else set()
-
     @cached_property
     def accounts(self) -> Accounts | None:
         if self.index is None:
@@ -215,12 +210,6 @@ class Facts(_QueueFacts):
     def is_paused(self) -> bool:
         """Whether a person paused all sending."""
         return self.index is not None and bool(meta.get(self.index, meta.PAUSED, False))
-
-    @property
-    def paused_at(self) -> float | None:
-        """When a person paused all sending; None where an older release noted it."""
-        at = meta.get(self.index, meta.PAUSED) if self.index is not None else None
-        return None if at is True else at
 
     @cached_property
     def fallback(self) -> dict[str, str] | None:
@@ -356,9 +345,6 @@ class Facts(_QueueFacts):
 
 class FleetFacts(_QueueFacts):
     """What is known of a home's machine and of its fleet at one moment."""
-
-    #: As in `Facts`.
-    met_now: frozenset[str] = frozenset()
 
     def __init__(
         self,

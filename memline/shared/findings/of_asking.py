@@ -12,12 +12,7 @@ from memline.shared.packages import lack, remedy
 from memline.shared.values import replace
 
 
-@finding(
-    WARNING,
-    "qmd failed, the builtin index answers: {reason}",
-    action="memline status",
-    from_disk=True,
-)
+@finding(WARNING, "qmd failed, the builtin index answers: {reason}", action="memline status")
 def qmd_failing(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "qmd_failing")
 
@@ -26,7 +21,6 @@ def qmd_failing(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "only keywords were searched: the question could not be embedded: {reason}",
     action="check the embedding provider (memline doctor), then search again",
-    page="providers",
 )
 def question_not_embedded(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "question_not_embedded")
@@ -50,11 +44,7 @@ def dimensions_differ(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "dimensions_differ")
 
 
-@finding(
-    WARNING,
-    "only keywords are searched: numpy {lack}, and sqlite-vec: {reason}",
-    from_disk=True,
-)
+@finding(WARNING, "only keywords are searched: numpy {lack}, and sqlite-vec: {reason}")
 def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
     for each in met(facts.troubles, "vectors_unavailable"):
         details = {"lack": lack("numpy") or "is missing", **each.details}
@@ -69,7 +59,6 @@ def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "store.vector.extensionPath cannot be loaded: {reason}",
     action="set store.vector.extensionPath to a file of sqlite-vec, or leave it out",
-    from_disk=True,
 )
 def extension_unusable(facts: Facts) -> Iterator[Seen]:
     vector = facts.settings.memory.store.vector

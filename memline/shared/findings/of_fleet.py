@@ -32,7 +32,6 @@ def _error(facts: FleetFacts, code: str) -> Iterator[Seen]:
     "queue: {reason}",
     action="start it (redis-server), or work without it: unset queue.url",
     subject="queue",
-    page="queues",
     halts="Redis does not answer",
 )
 def redis_unreachable(facts: FleetFacts) -> Iterator[Seen]:
@@ -40,23 +39,13 @@ def redis_unreachable(facts: FleetFacts) -> Iterator[Seen]:
 
 
 @finding(
-    PROBLEM,
-    "queue: {reason}",
-    action="redis-cli config set maxmemory-policy noeviction",
-    subject="queue",
-    page="queues",
+    PROBLEM, "queue: {reason}", action="redis-cli config set maxmemory-policy noeviction", subject="queue"
 )
 def redis_evicting(facts: FleetFacts) -> Iterator[Seen]:
     yield from _error(facts, "redis_evicting")
 
 
-@finding(
-    PROBLEM,
-    "queue: {reason}",
-    action="redis-cli config set maxmemory 256mb",
-    subject="queue",
-    page="queues",
-)
+@finding(PROBLEM, "queue: {reason}", action="redis-cli config set maxmemory 256mb", subject="queue")
 def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     yield from _error(facts, "redis_full")
 
@@ -66,7 +55,6 @@ def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     "{what}",
     action="memline worker chunk embed store query",
     subject="role",
-    page="queues",
     halts="a role is missing",
 )
 def role_missing(facts: FleetFacts) -> Iterator[Seen]:
@@ -89,7 +77,6 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     "queue: {workers} of version {version}, this is {own}",
     action="start them again with this version",
     subject="role",
-    page="workers",
 )
 def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
     others = Counter(worker.version for worker in facts.workers if worker.version != own_version())
@@ -97,19 +84,11 @@ def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
         yield seen(workers=counted(count, "worker", "are"), version=version, own=own_version())
 
 
-@finding(
-    WARNING,
-    "queue: {messages} failed for good",
-    action="memline queue dead",
-    subject="queue",
-    page="messages",
-    metric="memline_queue_dead_messages",
-)
+@finding(WARNING, "queue: {messages} failed for good", action="memline queue dead", subject="queue")
 def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
     queues = facts.fleet.queues if facts.fleet is not None else ()
     if dead := sum(queue.dead for queue in queues):
-        since = min((queue.dead_since for queue in queues if queue.dead_since), default=None)
-        yield seen(messages=counted(dead, "message"), since=since)
+        yield seen(messages=counted(dead, "message"))
 
 
 @finding(
@@ -117,7 +96,6 @@ def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
     "queue: a worker ended in the last ten minutes: {reason}",
     action="look into its log",
     subject="role",
-    page="workers",
 )
 def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     if facts.fleet is not None and facts.fleet.worker_failure:
@@ -129,7 +107,6 @@ def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     "the clock of {what} is {time} {way} that of Redis",
     action="set it by NTP: timedatectl set-ntp true",
     subject="host",
-    page="workers",
 )
 def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
     hosts = {worker.host: worker for worker in facts.workers if abs(worker.skew_s) > MAX_SKEW_S}

@@ -19,23 +19,12 @@ MIN_WATCHES = 8_192
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
-@finding(
-    PROBLEM,
-    "{reason}",
-    action="memline config check",
-    subject="configuration",
-    from_disk=True,
-)
+@finding(PROBLEM, "{reason}", action="memline config check", subject="configuration")
 def settings_unusable(facts: FleetFacts) -> Iterator[Seen]:
     yield from met(facts.troubles, "settings_unusable")
 
 
-@finding(
-    PROBLEM,
-    "{reason}",
-    subject="host",
-    from_disk=True,
-)
+@finding(PROBLEM, "{reason}", subject="host")
 def not_examined(facts: FleetFacts) -> Iterator[Seen]:
     yield from met(facts.troubles, "not_examined")
 
@@ -89,24 +78,14 @@ def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
             yield seen(reason=f"the system allows {watches} inotify watches, too few for a large workspace")
 
 
-@finding(
-    NOTE,
-    "numpy {lack}; long-lived processes search vectors slowly",
-    subject="host",
-    from_disk=True,
-)
+@finding(NOTE, "numpy {lack}; long-lived processes search vectors slowly", subject="host")
 def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     # Without both, the row below says what that means.
     if (why := lack_at_a_glance("numpy")) and not driver.vec_error():
         yield seen(lack=why, action=remedy("numpy"))
 
 
-@finding(
-    NOTE,
-    "sqlite-vec is missing: {reason}; {then}",
-    subject="host",
-    from_disk=True,
-)
+@finding(NOTE, "sqlite-vec is missing: {reason}; {then}", subject="host")
 def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:
     if error := driver.vec_error():
         install = install_command("sqlean.py", "sqlite-vec==0.1.9")

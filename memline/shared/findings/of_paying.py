@@ -36,7 +36,6 @@ def _is_named(facts: Facts) -> bool:
     PROBLEM,
     "keyword search only: {reason}{waiting}",
     subject="provider account",
-    page="providers",
     halts="the provider has no key",
 )
 def provider_without_key(facts: Facts) -> Iterator[Seen]:
@@ -48,7 +47,6 @@ def provider_without_key(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "keyword search only: {reason}{waiting}",
     subject="provider account",
-    page="providers",
     halts="the provider cannot be used",
 )
 def provider_unusable(facts: Facts) -> Iterator[Seen]:
@@ -69,13 +67,7 @@ def _unusable(facts: Facts) -> Seen:
     )
 
 
-@finding(
-    PROBLEM,
-    "the local model cannot run: {reason}",
-    subject="provider account",
-    page="providers",
-    from_disk=True,
-)
+@finding(PROBLEM, "the local model cannot run: {reason}", subject="provider account")
 def engine_missing(facts: Facts) -> Iterator[Seen]:
     settings = facts.settings.memory
     if facts.choice.identity is not None and LOCAL in (facts.choice.provider, settings.fallback):
@@ -90,7 +82,6 @@ def engine_missing(facts: Facts) -> Iterator[Seen]:
     "{provider} does not embed: {reason}",
     action="check the key and the address of the provider",
     subject="provider account",
-    page="providers",
 )
 def provider_fails(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "provider_fails")
@@ -101,7 +92,6 @@ def provider_fails(facts: Facts) -> Iterator[Seen]:
     health.PAUSED + "{by_hand}{waiting}",
     action="memline queue resume",
     subject="provider account",
-    page="providers",
     halts="paused",
 )
 def paused(facts: Facts) -> Iterator[Seen]:
@@ -110,7 +100,7 @@ def paused(facts: Facts) -> Iterator[Seen]:
         return
     level, waiting = (WARNING if facts.waiting else NOTE), vectors_wait(facts.waiting)
     if facts.is_paused:
-        yield seen(by_hand="", waiting=waiting, level=level, since=facts.paused_at)
+        yield seen(by_hand="", waiting=waiting, level=level)
     else:
         for (provider, mode), state in by_hand.items():
             yield seen(
@@ -133,7 +123,6 @@ def _in_requests(facts: Facts, provider: str) -> str:
     WARNING,
     "{reason}{waiting}",
     subject="provider account",
-    page="providers",
     halts="the ceiling is reached",
 )
 def ceiling_reached(facts: Facts) -> Iterator[Seen]:
@@ -147,7 +136,6 @@ def ceiling_reached(facts: Facts) -> Iterator[Seen]:
     "the fallback {second} embeds instead of {first}: {reason}",
     action="memline index",
     subject="provider account",
-    page="providers",
 )
 def fallback_active(facts: Facts) -> Iterator[Seen]:
     if facts.fallback:
@@ -166,7 +154,6 @@ def fallback_active(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "requests to {provider} stopped{when}: {reason}{waiting}",
     subject="provider account",
-    page="providers",
     halts="the provider stopped",
 )
 def breaker_open(facts: Facts) -> Iterator[Seen]:
@@ -183,18 +170,12 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
             level=PROBLEM if is_in_use else NOTE,
             action=health.action_of(replace(state, manual=False), provider, health.REQUESTS),
             subject=provider,
-            since=state.since or None,
             halts=is_in_use,
             passes=not state.is_stuck(facts.now),
         )
 
 
-@finding(
-    NOTE,
-    "batches to {provider} stopped{when}: {reason}; requests go on",
-    subject="provider account",
-    page="providers",
-)
+@finding(NOTE, "batches to {provider} stopped{when}: {reason}; requests go on", subject="provider account")
 def batches_stopped(facts: Facts) -> Iterator[Seen]:
     for provider, state in facts.open_breakers(health.BATCH):
         yield seen(
@@ -203,7 +184,6 @@ def batches_stopped(facts: Facts) -> Iterator[Seen]:
             reason=state.reason,
             action=health.action_of(replace(state, manual=False), provider, health.BATCH),
             subject=provider,
-            since=state.since or None,
         )
 
 
@@ -222,8 +202,6 @@ _TRY_NOW = "memline queue resume   (one request tries now, when the account allo
     NOTE,
     "{provider} asked to wait {wait}{reason}{waiting}",
     subject="provider account",
-    page="providers",
-    metric="memline_provider_calls",
     halts="the provider asked to wait",
     passes=True,
 )
@@ -244,12 +222,7 @@ def rate_limited(facts: Facts) -> Iterator[Seen]:
         )
 
 
-@finding(
-    WARNING,
-    "{reason}",
-    action="memline index",
-    page="providers",
-)
+@finding(WARNING, "{reason}", action="memline index")
 def model_differs(facts: Facts) -> Iterator[Seen]:
     if facts.model.reason:
         yield seen(reason=facts.model.reason, subject=facts.choice.provider)
@@ -259,7 +232,6 @@ def model_differs(facts: Facts) -> Iterator[Seen]:
     NOTE,
     "the model changes to {model}: {texts} to embed, {tokens}{price}",
     action="memline jobs ls   (memline jobs pause ID, or memline jobs cancel ID)",
-    page="jobs",
 )
 def model_changing(facts: Facts) -> Iterator[Seen]:
     if facts.index is None or facts.target is None:
@@ -282,16 +254,10 @@ def model_changing(facts: Facts) -> Iterator[Seen]:
                 tokens=counted(waiting.tokens, "token"),
                 price=f", {price.words(cost)}" if price else "",
                 subject=job.token,
-                since=job.created_ns / 1e9,
             )
 
 
-@finding(
-    NOTE,
-    "keyword search only: {reason}",
-    subject="provider account",
-    page="providers",
-)
+@finding(NOTE, "keyword search only: {reason}", subject="provider account")
 def no_provider(facts: Facts) -> Iterator[Seen]:
     if facts.choice.identity is None and facts.choice.requested == "auto":
         yield seen(reason=facts.choice.reason, action=facts.choice.action)
@@ -302,7 +268,6 @@ def no_provider(facts: Facts) -> Iterator[Seen]:
     "a key of {providers} is set and not used",
     action="set memorySearch.provider to auto, or unset the key",
     subject="provider account",
-    page="providers",
 )
 def key_unused(facts: Facts) -> Iterator[Seen]:
     unused = sorted(name for name, key in facts.settings.environment_keys.items() if key.strip())
@@ -314,7 +279,6 @@ def key_unused(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "{files} and {vectors} wait for the job {job}, which is paused",
     action="memline jobs resume {job}",
-    page="jobs",
 )
 def job_paused(facts: Facts) -> Iterator[Seen]:
     for job, left in facts.paused_jobs:
@@ -324,5 +288,4 @@ def job_paused(facts: Facts) -> Iterator[Seen]:
             job=job.token,
             level=WARNING if left.files or left.texts else NOTE,
             subject=job.token,
-            since=max((at for at, event, _ in job.events if event == jobs.PAUSED), default=None),
         )

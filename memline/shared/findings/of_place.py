@@ -60,23 +60,21 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
         again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"
-        since = min(each.since for each in kept_roots)
         action = f"mount it or put it back; where it was moved: {again}"
-        yield seen(folder=folder, kept=kept, action=action, since=since)
+        yield seen(folder=folder, kept=kept, action=action)
 
 
 @finding(
     WARNING,
     "{files} gone from {root} at once, and kept in the index",
     action="put them back, or take them out of the index: memline index --accept-removals",
-    page="files",
 )
 def root_emptied(facts: Facts) -> Iterator[Seen]:
     workspace = facts.settings.workspace
     for each in facts.kept:
         if each.root != str(workspace) or workspace.is_dir():
             files = counted(each.files, "file", "are")
-            yield seen(files=files, root=each.root, subject=each.root, since=each.since)
+            yield seen(files=files, root=each.root, subject=each.root)
 
 
 @finding(
@@ -89,12 +87,7 @@ def memory_disabled(facts: Facts) -> Iterator[Seen]:
         yield seen()
 
 
-@finding(
-    PROBLEM,
-    "{reason}",
-    action="memline index",
-    from_disk=True,
-)
+@finding(PROBLEM, "{reason}", action="memline index")
 def index_damaged(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "index_damaged")
 
@@ -118,10 +111,7 @@ def index_unusable(facts: Facts) -> Iterator[Seen]:
 
 
 @finding(
-    PROBLEM,
-    "{reason}",
-    action="give the user who runs Memline the right to write there, or use --home DIR",
-    from_disk=True,
+    PROBLEM, "{reason}", action="give the user who runs Memline the right to write there, or use --home DIR"
 )
 def permissions(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "permissions")
@@ -131,12 +121,7 @@ def permissions(facts: Facts) -> Iterator[Seen]:
         yield seen(reason=reason, action=action)
 
 
-@finding(
-    WARNING,
-    "only {free} MiB are free below {folder}",
-    action=disk.FREE_SPACE,
-    from_disk=True,
-)
+@finding(WARNING, "only {free} MiB are free below {folder}", action=disk.FREE_SPACE)
 def disk_almost_full(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
         return
@@ -154,7 +139,7 @@ def disk_almost_full(facts: Facts) -> Iterator[Seen]:
 def following_fails(facts: Facts) -> Iterator[Seen]:
     errors = meta.get(facts.index, meta.LOOP_ERRORS, {}) if facts.index is not None else {}
     for part, entry in sorted(errors.items()):
-        yield seen(part=part, error=entry["error"], action=entry["action"] or None, since=entry.get("since"))
+        yield seen(part=part, error=entry["error"], action=entry["action"] or None)
 
 
 @finding(
@@ -170,11 +155,7 @@ def first_index_missing(facts: Facts) -> Iterator[Seen]:
         yield found.under_way() if facts.has_follower else found
 
 
-@finding(
-    PROBLEM,
-    "{files} below {workspace} and no note: {why}",
-    from_disk=True,
-)
+@finding(PROBLEM, "{files} below {workspace} and no note: {why}")
 def no_note_is_read(facts: Facts) -> Iterator[Seen]:
     if _has_notes(facts) or facts.plan is None:
         return
@@ -190,12 +171,7 @@ def no_note_is_read(facts: Facts) -> Iterator[Seen]:
         yield seen(files=files, workspace=workspace, why=why, action=action)
 
 
-@finding(
-    WARNING,
-    "there is no Markdown in {workspace}",
-    action="write a note: {note}",
-    from_disk=True,
-)
+@finding(WARNING, "there is no Markdown in {workspace}", action="write a note: {note}")
 def no_notes(facts: Facts) -> Iterator[Seen]:
     workspace = facts.settings.workspace
     if not _has_notes(facts) and workspace.is_dir() and not markdown_below(str(workspace)):
@@ -215,11 +191,7 @@ _OF_SESSIONS = "put them in their place, or change memorySearch.transcripts (mem
 
 
 @finding(
-    WARNING,
-    "{issue}",
-    action="put it in its place, or change memorySearch.extraPaths (memline config show)",
-    page="files",
-    from_disk=True,
+    WARNING, "{issue}", action="put it in its place, or change memorySearch.extraPaths (memline config show)"
 )
 def source_missing(facts: Facts) -> Iterator[Seen]:
     if not facts.settings.workspace.is_dir():
@@ -239,13 +211,7 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
             yield seen(issue=issue, action=_OF_SESSIONS if is_sessions else action)
 
 
-@finding(
-    NOTE,
-    "beside MEMORY.md and memory/ {files} not read: {names}",
-    action="memline add DIR",
-    page="files",
-    from_disk=True,
-)
+@finding(NOTE, "beside MEMORY.md and memory/ {files} not read: {names}", action="memline add DIR")
 def notes_beside(facts: Facts) -> Iterator[Seen]:
     # Of answers only one without a hit asks: the others do not pay for the walk.
     is_asked = any(each.code == "notes_beside" for each in facts.troubles)
@@ -268,8 +234,6 @@ def notes_beside(facts: Facts) -> Iterator[Seen]:
     NOTE,
     "{name} is not taken for the long-term note, which is called MEMORY.md",
     action="mv Memory.md MEMORY.md",
-    page="files",
-    from_disk=True,
 )
 def long_term_misnamed(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None or MEMORY not in facts.settings.memory.sources:
@@ -287,15 +251,13 @@ def long_term_misnamed(facts: Facts) -> Iterator[Seen]:
 def log_held(facts: Facts) -> Iterator[Seen]:
     since = meta.get(facts.index, meta.LOG_HELD) if facts.index is not None else None
     if since is not None:
-        yield seen(since=since)
+        yield seen()
 
 
 @finding(
     NOTE,
     "{links} not followed: {names}",
     action="put the files themselves below the workspace, or add what the links lead to: memline add TARGET",
-    page="files",
-    from_disk=True,
 )
 def links_skipped(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
@@ -323,7 +285,6 @@ def links_skipped(facts: Facts) -> Iterator[Seen]:
     "an index that could not be used was moved aside, to {file}",
     action="delete it when nothing of it is wanted",
     subject="file",
-    from_disk=True,
 )
 def index_moved_aside(facts: Facts) -> Iterator[Seen]:
     is_complete = facts.index is not None and not facts.files_behind and not facts.model.missing
@@ -331,4 +292,4 @@ def index_moved_aside(facts: Facts) -> Iterator[Seen]:
         path = facts.settings.index_path
         for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")):
             if not file.name.endswith(("-wal", "-shm")):
-                yield seen(file=file, subject=str(file), since=file.stat().st_ctime)
+                yield seen(file=file, subject=str(file))

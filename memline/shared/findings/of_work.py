@@ -17,23 +17,12 @@ if TYPE_CHECKING:
     from memline.shared.index.ledger import LedgerEntry
 
 
-@finding(
-    PROBLEM,
-    "nothing moved for {minutes} min; {vectors} wait",
-    action="memline doctor",
-    metric="memline_embedding_queue",
-)
+@finding(PROBLEM, "nothing moved for {minutes} min; {vectors} wait", action="memline doctor")
 def stalled(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "stalled")
 
 
-@finding(
-    PROBLEM,
-    "{count} got no vector: {reason} ({file})",
-    subject="file",
-    page="files",
-    metric="memline_vectors",
-)
+@finding(PROBLEM, "{count} got no vector: {reason} ({file})", subject="file")
 def text_refused(facts: Facts) -> Iterator[Seen]:
     failed = facts.failed_texts
     if failed:
@@ -49,26 +38,14 @@ def text_refused(facts: Facts) -> Iterator[Seen]:
         )
 
 
-@finding(
-    WARNING,
-    "batch {batch} cannot be collected: {error}",
-    subject="batch",
-    page="batches",
-)
+@finding(WARNING, "batch {batch} cannot be collected: {error}", subject="batch")
 def batch_blocked(facts: Facts) -> Iterator[Seen]:
     for batch in facts.unfinished_batches:
         if batch.action:
             yield seen(batch=batch.token[:8], error=batch.error, action=batch.action, subject=batch.token)
 
 
-@finding(
-    WARNING,
-    "{files} in the index{yet}",
-    action="memline index",
-    page="files",
-    metric="memline_files_behind",
-    from_disk=True,
-)
+@finding(WARNING, "{files} in the index{yet}", action="memline index")
 def files_behind(facts: Facts) -> Iterator[Seen]:
     has_index = facts.index is not None or facts.plan is None
     if facts.files_behind and has_index and facts.settings.workspace.is_dir():
@@ -81,23 +58,13 @@ def files_behind(facts: Facts) -> Iterator[Seen]:
         yield found.under_way() if facts.has_follower else found
 
 
-@finding(
-    WARNING,
-    "{vectors} not in the index yet",
-    action="memline index",
-    metric="memline_embedding_queue",
-)
+@finding(WARNING, "{vectors} not in the index yet", action="memline index")
 def vectors_behind(facts: Facts) -> Iterator[Seen]:
     if facts.waiting and not facts.is_stopped and not facts.has_embedder and not facts.model.reason:
         yield seen(vectors=f"{counted(facts.waiting, 'vector')} {'is' if facts.waiting == 1 else 'are'}")
 
 
-@finding(
-    WARNING,
-    "{vectors} cancelled with their job",
-    action="memline index",
-    page="jobs",
-)
+@finding(WARNING, "{vectors} cancelled with their job", action="memline index")
 def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
     if facts.backlog.cancelled:
         yield seen(vectors=counted(facts.backlog.cancelled, "vector", "were"))
@@ -108,7 +75,6 @@ def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
     "{files} could not be read: {first}",
     action="mend the file, or leave it out by memorySearch.exclude",
     subject="file",
-    page="files",
 )
 def file_failed(facts: Facts) -> Iterator[Seen]:
     if failed := facts.failed_files:
@@ -119,7 +85,6 @@ def file_failed(facts: Facts) -> Iterator[Seen]:
             first=named + more,
             action=_mend(failed),
             subject=failed[0].path,
-            since=min(each.observed_ns for each in failed) / 1e9,
         )
 
 
@@ -134,11 +99,7 @@ def _mend(failed: list[LedgerEntry]) -> str:
     return ways + "   (memline status --verbose lists them)" * (len(failed) > MOST_NAMED)
 
 
-@finding(
-    NOTE,
-    "{vectors} on the way{rate}",
-    metric="memline_vectors_per_second",
-)
+@finding(NOTE, "{vectors} on the way{rate}")
 def embedding_under_way(facts: Facts) -> Iterator[Seen]:
     # What waits for the end of a hold is said by `rate_limited`.
     is_moving = facts.has_embedder and not facts.is_stopped and not facts.hold_s
@@ -152,12 +113,7 @@ def embedding_under_way(facts: Facts) -> Iterator[Seen]:
         yield seen(vectors=counted(facts.waiting, "vector"), rate=rate)
 
 
-@finding(
-    NOTE,
-    "batch {batch} is tried again: {error}",
-    subject="batch",
-    page="batches",
-)
+@finding(NOTE, "batch {batch} is tried again: {error}", subject="batch")
 def batch_delayed(facts: Facts) -> Iterator[Seen]:
     for batch in facts.unfinished_batches:
         if batch.error and not batch.action:
@@ -169,8 +125,6 @@ def batch_delayed(facts: Facts) -> Iterator[Seen]:
     "{texts}",
     action="memline batch ls",
     subject="batch",
-    page="batches",
-    metric="memline_batches",
     halts="in a batch",
     passes=True,
 )
@@ -181,11 +135,9 @@ def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
         states = ", ".join(f"{batch.job_id} {batch.provider_state}".strip() for batch in asked)
         texts = f"{counted(facts.texts_in_batches, 'text', 'wait')} in {counted(len(asked), 'batch')}"
         texts += f" at {facts.target.identity.provider}" if facts.target else ""
-        since = min(batch.submitted_at or batch.created_at for batch in asked)
-        yield seen(texts=f"{texts}{f' ({done} done there)' * bool(done)}: {states}", since=since)
+        yield seen(texts=f"{texts}{f' ({done} done there)' * bool(done)}: {states}")
     elif facts.batches:
-        since = min(batch.created_at for batch in facts.batches)
-        yield seen(texts="a batch is being sent, stored or cleaned up", action="", since=since)
+        yield seen(texts="a batch is being sent, stored or cleaned up", action="")
 
 
 @finding(
@@ -193,7 +145,6 @@ def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
     "batch {batch} failed, the texts it did not bring were sent in {sent_in}: {error}",
     action="memline batch ls",
     subject="batch",
-    page="batches",
 )
 def batch_failed(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "batch_failed")
@@ -203,7 +154,6 @@ def batch_failed(facts: Facts) -> Iterator[Seen]:
     NOTE,
     "the cache of vectors is full: {cached} of {most} are kept",
     action="raise memorySearch.cache.maxEntries, if texts come back that were embedded before",
-    from_disk=True,
 )
 def cache_full(facts: Facts) -> Iterator[Seen]:
     cache = facts.settings.memory.cache

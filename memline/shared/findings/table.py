@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 
-from memline.shared.figures import first_seen
 from memline.shared.finding import LEVELS, NOTE, Finding, Trouble
 from memline.shared.values import field, replace, value
 
@@ -38,7 +37,6 @@ class Seen:
     level: str | None = None
     action: str | None = None
     subject: str = ""
-    since: float | None = None
     #: Whether this one halts, and ends by itself, where its row can.
     halts: bool = True
     passes: bool = False
@@ -60,13 +58,9 @@ class Row:
     action: str = ""
     #: What its subject is.
     subject: str = "agent"
-    page: str = "overview"
-    metric: str = "memline_finding"
     #: As in a finding.
     halts: str = ""
     passes: bool = False
-    #: Whether it takes a look at files or programs: it may be older than what rows and Redis say.
-    from_disk: bool = False
 
     def found(self, seen: Seen, agent: str | None) -> Finding:
         """Put what was seen into the words of this row."""
@@ -79,9 +73,6 @@ class Row:
             action=action,
             agent=agent,
             subject=seen.subject or (agent or "" if self.subject == "agent" else ""),
-            since=seen.since,
-            page=self.page,
-            metric=self.metric,
             halts=self.halts if seen.halts else "",
             passes=self.passes or seen.passes,
         )
@@ -113,9 +104,7 @@ def seen(
 ) -> Seen:
     """Make a `Seen` with details by their names."""
     texts = {name: str(detail) for name, detail in details.items()}
-    return Seen(
-        details=texts, level=level, action=action, subject=subject, since=since, halts=halts, passes=passes
-    )
+    return Seen(details=texts, level=level, action=action, subject=subject, halts=halts, passes=passes)
 
 
 def rows(kind: str) -> list[Row]:
@@ -132,14 +121,7 @@ def find(
     asked = [row for row in rows(kind) if not codes or row.code in codes]
     found = [row.found(each, agent) for row in asked for each in row.test(facts)]
     found = [replace(each, action=facts.helping(each.action)) for each in found]
-    # An error that ended the examination itself has no file in which its moment could be kept.
-    dated = first_seen.dated(facts.account_file, found) if facts.account_file else tuple(found)
-    if facts.met_now:
-        is_new = (each.since is None and each.code in facts.met_now for each in dated)
-        dated = tuple(
-            replace(each, since=facts.now) if new else each for each, new in zip(dated, is_new, strict=True)
-        )
-    return tuple(sorted(dated, key=lambda each: LEVELS.index(each.level)))
+    return tuple(sorted(found, key=lambda each: LEVELS.index(each.level)))
 
 
 def met(troubles: Iterable[Trouble], code: str) -> Iterator[Seen]:

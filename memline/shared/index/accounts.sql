@@ -113,39 +113,3 @@ CREATE TABLE IF NOT EXISTS counters (
     value REAL NOT NULL,
     PRIMARY KEY (name, labels)
 ) STRICT;
-
--- Figures of an hour, a day and a month (shared/figures/points.py): a point for each period of so many seconds
--- since the epoch, in JSON; and whose turn it is to write them, with the totals of the last one.
-CREATE TABLE IF NOT EXISTS points (
-    every_s INTEGER NOT NULL,
-    period INTEGER NOT NULL,
-    data TEXT NOT NULL,
-    PRIMARY KEY (every_s, period)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sampler (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    owner TEXT NOT NULL,
-    until REAL NOT NULL,
-    at REAL NOT NULL,
-    totals TEXT NOT NULL
-) STRICT;
-
--- The last lines of the audit log (shared/figures/kept_actions.py).
-CREATE TABLE IF NOT EXISTS audit (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    at REAL NOT NULL,
-    asker TEXT NOT NULL,
-    action TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    error TEXT NOT NULL
-) STRICT;
-
--- When each finding was first seen (shared/figures/first_seen.py): `agent` is empty for one of all, `subject` a digest.
-CREATE TABLE IF NOT EXISTS first_seen (
-    code TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    at REAL NOT NULL,
-    PRIMARY KEY (code, agent, subject)
-) STRICT, WITHOUT ROWID;

@@ -70,15 +70,14 @@ def drop_errors(connection: Connection, now: float) -> None:
             meta.put(connection, meta.FALLBACK, {**fallback, "reason": FORGOTTEN_REASON})
 
 
-def drop_account_errors(path: Path, agent: str) -> None:
-    """Delete them in the account file of the home too, and the kept questions of an agent."""
+def drop_account_errors(path: Path) -> None:
+    """Delete them in the account file of the home too."""
     if not path.exists():
         return
     with driver.faults(path), closing(accounts.connect(path)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
         with transaction(connection):
             connection.execute("UPDATE health SET reason = ? WHERE reason <> ''", (FORGOTTEN_REASON,))
-            connection.execute("DELETE FROM questions WHERE agent = ?", (agent,))
         _compact(connection)
 
 

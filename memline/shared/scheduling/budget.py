@@ -326,16 +326,6 @@ _SENT = (
 _PROVIDER = "substr(account, 1, instr(account || ':', ':') - 1)"
 
 
-def spent_by_day(file: AccountFile, now: float, days: int) -> dict[tuple[str, str], float]:
-    """Return the dollars of each day (UTC) and provider that has some, up to today."""
-    query = (
-        f"SELECT day, {_PROVIDER} AS provider, sum(cost) FROM {_SENT} WHERE day >= ? GROUP BY day, provider"
-    )
-    with file.reading() as connection:
-        rows = connection.execute(query, (day_of(now - (days - 1) * 86_400),)) if connection else ()
-        return {(day, provider): cost for day, provider, cost in rows if cost > 0}
-
-
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
     """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model.
 

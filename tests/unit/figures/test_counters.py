@@ -8,7 +8,7 @@ import pytest
 
 from memline.shared.errors import ConfigError, IndexMissing
 from memline.shared.figures import counters
-from memline.shared.figures.counters import Tally, bucket_of, cumulative, outcome_of, percentile
+from memline.shared.figures.counters import Tally, bucket_of, cumulative, outcome_of
 from memline.shared.index.accounts import AccountFile
 from memline.shared.search.results import Answer, Behind, Hit
 
@@ -118,15 +118,6 @@ def test_a_home_that_cannot_be_written_loses_its_counts_and_nothing_else(tmp_pat
 )
 def test_a_duration_falls_into_the_bucket_that_ends_after_it(seconds: float, label: str) -> None:
     assert bucket_of(seconds) == label
-
-
-def test_a_percentile_lies_within_its_bucket() -> None:
-    counts = {"0.01": 90.0, "0.1": 9.0, "+Inf": 1.0}
-
-    assert percentile(counts, 0.5) == pytest.approx(0.005 + 0.005 * 50 / 90)
-    assert percentile(counts, 0.95) == pytest.approx(0.05 + 0.05 * 5 / 9)
-    assert percentile(counts, 1.0) == 60.0
-    assert percentile({}, 0.5) is None
 
 
 def test_buckets_for_prometheus_hold_those_before_them() -> None:

@@ -185,5 +185,4 @@ def test_an_action_is_a_command_a_sentence_or_nothing(action: str, kind: str) ->
         "what": "w",
         "action": action,
         "actionKind": kind,
-        "since": None,
     }

@@ -136,27 +136,6 @@ def test_the_rate_of_a_job_is_its_own(place: Place, writer: IndexWriter) -> None
     assert shown(place, now + 60)[0].texts_per_second == 0.0
 
 
-def test_the_files_that_a_job_is_not_done_with_are_its_own(place: Place, writer: IndexWriter) -> None:
-    job = make_job(writer, "done.md", "texts.md", "unread.md", "known.md", now_ns=2)
-    other = make_job(writer, "theirs.md", now_ns=2)
-    writer.store_file(file_row("known.md", "was there before", at=1))
-    writer.store_file(file_row("done.md", "apples", at=9), job=job.token)
-    answer(writer, lease_all(writer))
-    writer.store_file(file_row("texts.md", "pears", "plums", at=9), job=job.token)
-    writer.store_file(file_row("live.md", "not of a job", at=9))
-
-    files = reports.open_files(named([place.agent], job.token), first=0, count=9)
-    theirs = reports.open_files(named([place.agent], other.token), first=0, count=9)
-    second = reports.open_files(named([place.agent], job.token), first=1, count=1)
-
-    assert [(each.path, each.is_known, each.is_to_read, each.texts) for each in files] == [
-        ("known.md", True, True, 0),
-        ("texts.md", True, False, 2),
-        ("unread.md", False, True, 0),
-    ]
-    assert [each.path for each in theirs] == ["theirs.md"] and [each.path for each in second] == ["texts.md"]
-
-
 def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWriter) -> None:
     job = make_job(writer, "a.md", now_ns=1)
     assert (shown(place)[0].eta_s, shown(place)[0].texts_expected) == (None, None)

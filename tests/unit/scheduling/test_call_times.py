@@ -1,4 +1,3 @@
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -6,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from memline.shared.figures import counters
-from memline.shared.index import accounts
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import call_times
 
@@ -65,18 +63,3 @@ def test_without_calls_nothing_is_written_and_nothing_is_said(file: AccountFile)
 
     assert not file.path.exists()
     assert call_times.of_account(file, "a", NOW) == {"calls": 0, "errors": {}, "p50Ms": None, "p95Ms": None}
-
-
-def test_a_file_of_the_version_before_is_read_and_then_extended(file: AccountFile) -> None:
-    with closing(accounts.connect(file.path)) as connection:
-        connection.execute("DROP TABLE calls")
-        connection.execute("DROP TABLE processes")
-        connection.execute("INSERT INTO cooldowns VALUES ('a', 1)")
-        connection.execute("PRAGMA user_version = 1")
-
-    assert call_times.of_account(file, "a", NOW)["calls"] == 0
-    call_times.record(file, "a", [("ok", 5)], NOW)
-
-    assert call_times.of_account(file, "a", NOW)["calls"] == 1
-    with closing(sqlite3.connect(file.path)) as plain:
-        assert plain.execute("SELECT until FROM cooldowns").fetchall() == [(1.0,)]
