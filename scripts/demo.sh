@@ -24,7 +24,7 @@ run 'export MEMLINE_CONFIG=examples/config.json5 MEMLINE_HOME=.demo'
 run 'memline index'
 
 say 'A question in plain words'
-run "memline search 'why did we choose Redis for the queue?' --max-results 1 --full"
+run "memline search 'why did we choose Redis for the queue?' --max-results 1"
 
 say 'A commit, found by its id'
 run 'memline search a828e60 --max-results 1'
@@ -33,7 +33,7 @@ say 'An error code, and how each score came about'
 run 'memline search ERR_CONN_42 --max-results 2 --explain'
 
 say 'Chinese: why is the disk full?'
-run "memline search '磁盘为什么满了' --max-results 1 --full"
+run "memline search '磁盘为什么满了' --max-results 1"
 
 say 'A day: its file is found by name'
 run "memline search 'what happened on 2026-02-10' --max-results 1"

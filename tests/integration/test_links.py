@@ -9,7 +9,7 @@ import pytest
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.memory import Memory
 from memline.shared.errors import BadRequest
-from tests.support.workspace import Place, paths
+from tests.support.workspace import Place
 
 FILES = {
     "MEMORY.md": "# Long term\n\nThe [[deploy plan]] holds.\n",
@@ -78,33 +78,12 @@ def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
         with pytest.raises(BadRequest) as error:
             tools.search(group, {"query": "plan", "linkedFrom": name})
         refused.append(str(error.value).replace(name, "NAME"))
-    place.write("MEMORY.md", "[[no such]]\n")
-    dead = [tools.lint(each, {})["deadLinks"] for each in (owner, group)]
     tools.close()
 
     assert [each["totalBacklinks"] for each in seen] == [2, 1]
     assert [each["path"] for each in seen[1]["backlinks"]] == ["memory/steps.md"]
     assert [hit["path"] for hit in found] == ["memory/plan.md"]
     assert refused == ["no note is named 'NAME'"] * 2
-    assert [[each["path"] for each in found if each["path"] == "MEMORY.md"] for found in dead] == [
-        ["MEMORY.md"],
-        [],
-    ]
-
-
-def test_lint_in_a_group_says_the_same_whatever_the_long_term_note_has(place: Place) -> None:
-    place.write("memory/guess.md", "[[Project Nightfall]]\n")
-    tools = MemoryTools(place.settings, (place.agent.agent,))
-    group = Caller(agent=place.agent.agent, session_key=f"agent:{place.agent.agent}:discord:group:1")
-    found = []
-    for note in ("# Nothing\n", "---\naliases: [Project Nightfall]\n---\n[[lonely]] [[guess]]\n"):
-        place.write("MEMORY.md", note)
-        place.index()
-        found.append(tools.lint(group, {}))
-    tools.close()
-
-    assert found[0] == found[1]
-    assert "Project Nightfall" in [each["target"] for each in found[1]["deadLinks"]]
 
 
 def test_lint_looks_at_no_file_outside_of_the_memory(place: Place, tmp_path: Path) -> None:
@@ -117,29 +96,6 @@ def test_lint_looks_at_no_file_outside_of_the_memory(place: Place, tmp_path: Pat
     told = [line for line in place.call("lint").stdout.splitlines() if "guess.md" in line and "dead" in line]
 
     assert told == [f"{place.workspace}/memory/guess.md:1: dead link: ../none.md"]
-
-
-@pytest.mark.parametrize("name", ["memory/plan.md", "deploy plan", "PLAN", "memory/plan.md#L1-L4"])
-def test_a_search_stays_with_the_notes_that_one_links_to(place: Place, name: str) -> None:
-    place.index()
-
-    found = place.search("plan steps people began lonely", linked_from=name)
-
-    assert sorted(paths(found)) == ["memory/2026-02-10.md", "memory/people.md", "memory/steps.md"]
-    assert place.call("search", "plan", "--linked-from", name, "--format", "files").stdout.count("\n") == 2
-
-
-def test_a_note_that_links_to_nothing_finds_nothing_and_an_unknown_one_is_said_to_be_none(
-    place: Place,
-) -> None:
-    place.index()
-    lonely = place.search("plan", linked_from="lonely")
-
-    assert (paths(lonely), lonely.notice) == ([], "no file is within the filters (linked-from)")
-    for name in ("no such note", "MEMORY.md/x"):
-        unknown = place.call("search", "plan", "--linked-from", name)
-        assert (unknown.status, unknown.stdout) == (2, "")
-        assert f"no note is named '{name}'" in unknown.stderr
 
 
 def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it(place: Place) -> None:

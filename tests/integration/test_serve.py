@@ -82,28 +82,6 @@ def test_a_context_without_room_for_any_note_says_so(place: Place) -> None:
     assert ran.stderr == ("No note fits into 20 characters.\nTry: set memorySearch.context.maxChars higher\n")
 
 
-def test_the_command_line_shows_what_an_agent_gets_in_a_session(place: Place) -> None:
-    place.write("MEMORY.md", "Invoices are whole cents, cents, cents.\n")
-    place.write("memory/a.md", "Two cents.\n")
-    config = json.loads(place.config.read_text())
-    config["memory"] = {"scope": {"rules": [{"action": "deny", "match": {"channel": "slack"}}]}}
-    place.config.write_text(json.dumps(config))
-    # A search brings changed files in for a second and a half, which is short on a loaded machine.
-    place.index()
-
-    direct, group, denied = (
-        place.run("search", "cents", "--json", "--session-key", key).json
-        for key in ("agent:main:main", "agent:main:discord:group:1", "agent:main:slack:channel:1")
-    )
-
-    assert direct["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
-    (hit,) = group["results"]
-    assert (hit["path"], "citation" in hit) == ("memory/a.md", False)
-    assert (denied["results"], denied["disabled"]) == ([], True)
-    refused = place.run("context", "--session-key", "agent:main:slack:channel:1")
-    assert (refused.status, "may not be used in this chat" in refused.stderr) == (1, True)
-
-
 def test_an_agent_without_a_memory_has_no_context_either(place: Place) -> None:
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.configure(enabled=False)

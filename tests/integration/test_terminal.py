@@ -56,17 +56,6 @@ def test_a_hit_has_six_lines_at_most_within_the_width(place: Place, width: int) 
     assert {word for line in lines[2:] for word in line.split() if word.isascii()} <= words
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_full_shows_the_whole_snippet_within_the_width(place: Place, width: int) -> None:
-    with on_terminal(*place.arguments("search", "wombat", "--full"), columns=width) as terminal:
-        assert terminal.end() == 0
-
-    lines = plain(terminal.shown).rstrip().split("\n")
-    assert max(map(columns, lines)) <= width
-    assert plain(terminal.shown).count("weather") == NOTE.count("weather")
-    assert "どこまでも。" in "".join(line.strip() for line in lines)
-
-
 def test_scores_of_vectors_are_shown_where_there_are_vectors(place: Place) -> None:
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
@@ -127,7 +116,6 @@ def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
     (place_of_hit,) = (line for line in places if line.startswith(f"{file}:"))
     assert place_of_hit.startswith(f"{file}:11:7:- the wombat timeout went from 200 ms")
     assert place.call("search", "wombat", "--json", "--format", "files").status == 2
-    assert place.call("search", "wombat", "--null").status == 2
 
 
 @pytest.mark.parametrize("mark", ["\f", "\v", "\u2028", "\x85", "\x1c"])
@@ -181,19 +169,6 @@ def test_progress_fits_its_terminal(place: Place, width: int) -> None:
     # Bars are whole: name, count and time left.
     assert any(re.search(r"main files .*\d+/\d+ .*left", row) for row in rows), rows
     assert any(re.search(r"main vectors .*\d+/\d+ .*left", row) for row in rows), rows
-
-
-def test_paths_of_any_name_go_to_another_program(place: Place) -> None:
-    names = ["memory/a b.md", 'memory/it\'s "quoted".md', "memory/two\nlines.md"]
-    for name in names:
-        place.write(name, f"The numbat of {name} sleeps.\n")
-    place.index()
-
-    found = place.run("search", "numbat", "--format", "files", "--null").stdout
-
-    assert found.endswith("\0") and sorted(found.split("\0")[:-1]) == sorted(
-        str(place.workspace / name) for name in names
-    )
 
 
 @pytest.mark.parametrize("command", ["status", "doctor"])

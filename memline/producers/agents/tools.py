@@ -17,7 +17,7 @@ from memline.producers.actions.perform import audited
 from memline.producers.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
 from memline.producers.agents.session_context import session_context
 from memline.producers.calls.arguments import by_key, read
-from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, LINT, SEARCH, STATUS
+from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, SEARCH, STATUS
 from memline.producers.memory import Memory, sees_private
 from memline.producers.read_note import LINKED
 from memline.shared.clock import SystemClock
@@ -63,7 +63,7 @@ class MemoryTools:
     """The memories of the agents of one configuration. Safe to use from several threads; close it when done.
 
     Indexes stay open and vectors in memory between calls. Reports are imported when they are asked for:
-    20-60 ms, which `memline search --session-key` does not pay.
+    20-60 ms.
     """
 
     def __init__(
@@ -172,14 +172,6 @@ class MemoryTools:
         whole = Excerpt(path="", text="", first=1, lines=0, truncated=is_cut, next_from=None)
         workspace = str(memory.settings.workspace)
         return {**whole.to_json(), "workspace": workspace, "excerpts": excerpts}
-
-    def lint(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
-        """Return the dead links and orphans. Raises BadRequest, AccessDenied and IndexFaults."""
-        read(LINT.takes_json, arguments)
-        memory, chat = self._allowed(caller)
-        found = memory.lint(chat=chat)
-        dead = tuple(replace(each, target=visible(each.target)) for each in found.dead_links)
-        return replace(found, dead_links=dead).to_json()
 
     def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""

@@ -30,7 +30,7 @@ _HEADING = re.compile(r"\s*#{1,6}\s+(.*?)\s*#*\s*")
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---(?:\n|\Z)", re.DOTALL)
 
 
-def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: Path) -> Iterator[str]:
+def rows_of(hit: dict[str, Any], *, with_vectors: bool, workspace: Path) -> Iterator[str]:
     """Yield the lines of a hit: citation and scores, headings, and the best rows of its snippet."""
     width = terminal.width()
     citation = one_line(hit.get("citation", hit["path"]))
@@ -56,7 +56,7 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: P
     pattern = pattern_of(map(visible, hit.get("matched", ())))
     lines = _body(hit["snippet"], heading)
     rows = [row for line in lines for row in terminal.wrapped(visible(line), room)]
-    for row in rows if full else _best(rows, pattern):
+    for row in _best(rows, pattern):
         yield _INDENT + _marked(row, pattern)
 
 
@@ -70,18 +70,16 @@ def explained(hit: dict[str, Any]) -> Iterator[str]:
     yield from (f"{_INDENT}{row}" for row in terminal.wrapped(visible(text), room))
 
 
-def for_programs(
-    hits: Sequence[dict[str, Any]], form: str, workspace: Path, *, is_raw: bool
-) -> Iterator[str]:
+def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> Iterator[str]:
     """Yield the hits in a form for other programs: jsonl, files or vimgrep.
 
     Paths are absolute where the file is there, so that they work in every folder; a file that is gone is not
-    listed. `is_raw`: each ends with NUL, so that nothing in it is to be written out but for a terminal.
+    listed.
     """
     if form == "jsonl":
         yield from map(json_line, hits)
         return
-    shown = one_line if sys.stdout.isatty() else str if is_raw else in_name
+    shown = one_line if sys.stdout.isatty() else in_name
     names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
     if form == "files":
         there = (names[hit["path"]] for hit in hits if not hit["gone"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.table import CALLS
+import click
+
 from memline.producers.cli.invocation import (
     Invocation,
     current_folder,
@@ -11,7 +12,7 @@ from memline.producers.cli.invocation import (
     print_json,
     print_result,
 )
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import AS_JSON, command
 from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.index.ledger import GONE_HERE
@@ -20,11 +21,35 @@ from memline.shared.sync.vanished import KeptRoot
 from memline.shared.visible_text import in_name
 
 
-@asks(CALLS["get"])
+@command(
+    "memline get MEMORY.md",
+    "memline get memory/2026-02-10.md --from 40 --lines 20",
+    "memline get 'Deploy plan'",
+    "memline get memory/2026-02-10.md --json",
+    "memline get 'sessions/4f9c2e1a.jsonl#L4-L9' --around 3",
+)
+@click.argument("path")
+@click.option("--from", "first", type=click.IntRange(0), help="First line, 1-based.  [default: 1]")
+@click.option(
+    "--lines", type=click.IntRange(1), help="How many lines.  [default: 120, or those of the citation]"
+)
+@click.option(
+    "--around",
+    type=click.IntRange(0, 200),
+    help="Lines of a note, or turns of a past conversation, to add before and after.  [default: 0]",
+)
+@AS_JSON
 def get(
     invocation: Invocation, path: str, first: int | None, lines: int | None, around: int | None, as_json: bool
 ) -> int:
-    """Print lines of a note or of a past conversation."""
+    """Print a memory file, some of its lines, or what was said in a past conversation.
+
+    PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`. Or it is the title, an alias or
+    the file name of a note, in any case, with .md or without. What a note calls itself comes before what its
+    file is called, and that before its first heading; where several notes have the name, they are listed.
+
+    With --json there are the notes that the note links to, and those that link to it.
+    """
     settings = invocation.agent()
     memory = Memory.of(invocation.settings, settings)
     excerpt = memory.get(path, first=first, lines=lines, around=around or 0)
@@ -48,9 +73,15 @@ def get(
     return 0
 
 
-@asks(CALLS["lint"])
+@command("memline lint", "memline lint --json", "vim -q <(memline lint)")
+@AS_JSON
 def lint(invocation: Invocation, as_json: bool) -> int:
-    """Name the dead links and the orphans of the notes."""
+    """Name the dead links of the notes as path:line, and the orphans: notes that no link joins with another.
+
+    `[[name]]` and Markdown links are read, but for those in code. A note with a day in its name or front
+    matter is not an orphan, nor is MEMORY.md: they are found by their day, and read when a session starts.
+    Exit status 1 when there is something to mend.
+    """
     settings = invocation.agent()
     found = Memory.of(invocation.settings, settings).lint()
     if not as_json:

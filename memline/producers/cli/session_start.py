@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import click
+
 from memline.producers.agents.session_context import session_context
 from memline.producers.agents.tools import chat_for, denied_answer
-from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import AS_JSON, command
 from memline.shared.clock import SystemClock
 from memline.shared.errors import AccessDenied
 from memline.shared.sync.vanished import KeptRoot
 from memline.shared.words import counted
 
 
-@asks(CALLS["context"])
-def context(invocation: Invocation, private: bool, session_key: str | None, as_json: bool) -> None:
-    """Print what a session starts with."""
+@command("memline context", "memline context --private", "memline context --agent work --json")
+@click.option("--private", is_flag=True, help="The session is the owner's own: MEMORY.md is part of it.")
+@AS_JSON
+def context(invocation: Invocation, private: bool, as_json: bool) -> None:
+    """Print the daily logs of today and yesterday, and in a private session MEMORY.md.
+
+    Cut to context.maxChars characters in all; where something was cut, the text says so.
+    """
     settings = invocation.agent()
-    chat = chat_for(settings, session_key or "")
-    # Without a session it is the owner who asks, and memory.scope is about chats.
-    if (session_key or not settings.memory.enabled) and (denied := denied_answer(settings, chat)) is not None:
+    chat = chat_for(settings, "")
+    # The owner asks, and memory.scope is about chats.
+    if not settings.memory.enabled and (denied := denied_answer(settings, chat)) is not None:
         raise AccessDenied(denied["warning"], hint=denied["action"])
     report = session_context(settings, chat, is_private=private, clock=SystemClock())
     if not as_json:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from memline.producers.builtin import troubles_of
-from memline.producers.calls.table import CALLS
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation, print_json, print_result, put
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import AS_JSON, command
 from memline.producers.memory import Memory
 from memline.producers.reports.breakers import size_words
 from memline.producers.reports.doctor import examine_agent, examine_common
@@ -36,7 +37,9 @@ _MARKS = {
 }
 
 
-@asks(CALLS["doctor"])
+@command("memline doctor", "memline doctor --deep", "memline doctor --json")
+@click.option("--deep", is_flag=True, help="Ask each provider for one vector, to see that it works.")
+@AS_JSON
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
     found: list[Finding] = []
@@ -80,7 +83,11 @@ def told(
             yield from terminal.below(f"{indent}     try: ", visible(each["action"]), is_command=is_command)
 
 
-@asks(CALLS["status"])
+@command("memline status", "memline status --deep", "memline status --index --json")
+@click.option("--deep", is_flag=True, help="Ask the provider for one vector, to see that it works.")
+@click.option("--index", is_flag=True, help="Bring the index up to date first (implies --deep).")
+@click.option("--verbose", is_flag=True, help="Name every file that is left out, and why.")
+@AS_JSON
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
     """Say what is indexed, what is behind, and what is not as it should be."""
     has_failed = False

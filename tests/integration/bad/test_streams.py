@@ -19,7 +19,6 @@ CAFE = os.fsdecode(b"caf\xe9")
     [
         ("get", f"{CAFE}.md"),
         ("search", "lighthouse", "--tag", CAFE),
-        ("search", "lighthouse", "--linked-from", CAFE),
         ("forget", f"{CAFE}.md", "--dry-run"),
     ],
 )

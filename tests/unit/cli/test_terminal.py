@@ -28,7 +28,6 @@ pytestmark = pytest.mark.place(
         ("index", "--verbose"),
         ("search", "plugh"),
         ("search", "plugh", "--explain"),
-        ("search", "plugh", "--session-key", "agent:main:main"),
         ("search", "plugh", "--format", "vimgrep"),
         ("context", "--private"),
         ("search", "plugh", "--json"),
