@@ -62,9 +62,9 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
         plan = plan_own(settings, choice, clock)
     look_s = time.perf_counter() - began
     behind = plan.changes.count
-    if may_write and (plan.changes.to_read() or plan.kept != index.kept):
+    if may_write and plan.changes.to_read():
         from memline.producers.store_changes import store_changes
 
         behind -= store_changes(settings, plan, clock)
     removed = min(len(plan.changes.removed), behind)
-    return DiskState(files_behind=behind, removed=removed, look_s=look_s, kept=plan.kept)
+    return DiskState(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from memline.shared.sources.excerpt import Excerpt
-    from memline.shared.sync.vanished import KeptRoot
 else:
     Protocol = object
 
@@ -56,8 +55,6 @@ class IndexReport:
     model: str
     seconds: float
     failures: list[dict[str, str]]
-    #: Roots of which files are gone, and kept.
-    kept: tuple[KeptRoot, ...] = ()
     #: What is wrong or worth knowing when it is over, most urgent first.
     findings: tuple[Finding, ...] = ()
     #: Open batches whose texts come later.

@@ -301,7 +301,7 @@ class Memory:
         """Bring the index up to date and wait until every vector is ready or failed.
 
         `force` splits every file again, `re_embed` pays for every vector again, `accept_removals` removes
-        what vanished from an emptied root. With `queue.url` the fleet does the work. Raises
+        the files of a root that was emptied. With `queue.url` the fleet does the work. Raises
         IndexFaults.
         """
         hooks: dict[str, Any] = {"on_progress": on_progress, "on_plan": on_plan, "on_note": on_note}
@@ -333,7 +333,7 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
     """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
     status, found = collected["status"], collected["findings"]
     worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
-    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind", "kept")
+    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
     return {
         "agentId": settings.agent,
         "enabled": settings.memory.enabled,

@@ -14,7 +14,7 @@ from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
-from memline.shared.index import chunks, driver, forgotten, ledger, links
+from memline.shared.index import driver, forgotten, ledger, links
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
@@ -22,7 +22,6 @@ from memline.shared.sources.excerpt import (
     READABLE,
     Excerpt,
     Part,
-    excerpt_of,
     parse_citation,
     read_excerpt,
 )
@@ -34,15 +33,12 @@ from memline.shared.sources.paths import (
     MemoryPaths,
     is_private,
     is_storable,
-    is_transcript,
 )
-from memline.shared.sync import vanished
-from memline.shared.sync.vanished import KeptRoot
 from memline.shared.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sqlite3 import Connection
+    pass
 
 #: Notes with the same name that are listed, and notes that a note is linked with.
 _LISTED = 10
@@ -78,10 +74,6 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
             raise refused from None
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-        if reader is not None:
-            excerpt = replace(excerpt, gone=bool(ledger.gone(reader, (excerpt.path,))))
-        kept = tuple(each.to_json() for each in kept_roots(settings, excerpt.path))
-        excerpt = replace(excerpt, kept=kept)
         if reader is not None and excerpt.status == "ok":
             out, back = links.linked(reader, excerpt.path, private=private)
             return replace(
@@ -116,24 +108,11 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         clock=clock,
     )
 
-    def read_or_kept(path: str) -> Excerpt:
-        try:
-            excerpt = read(path)
-        except PathNotAllowed:
-            # Of a workspace that is missing no path can be looked at: what was indexed answers.
-            is_missing = not settings.workspace.is_dir()
-            is_open = is_missing and not is_transcript(path) and (private or not is_private(path))
-            if is_open and (kept := _kept(settings, path, part)) is not None:
-                return kept
-            raise
-        kept = _kept(settings, excerpt.path, part) if excerpt.status == "not_found" else None
-        return kept or excerpt
-
     try:
-        excerpt = read_or_kept(name)
+        excerpt = read(name)
     except PathNotAllowed:
         if (note := _note_named(settings, name, private=private)) is not None:
-            return read_or_kept(note)
+            return read(note)
         if (linked := _linked(settings, name, private=private)) is not None:
             note, place = linked
             whole = read_excerpt(memory_paths, note, part=_WHOLE, gone=lines_of(settings), clock=clock)
@@ -143,7 +122,7 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         _refuse_name(memory_paths, name)
         raise
     if excerpt.status == "not_found" and (note := _note_named(settings, name, private=private)) is not None:
-        return read_or_kept(note)
+        return read(note)
     return excerpt
 
 
@@ -173,56 +152,6 @@ def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
         )
     if is_link or (name and "/" not in name and not is_markdown(name.partition("#")[0])):
         raise PathNotAllowed(f"no note is named {name[:200]!r}", hint=READABLE)
-
-
-def kept_roots(settings: AgentSettings, path: str = "", *, looks: bool = False) -> tuple[KeptRoot, ...]:
-    """Return the roots of which files are gone, and kept in the index; a missing workspace is one.
-
-    `path`: a file that was asked for. The files are looked at only when it is gone and nothing is known yet,
-    or `looks` says so.
-    """
-    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-        if reader is not None:
-            known = vanished.roots(reader)
-            looks = looks or not settings.workspace.is_dir() or _is_gone(settings, reader, path)
-            return vanished.grouped(_kept_now(settings)) if looks and not known else known
-    return ()
-
-
-def _kept_now(settings: AgentSettings) -> vanished.Kept:
-    """Look at the files, and return what is kept of those that are gone."""
-    # Which only those pay who lost a file.
-    from memline.shared.sync.plan import plan_of
-
-    return plan_of(settings).kept
-
-
-def _is_gone(settings: AgentSettings, reader: Connection, path: str) -> bool:
-    """Tell whether a note of the index is not in its place."""
-    located = MemoryPaths.of(settings).locate(path) if path else None
-    entry = ledger.entry(reader, path) if located and not os.path.lexists(located.absolute) else None
-    return entry is not None and entry.outcome != ledger.REMOVED
-
-
-def kept_lines(settings: AgentSettings, path: str) -> list[str]:
-    """Read a note that is gone from the index, where its root was emptied or is missing; empty elsewhere."""
-    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-        if reader is not None and (
-            not settings.workspace.is_dir()
-            or vanished.is_kept(reader, path)
-            or (
-                _is_gone(settings, reader, path)
-                and _kept_now(settings).get(path, ("", vanished.ACCEPTED))[1] != vanished.ACCEPTED
-            )
-        ):
-            return chunks.lines_of(reader, path)
-    return []
-
-
-def _kept(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:
-    """Read a note that is gone from the index, where its root was emptied or is missing; None elsewhere."""
-    whole = kept_lines(settings, path)
-    return excerpt_of(whole, shown=path, part=part) if whole else None
 
 
 def lines_of(settings: AgentSettings) -> Callable[[str], ForgottenLines]:

@@ -39,8 +39,6 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     done = 0
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
-            if plan.kept != plan.index.kept:
-                writer.note_kept(plan.kept)
             until = clock.now() + CATCH_UP_S
             rows: list[FileRow] = []
             read = chars = 0

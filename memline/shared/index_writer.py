@@ -43,7 +43,7 @@ from memline.shared.index.driver import (
 )
 from memline.shared.index.erase import Eraser
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow, restored
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import call_times, embed_results, health, leases, model_change
 from memline.shared.scheduling.breaker import Health
@@ -51,13 +51,10 @@ from memline.shared.scheduling.budget import Budget
 from memline.shared.scheduling.ceilings import Refusal, record_refusal
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sync import vanished
 
 if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
-
-    from memline.shared.sync.vanished import Kept
 
 
 class IndexWriter:
@@ -88,7 +85,6 @@ class IndexWriter:
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
         self._eraser = Eraser()
-        self._roots: vanished.Roots | None = None
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
         self.given_back: tuple[str, str] | None = None
@@ -129,7 +125,6 @@ class IndexWriter:
             with writer.session() as (connection, _):
                 ownership.record(connection, settings)
             writer.budget = Budget.of(writer.accounts.file, settings)
-            writer._roots = vanished.Roots(settings)
         except BaseException:
             writer.close()
             raise
@@ -195,28 +190,27 @@ class IndexWriter:
         self._seen_at = {token: self._seen_at.get(token, now) for token in leases.tokens(connection)}
         return [token for token, seen_at in self._seen_at.items() if now - seen_at >= self.holder.lease_s]
 
-    def store_file(self, row: FileRow, *, job: str = "", is_meant: bool = False) -> str:
+    def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Do as `store_files` for one file."""
-        return self.store_files((row,), job=job, is_meant=is_meant)[0]
+        return self.store_files((row,), job=job)[0]
 
-    def store_files(self, rows: Sequence[FileRow], *, job: str = "", is_meant: bool = False) -> list[str]:
+    def store_files(self, rows: Sequence[FileRow], *, job: str = "") -> list[str]:
         """Make the index agree with files: remove old chunks, store new ones, want their vectors.
 
         All in one transaction: a commit takes as long as a small file. Returns what changed of each, one of
-        the words of `shared.index.chunks.FileChange.kind`; what is gone may stay unless that `is_meant`.
-        `job` is the token of the job that asked for the files; empty for a live edit.
+        the words of `shared.index.chunks.FileChange.kind`. `job` is the token of the job that asked for the
+        files; empty for a live edit.
         """
         observed, kinds, added, paths = dict[str, int](), list[str](), list[int](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             priority, job_id = jobs.place_of(connection, job)
-            kept = vanished.refuse(connection, None if is_meant else self._roots, rows, now)
             for row in rows:
                 if row.path in paths:
                     full_text.add(connection, added)
                     added, paths = [], set()
                 paths.add(row.path)
-                change = chunks.apply_file(connection, row, is_kept=row.path in kept)
+                change = chunks.apply_file(connection, row)
                 if target is not None and change.texts:
                     texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
                     cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
@@ -233,28 +227,7 @@ class IndexWriter:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):
                 jobs.finish_settled(connection, now)
-        if kept:
-            self.settle_removals()
         return kinds
-
-    def note_kept(self, kept: Kept) -> None:
-        """Write down what a look has found to be gone and kept."""
-        with self.transaction() as (connection, _):
-            vanished.note(connection, kept)
-        self.settle_removals()
-
-    def settle_removals(self, *, decides: bool = False) -> None:
-        """Store again what is set aside of roots that are kept, and let go of the rest when its time is over.
-
-        `decides`: it is over now.
-        """
-        with self.session() as (connection, now):
-            if self._roots is None or not ledger.set_aside(connection):
-                return
-            with transaction(connection):
-                back = vanished.settle(connection, self._roots, now, decides=decides)
-        if back:
-            self.store_files([restored(*each) for each in back])
 
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
         """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
@@ -384,12 +357,8 @@ class IndexWriter:
         self.tidy()
         return over
 
-    def tidy(self, *, decides: bool = False) -> None:
-        """Keep as many of the vectors that no chunk needs as `cache` allows, and erase what was deleted.
-
-        `decides`: as of `settle_removals`.
-        """
-        self.settle_removals(decides=decides)
+    def tidy(self) -> None:
+        """Keep as many of the vectors that no chunk needs as `cache` allows, and erase what was deleted."""
         with self.session() as (connection, now):
             vectors.prune_cache(connection, self._cache_entries, now)
             self._eraser.purge(connection, now)

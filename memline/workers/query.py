@@ -99,7 +99,9 @@ class _Memory:
                 clock.sleep(CATCH_UP_EVERY_S)
                 plan = self._plan()
         removed = len(plan.changes.removed)
-        return DiskState(files_behind=plan.changes.count, removed=removed, look_s=look_s, kept=plan.kept)
+        return DiskState(
+            files_behind=plan.changes.count, removed=removed, look_s=look_s, emptied=plan.emptied
+        )
 
     def _is_followed(self) -> bool:
         with closing(AccountFile(self._settings.account_path)) as file:

@@ -21,19 +21,16 @@ from memline.producers.actions.forget_targets import Lines, Target, Transcript
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault, IndexUnwritable, MemlineError
-from memline.shared.index import driver, erase, forgotten, ledger
+from memline.shared.index import driver, erase, forgotten
 from memline.shared.index.chunks import former_texts
-from memline.shared.index.chunks import lines_of as indexed_lines
 from memline.shared.index.driver import transaction
 from memline.shared.index.forgotten import Group
-from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.fleet_workers import drop_with
-from memline.shared.sources.forgetting import ForgottenLines, is_long, line_hash, without
+from memline.shared.sources.forgetting import is_long, line_hash
 from memline.shared.sources.paths import MemoryPaths
-from memline.shared.sync import vanished
-from memline.shared.sync.read_file import FileReader, parts_of
-from memline.shared.values import replace, to_json, value
+from memline.shared.sync.read_file import FileReader
+from memline.shared.values import to_json, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -230,45 +227,9 @@ def _forget_one(
     others = _with_lines(connection, needles, hashes) if stays and not is_transcript else []
     for path in (target.path, *others):
         gone = forgotten.lines_of(connection, path)
-        if stays and not is_transcript and _is_away(agent, path):
-            _store_kept(agent, writer, path, gone, clock)
-            continue
         for row in reader.read(path, entry=None, force=True, forgotten=gone):
-            writer.store_file(row, is_meant=path == target.path)
+            writer.store_file(row)
     return needles, len(rows)
-
-
-def _is_away(agent: AgentSettings, path: str) -> bool:
-    located = MemoryPaths.of(agent).locate(path)
-    return located is None or not os.path.lexists(located.absolute)
-
-
-def _store_kept(
-    agent: AgentSettings, writer: IndexWriter, path: str, gone: ForgottenLines, clock: Clock
-) -> None:
-    """Store what is left of a note that is gone and kept; it is read again when its file is back."""
-    with writer.session() as (connection, _):
-        entry, kept = ledger.entry(connection, path), vanished.read(connection)
-        text = "\n".join(indexed_lines(connection, path))
-    if entry is None:
-        return
-    text = without(text, gone.of(entry.hash))
-    observed_ns = max(clock.now_ns(), entry.observed_ns + 1)
-    row = FileRow(path=path, source=entry.source, outcome=ledger.REMOVED, observed_ns=observed_ns)
-    if text.strip():
-        row = replace(
-            row,
-            outcome=entry.outcome,
-            size=entry.size,
-            mtime_ns=entry.mtime_ns,
-            ctime_ns=entry.ctime_ns,
-            hash=entry.hash,
-            **parts_of(path, text, agent.memory.chunking),
-        )
-    writer.store_file(row, is_meant=True)
-    if text.strip() and path in kept:
-        with writer.transaction() as (connection, _):
-            vanished.keep(connection, {path: kept[path]})
 
 
 def _with_lines(connection: Connection, needles: set[bytes], hashes: dict[str, set[bytes]]) -> list[str]:

@@ -10,17 +10,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from memline.producers.ask import catch_up
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
-from memline.shared.index import driver, forgotten, ledger, meta
+from memline.shared.index import driver, forgotten, meta
 from memline.shared.index.chunks import former_texts
-from memline.shared.index.chunks import lines_of as indexed_lines
 from memline.shared.index.full_text import TOKENIZER
 from memline.shared.index.links import notes_named
-from memline.shared.index_writer import IndexWriter
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files
 from memline.shared.sources.dates import day_of_path
@@ -34,7 +30,6 @@ from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import grams
 from memline.shared.sources.transcripts.formats import transcripts_of
-from memline.shared.sync import vanished
 from memline.shared.values import value
 from memline.shared.words import counted
 
@@ -67,9 +62,6 @@ class Lines:
     @classmethod
     def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
         """List what of a note holds every term: each line with all of them, else the shortest runs."""
-        located = MemoryPaths.of(agent).locate(path)
-        if cls is Lines and (located is None or not os.path.lexists(located.absolute)):
-            return Kept.holding(agent, path, terms)
         runs = _spans(terms_of_lines(cls.lines_of(agent, path), terms), len(terms))
         return [cls(path=path, first=first, last=last) for first, last in runs]
 
@@ -142,25 +134,6 @@ class Lines:
 
 
 @value
-class Kept(Lines):
-    """Lines of a note that is gone with its root and kept in the index; its file has them when it is back."""
-
-    stays: ClassVar[bool] = True
-
-    @staticmethod
-    def lines_of(agent: AgentSettings, path: str) -> list[str]:
-        """Return its lines as they were indexed."""
-        with driver.reading_if_any(agent.index_path) as reader:
-            return indexed_lines(reader, path) if reader else []
-
-    def take_out(self, agent: AgentSettings) -> None:
-        """Do nothing."""
-
-    def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
-        """Do nothing."""
-
-
-@value
 class Gone:
     """A note whose file is gone, as a whole: what the index, or another file of the home, still has of it."""
 
@@ -225,15 +198,6 @@ def kind_of(path: str) -> type[Lines] | type[Transcript]:
 _CHUNKS_OF = "SELECT text_hash, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?"
 
 
-def end_removals(agent: AgentSettings) -> None:
-    """Let go of what is set aside of files that are gone: no root comes back that is to be forgotten."""
-    with driver.reading_if_any(agent.index_path) as reader:
-        aside = ledger.set_aside(reader) if reader else {}
-    if aside:
-        with closing(IndexWriter.of(agent)) as writer:
-            writer.settle_removals(decides=True)
-
-
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     """Resolve a path or citation. Raises PathNotAllowed, and BadRequest for lines of a conversation."""
     citation = parse_citation(cited)
@@ -247,11 +211,9 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     paths = MemoryPaths.of(agent)
     located = paths.locate(citation.path)
     path = located.path if located else citation.path
-    if not (located and os.path.lexists(located.absolute)):
-        if _is_kept(agent, path) and (kept := Kept.of_part(agent, path, citation)):
-            return kept
-        if _is_left(agent, path):
-            return [Gone(path=path)]
+    is_there = located and os.path.lexists(located.absolute)
+    if not is_there and _is_left(agent, path):
+        return [Gone(path=path)]
     if located is None:
         raise PathNotAllowed(
             f"{citation.path} is not a memory file of this agent", hint="memline search QUERY"
@@ -280,12 +242,6 @@ def why_nothing(agent: AgentSettings, cited: str) -> tuple[str, str]:
         named = notes_named(reader, path) if reader is not None else []
     again = f"memline forget {shlex.quote(named[0])}" if named else "memline search QUERY"
     return f"there is no {'note' if kind_of(path) is Lines else 'transcript'} {path}", again
-
-
-def _is_kept(agent: AgentSettings, path: str) -> bool:
-    """Tell whether a note is gone with its root, and kept in the index."""
-    look = catch_up(agent, choose(agent), clock=SystemClock(), may_write=False)
-    return path in look.kept and look.kept[path][1] != vanished.ACCEPTED
 
 
 def _is_left(agent: AgentSettings, path: str) -> bool:

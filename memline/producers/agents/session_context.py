@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.agent_view import Chat
-from memline.producers.read_note import kept_lines, kept_roots, lines_of
+from memline.producers.read_note import lines_of
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.note_names import MARKDOWN, without_ending
@@ -67,16 +67,14 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
     if is_private:
         wanted = [*(("longTerm", name, False) for name in LONG_TERM), *wanted]
     memory_paths = MemoryPaths.of(settings)
-    parts, is_kept = list[_Part](), False
+    parts = list[_Part]()
     for name, path, keeps_end in wanted:
         text = ""
         if located := memory_paths.locate(path):
             reading = read_file(located.absolute, root=located.anchor, clock=clock)
             lines = with_marks(reading.text.split("\n"), lines_of(settings)(located.path).of(reading.sha256))
-            if reading.outcome != INDEXED:
-                lines = kept_lines(settings, located.path)
-                is_kept = is_kept or bool(lines)
-            text = for_model("\n".join(lines)).strip("\n")
+            if reading.outcome == INDEXED:
+                text = for_model("\n".join(lines)).strip("\n")
         # On a file system that ignores case both spellings are one file.
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))
@@ -92,7 +90,6 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
         "text": _GAP.join(_HEAD.format(path=part["path"]) + part["text"] for part in shown if part["text"]),
         "truncated": any(part["truncated"] for part in shown),
         "maxChars": budget,
-        "kept": [each.to_json() for each in kept_roots(settings, looks=is_kept or not parts)],
     }
 
 

@@ -10,11 +10,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from memline.producers.ask import catch_up
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
+from memline.shared.errors import ConfigError, PathNotAllowed
 from memline.shared.index import archive, copies, identities, token_rows, vectors
 from memline.shared.index.archive import Archive, ArchiveRefused, Note, StoredIdentity
 from memline.shared.index.driver import reading_if_any
@@ -23,14 +22,11 @@ from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
 from memline.shared.sources import note_files
-from memline.shared.sources.dates import day_of_time
 from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder, is_storable
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.sync import vanished
 from memline.shared.values import replace, value
-from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -123,24 +119,7 @@ def _home_file(agent: AgentSettings) -> Iterator[Path]:
         yield Path(folder, "whole.part")
 
 
-def _refuse_vanished(agent: AgentSettings) -> None:
-    """Refuse to write an export without the notes that are gone and kept: it may replace a whole one."""
-    clock, workspace = SystemClock(), str(agent.workspace)
-    look = catch_up(agent, choose(agent), clock=clock, may_write=False)
-    for each in vanished.grouped(look.kept):
-        if Path(each.root).is_relative_to(workspace):
-            files, day = counted(each.files, "note", "are"), day_of_time(each.since)
-            raise MemlineError(
-                f"{files} gone from {each.root} and kept in the index since {day}: nothing was exported",
-                hint="put them back, or take them out of the index: memline index --accept-removals",
-            )
-    if not agent.workspace.is_dir():
-        raise MemlineError(f"there is no folder {workspace}: nothing was exported", hint="put it back")
-
-
 def _write(agent: AgentSettings, path: Path, part: Path, what: str, on_progress: Progress) -> Moved:
-    if what in (ALL, NOTES):
-        _refuse_vanished(agent)
     header = {"agent": agent.agent, "what": what, "workspace": str(agent.workspace)}
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     part.chmod(0o600)

@@ -23,7 +23,7 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
             flag("reEmbed", "Forget all vectors and embed every text again."),
             flag(
                 "acceptRemovals",
-                "Remove what vanished from an emptied folder; without it that is kept for a day.",
+                "Remove the files of a folder that was emptied; without it they stay.",
                 faces=COMMAND,
             ),
             flag("newAgent", "Make an index for an agent that has none, beside others.", faces=COMMAND),

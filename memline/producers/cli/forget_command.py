@@ -88,7 +88,6 @@ def forget(
     if query is not None and not resolve.terms_of(query):
         raise ConfigError("--query has no word to look for", hint="memline forget --query 'door code'")
     found: dict[Path, set[bytes]] = {}
-    resolve.end_removals(agent)
     if path is not None:
         targets = resolve.targets_of_path(agent, path)
         found = {} if targets else of_path(agent, path)
@@ -133,11 +132,6 @@ def forget(
     lines = [
         f"{'Not all is forgotten' if done.at_provider else 'Forgotten'}:"
         f" {', '.join(counted(count, noun) for count, noun in counts)}.",
-        *(
-            f"  stays in its file, and is not read again: {each}"
-            for each in done.targets
-            if isinstance(each, resolve.Kept)
-        ),
         *(f"  cleaned: {name}" for name in done.files),
         *(f"  holds a line of it, and is left to you: {name}" for name in done.out_of_reach),
         *(f"  the same text also stands in {name}" for name in done.also_in),

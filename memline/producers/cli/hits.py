@@ -11,7 +11,6 @@ from pathlib import Path
 
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import json_line
-from memline.shared.index.ledger import GONE_HERE
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible
@@ -47,7 +46,7 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, workspace: Path) -> Iter
     room = width - len(_INDENT)
     heading = visible(hit.get("heading", ""))
     others = len(hit.get("alsoIn", ()))
-    said = [f"and in {counted(others, 'other file')}"] * bool(others) + [GONE_HERE] * hit.get("gone", False)
+    said = [f"and in {counted(others, 'other file')}"] * bool(others)
     copies = "; ".join(said)
     if above := terminal.shorten(heading, room - len(copies) - 3) if heading else "":
         copies = f" ({copies})" if copies else ""
@@ -82,7 +81,7 @@ def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> 
     shown = one_line if sys.stdout.isatty() else in_name
     names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
     if form == "files":
-        there = (names[hit["path"]] for hit in hits if not hit["gone"])
+        there = (names[hit["path"]] for hit in hits)
         yield from dict.fromkeys(map(shown, there))
         return
     for hit in hits:

@@ -15,9 +15,7 @@ from memline.producers.cli.invocation import (
 from memline.producers.cli.options import AS_JSON, command
 from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
-from memline.shared.index.ledger import GONE_HERE
 from memline.shared.sources.excerpt import READABLE
-from memline.shared.sync.vanished import KeptRoot
 from memline.shared.visible_text import in_name
 
 
@@ -57,8 +55,6 @@ def get(
         print_json(excerpt.to_json())
         return 1 if excerpt.status == "not_found" else 0
     invocation.name_workspace(settings)
-    for each in excerpt.kept:
-        echo(KeptRoot(**each).words(), err=True)
     if excerpt.status == "not_found":
         raise PathNotAllowed(f"{path} does not exist", hint=READABLE)
     echo_file(excerpt.text)
@@ -66,8 +62,6 @@ def get(
         echo(f"[it has no line {excerpt.first:,}]", err=True)
     if excerpt.cut:
         echo(f"[line {excerpt.first:,} is longer, and cut here]", err=True)
-    if excerpt.gone:
-        echo(f"[{GONE_HERE}]", err=True)
     if excerpt.next_from:
         echo(f"[more: --from {excerpt.next_from}]", err=True)
     return 0

@@ -10,7 +10,6 @@ from memline.producers.cli.invocation import Invocation, echo, echo_file, print_
 from memline.producers.cli.options import AS_JSON, command
 from memline.shared.clock import SystemClock
 from memline.shared.errors import AccessDenied
-from memline.shared.sync.vanished import KeptRoot
 from memline.shared.words import counted
 
 
@@ -28,9 +27,6 @@ def context(invocation: Invocation, private: bool, as_json: bool) -> None:
     if not settings.memory.enabled and (denied := denied_answer(settings, chat)) is not None:
         raise AccessDenied(denied["warning"], hint=denied["action"])
     report = session_context(settings, chat, is_private=private, clock=SystemClock())
-    if not as_json:
-        for each in report["kept"]:
-            echo(KeptRoot(**each).words(), err=True)
     if as_json:
         print_json(report)
     elif report["text"]:

@@ -128,7 +128,7 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     body = report["status"]
     vector, cache, batch = body["vector"], body["cache"], body["batch"]
     # Files that are left out from now on are in the index until the next run.
-    there = max(body["files"], report["scan"]["totalFiles"] + body["gone"])
+    there = max(body["files"], report["scan"]["totalFiles"])
     files = f"{body['files']:,}/{counted(there, 'file')}"
     outcomes = (f"{count:,} {name}" for name, count in body["outcomes"].items() if name != "indexed")
     failures = f"{batch['open']} open, failures {batch['failures']}/{batch['limit']}"
@@ -140,7 +140,6 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Sources", ", ".join(body["sources"])
     yield "Extra paths", ", ".join(body["extraPaths"])
     yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"
-    yield "Gone", f"{counted(body['gone'], 'file')}, kept in the index" if body["gone"] else ""
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
     yield "Left out", ", ".join((*outcomes, *(f"{count:,} by {rule}" for rule, count in by_rule.items())))
     yield "Forgotten", counted(body["forgotten"], "text") if body["forgotten"] else ""

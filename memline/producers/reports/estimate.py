@@ -20,10 +20,8 @@ from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.sources.forgetting import NOTHING
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sync import vanished
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.read_file import FileReader
-from memline.shared.sync.vanished import KeptRoot
 from memline.shared.values import asdict, replace, to_json, value
 from memline.shared.words import counted
 
@@ -92,8 +90,6 @@ class Estimate:
     #: The other one, if the provider has it.
     other: Mode | None = None
     price: Price | None = None
-    #: Roots of which files are gone, and kept as they were indexed.
-    kept: tuple[KeptRoot, ...] = ()
 
     @property
     def price_hint(self) -> str:
@@ -103,10 +99,9 @@ class Estimate:
 
     def words(self) -> list[str]:
         """Say provider, cost and time for a person, a line each."""
-        lines = [each.words() for each in self.kept]
         if self.chosen is None:
-            return [*lines, "nothing to embed, keyword search only"]
-        lines += [f"{self.provider} {self.model} {self.chosen.words(self.price)}"]
+            return ["nothing to embed, keyword search only"]
+        lines = [f"{self.provider} {self.model} {self.chosen.words(self.price)}"]
         if self.other is not None:
             lines.append(f"the other way, {self.other.words(self.price)}")
         if self.price is not None and self.price.as_of:
@@ -194,7 +189,6 @@ def estimate(
         chunks=chunk_count,
         cached=cached,
         in_flight=in_flight,
-        kept=vanished.grouped(plan.kept),
     )
 
 

@@ -32,7 +32,6 @@ from memline.shared.packages import lack_at_a_glance
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
-from memline.shared.sync import vanished
 from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 
@@ -116,16 +115,13 @@ def check_provider(choice: Choice) -> tuple[str, str]:
 
 
 def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
-    """List the files that are gone or not indexed as a whole, each with its outcome and the reason."""
+    """List the files that are not indexed as a whole, each with its outcome and the reason."""
     try:
         with driver.reading(settings.index_path) as reader:
-            gone = vanished.gone(vanished.read(reader))
             return [
-                {"path": entry.path, "outcome": "gone", "reason": ledger.GONE_HERE}
-                if entry.path in gone
-                else {"path": entry.path, "outcome": entry.outcome, "reason": entry.reason}
+                {"path": entry.path, "outcome": entry.outcome, "reason": entry.reason}
                 for entry in ledger.entries(reader).values()
-                if entry.outcome != INDEXED or entry.reason or entry.path in gone
+                if entry.outcome != INDEXED or entry.reason
             ]
     except IndexFault:
         return []
@@ -186,9 +182,6 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "outcomes": read(ledger.outcome_counts, {}),
         "forgotten": read(forgotten.count, 0),
         "behind": plan.behind | {"vectors": model.missing},
-        # Files that are gone from the disk, and still in the index.
-        "gone": len(vanished.gone(plan.kept)),
-        "kept": [each.to_json() for each in vanished.grouped(plan.kept)],
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
         "modelDiffers": model.reason,
         "cache": {

@@ -32,7 +32,6 @@ from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
-from memline.shared.sync import vanished
 from memline.shared.sync.plan import Plan
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -113,7 +112,7 @@ def bring_up_to_date(
                     run.work(files, on_progress=on_progress)
                 with closing(IndexWriter.of(agent, clock=clock)) as writer:
                     # The sweep of a process that stays would come too late.
-                    writer.tidy(decides=True)
+                    writer.tidy()
                 return run.report()
         except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
             if not restarts_left:
@@ -286,7 +285,6 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
-                kept=vanished.roots(connection),
                 findings=found,
                 batches=tuple(
                     {

@@ -31,7 +31,7 @@ def prepare(
     """Open (or make) the index, set its provider, and plan the run.
 
     `is_asked`: a user waits for it, so a provider that stopped is tried again at once. `accept_removals`:
-    what vanished is removed, however much it is.
+    the files of a root that was emptied are removed.
 
     Raises an IndexFault when the index cannot be used.
     """
@@ -53,9 +53,7 @@ def prepare(
         if re_embed:
             model_change.forget_vectors(connection, now)
         index = read_index_state(connection)
-        plan = make_plan(settings, choice, index, decides=True, accepts_removals=accept_removals, now=now)
-        if plan.kept != index.kept:
-            writer.note_kept(plan.kept)
+        plan = make_plan(settings, choice, index, accepts_removals=accept_removals)
         return replace(plan, given_back=writer.given_back)
 
 

@@ -7,6 +7,7 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -26,12 +27,10 @@ from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import home_processes
-from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
+from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript, unprintable
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
-from memline.shared.sync import vanished
 from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
-from memline.shared.sync.vanished import Roots
 
 #: Seconds without a change after which what there is of a transcript is read, however little.
 QUIET_S = 300.0
@@ -99,9 +98,6 @@ SCAN_EVERY_S = 60.0
 
 #: Seconds after a change was enqueued until a scan makes sure of it: its message may have been lost.
 VERIFY_AFTER_S = 5.0
-
-#: Seconds without another file that goes until a scan decides of those that went, and at most.
-SETTLE_S, LONGEST_SETTLE_S = 5.0, 60.0
 
 #: Seconds after which all files are scanned again when the queue could not be reached.
 QUEUE_RETRY_S = 2.0
@@ -205,9 +201,6 @@ class _AgentFollower:
         #: Scans in a row of which not a single file arrived.
         self._scans_without_arrival = 0
         self._is_queue_down = False
-        self._roots = Roots(settings)
-        #: When the first of the files went of which the next scan decides.
-        self._gone_since_s: float | None = None
 
     def mode(self) -> str:
         """Return how the files are followed, and why they are polled if they are."""
@@ -236,11 +229,11 @@ class _AgentFollower:
         changed = sorted(paths)
         _log.info("files.changed", agent=self.settings.agent, files=len(changed))
         self._on_change(self.settings)
-        gone = [path for path in changed if self._roots.of(path) and self._roots.is_gone(path)]
-        if 2 * len(gone) > len(changed) or len(gone) >= vanished.FEW_FILES:
-            # More may follow, and a scan decides of all whether they are kept. What was renamed is two paths.
+        gone = {path for path in changed if not is_transcript(path) and self._is_gone(path)}
+        if gone:
+            # A scan tells whether its root was emptied.
             changed = [path for path in changed if path not in gone]
-            self._settle()
+            self._request_scan()
         try:
             enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
@@ -249,12 +242,9 @@ class _AgentFollower:
         self._is_queue_down = False
         self._next_scan_s = min(self._next_scan_s, self._clock.now() + VERIFY_AFTER_S)
 
-    def _settle(self) -> None:
-        """Scan once no file has gone for a while, within a minute after the first."""
-        now = self._clock.now()
-        if self._gone_since_s is None:
-            self._gone_since_s = now
-        self._next_scan_s = min(now + SETTLE_S, self._gone_since_s + LONGEST_SETTLE_S)
+    def _is_gone(self, path: str) -> bool:
+        names = (path, unprintable(path))
+        return not any(os.path.lexists(self.settings.workspace / name) for name in names)
 
     def on_transcripts(self, paths: Iterable[str]) -> None:
         """Send those of the changed transcripts that grew enough."""
@@ -275,17 +265,12 @@ class _AgentFollower:
         sync = self.settings.memory.sync
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
         scanned_ns = self._clock.now_ns()
-        self._gone_since_s = None
         # Set before the scan: one that is requested meanwhile is not forgotten.
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
             waiting = jobs.waiting_files(reader) if reader else {}
-        plan = make_plan(self.settings, choose(self.settings), known, now=self._clock.now())
-        if plan.kept != known.kept:
-            writing = IndexWriter.of(self.settings, clock=self._clock)
-            with closing(writing) as writer:
-                writer.note_kept(plan.kept)
+        plan = make_plan(self.settings, choose(self.settings), known)
         if sync.on_session_start and any(
             is_transcript(path) and not is_archive(path) for path in plan.changes.added
         ):

@@ -150,7 +150,6 @@ class Sync(Block):
     watch: bool = key(True, doc="`up` and `watch` follow the files; off: only intervals and commands")
     watch_debounce_ms: int = key(1500, low=0, high=86_400_000, doc="quiet time before a changed file is read")
     interval_minutes: int = key(0, low=0, high=525_600, doc="between two full scans; 0: never")
-    keep_vanished_hours: int = key(24, low=0, high=8_760, doc="rows of an emptied root are kept for so long")
     sessions: SessionSync = key(factory=SessionSync)
 
 

@@ -6,18 +6,15 @@ file knows where it keeps them.
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 
-from memline.shared.config import config_file, environment
+from memline.shared.config import environment
 from memline.shared.config.environment import Environment
-from memline.shared.errors import ConfigError
 from memline.shared.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 
 @value
@@ -47,11 +44,6 @@ class TranscriptProgram:
     module: str
     #: Where its sessions are: a folder or a database.
     place: Place
-    #: Days after which it deletes a session by itself unless its settings say otherwise; 0: never.
-    retention_days: float = 0.0
-    #: Its settings, from `place` on, and where in them those days are.
-    retention_file: str = ""
-    retention_key: tuple[str, ...] = ()
 
 
 #: By the name in ledger paths (`sessions/<name>/…`) and in `memorySearch.transcripts`.
@@ -65,9 +57,6 @@ TRANSCRIPT_PROGRAMS = {
         title="Claude Code",
         module="claude_code",
         place=Place(variable="CLAUDE_CONFIG_DIR", usual=".claude", below="projects"),
-        retention_days=30.0,
-        retention_file="../settings.json",
-        retention_key=("cleanupPeriodDays",),
     ),
     "codex": TranscriptProgram(
         title="Codex", module="codex", place=Place(variable="CODEX_HOME", usual=".codex")
@@ -76,9 +65,6 @@ TRANSCRIPT_PROGRAMS = {
         title="Gemini CLI",
         module="gemini_cli",
         place=Place(variable="GEMINI_CLI_HOME", below=".gemini"),
-        retention_days=30.0,
-        retention_file="settings.json",
-        retention_key=("general", "sessionRetention", "maxAge"),
     ),
     "opencode": TranscriptProgram(
         title="opencode",
@@ -100,27 +86,7 @@ TRANSCRIPT_PROGRAMS = {
 #: Their names.
 READ_IN_PLACE = tuple(TRANSCRIPT_PROGRAMS)
 
-#: Days of the units of a period such as `30d`.
-_UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
-
 
 def place_of(name: str, env: Environment) -> Path:
     """Return where a program keeps its sessions."""
     return TRANSCRIPT_PROGRAMS[name].place.of(env)
-
-
-def retention_days(name: str, place: Path) -> float:
-    """Return after how many days a program deletes a session by itself, as its settings say; 0: never."""
-    program = TRANSCRIPT_PROGRAMS[name]
-    if not program.retention_key:
-        return program.retention_days
-    try:
-        node: Any = config_file.read(Path(os.path.normpath(place / program.retention_file)))
-    except ConfigError:
-        return program.retention_days
-    for each in program.retention_key:
-        node = node.get(each) if isinstance(node, dict) else None
-    if isinstance(node, str) and (period := re.fullmatch(r"(\d+)([hdwm])", node)):
-        return int(period[1]) * _UNIT_DAYS[period[2]]
-    is_days = isinstance(node, (int, float)) and not isinstance(node, bool) and node > 0
-    return float(node) if is_days else program.retention_days

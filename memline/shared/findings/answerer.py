@@ -13,7 +13,7 @@ from memline.shared.findings.table import AGENT, find
 from memline.shared.index import identities, ledger, meta
 from memline.shared.index.driver import scalar
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer, Behind, Hit
+from memline.shared.search.results import Answer, Behind
 from memline.shared.search.service import MemorySearch, QuestionEmbedder
 from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.paths import MemoryPaths
@@ -31,8 +31,6 @@ _KEYS = (meta.PAUSED, meta.PAUSED_MODES, meta.CEILING, meta.FALLBACK, meta.LOOP_
 #: Asks for the notes that are not read.
 BESIDE = Trouble(code="notes_beside")
 
-#: Not sessions that their programs cleaned up: nothing is wrong with them.
-_KEPT = "SELECT 1 FROM kept WHERE since > 0 LIMIT 1"
 _PAUSED_JOB = "SELECT 1 FROM jobs WHERE state = 'paused' LIMIT 1"
 
 
@@ -45,8 +43,6 @@ def is_quiet(index: Connection, settings: AgentSettings, choice: Choice) -> bool
     # A pause that was ended left an empty list.
     marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) AND value <> '[]' LIMIT 1"
     if scalar(index, marks, *_KEYS) or scalar(index, _PAUSED_JOB) or scalar(index, ledger.ANY_PROBLEM):
-        return False
-    if scalar(index, _KEPT):
         return False
     target = identities.target(index)
     if target is None:
@@ -114,22 +110,11 @@ class Answerer:
             answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
         return replace(
             answer,
-            hits=self._marked(answer.hits, disk),
             fallback=about.fallback,
             behind=about.behind,
-            kept=about.kept,
             findings=about.findings,
             troubles=(),
         )
-
-    def _marked(self, hits: tuple[Hit, ...], disk: DiskState) -> tuple[Hit, ...]:
-        """Mark the hits in files that are gone from the disk, as the last look or this one found."""
-        paths = {hit.path for hit in hits}
-        with self._search.index.snapshot() as connection:
-            gone = ledger.gone(connection, paths) | {
-                path for path in paths if disk.kept.get(path, ("", 0))[1]
-            }
-        return tuple(replace(hit, gone=hit.path in gone) for hit in hits) if gone else hits
 
     def _about(self, disk: DiskState, troubles: tuple[Trouble, ...], *, asks_beside: bool = False) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind.
@@ -140,8 +125,7 @@ class Answerer:
         codes: tuple[str, ...] = ()
         # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
         version = index.version()
-        is_kept = any(since > 0 for _, since in disk.kept.values())
-        is_behind = disk.files_behind or is_kept or troubles
+        is_behind = disk.files_behind or disk.emptied or troubles
         if version == self._quiet and not (is_behind or asks_beside) and self._settings.workspace.is_dir():
             return Answer()
         with index.snapshot() as connection:
@@ -152,7 +136,7 @@ class Answerer:
                     return Answer()
                 codes = (BESIDE.code,)
             troubles += (BESIDE,) * asks_beside
-            state = (version, disk.files_behind, disk.removed, troubles, codes)
+            state = (version, disk.files_behind, disk.removed, disk.emptied, troubles, codes)
             with self._lock:
                 known, read_at, about = self._known
             if known == state and time.monotonic() - read_at < GOOD_FOR_S:
@@ -169,13 +153,12 @@ class Answerer:
                 removed=disk.removed,
                 troubles=troubles,
                 queue=self._queue,
-                kept=disk.kept,
+                emptied=disk.emptied,
             )
             try:
                 found = find(AGENT, facts, self._settings.agent, codes)
                 behind = Behind(files=disk.files_behind, vectors=facts.model.missing)
-                kept = tuple(each.to_json() for each in facts.kept)
-                about = Answer(findings=found, behind=behind, kept=kept, fallback=facts.fallback)
+                about = Answer(findings=found, behind=behind, fallback=facts.fallback)
             finally:
                 facts.close()
         with self._lock:

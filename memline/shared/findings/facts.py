@@ -25,7 +25,6 @@ from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.scheduling.home_processes import Process
 from memline.shared.sources import outcomes
-from memline.shared.sync import vanished
 from memline.shared.sync.model_state import ModelState, model_state
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from memline.shared.index.ledger import LedgerEntry
     from memline.shared.queue.depth import Fleet
     from memline.shared.queue.heartbeat import WorkerInfo
-    from memline.shared.sync.plan import Plan
-    from memline.shared.sync.vanished import Kept, KeptRoot
+    from memline.shared.sync.plan import EmptiedRoot, Plan
 
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
@@ -107,8 +105,8 @@ class Facts(_QueueFacts):
     """What is known of one agent's memory at one moment.
 
     `index`: None without one, `fault`: why it cannot be read. `plan`: the comparison with the disk; None for
-    an answer, which knows only how many files are behind, and which are `kept`. `troubles`: what reading met
-    by itself. `queue`: the address of a fleet's Redis; empty without a fleet.
+    an answer, which knows only how many files are behind, and which roots are `emptied`. `troubles`: what
+    reading met by itself. `queue`: the address of a fleet's Redis; empty without a fleet.
     """
 
     def __init__(
@@ -124,7 +122,7 @@ class Facts(_QueueFacts):
         removed: int = 0,
         troubles: tuple[Trouble, ...] = (),
         queue: str = "",
-        kept: Kept | None = None,
+        emptied: tuple[EmptiedRoot, ...] = (),
     ) -> None:
         self.settings = settings
         self.choice = choice
@@ -139,7 +137,8 @@ class Facts(_QueueFacts):
         self.removed = len(plan.changes.removed) if plan is not None else removed
         self.troubles = troubles
         self.queue = queue
-        self._kept = plan.kept if plan is not None else kept or {}
+        #: Roots of which no file is left, and whose rows stay.
+        self.emptied = plan.emptied if plan is not None else emptied
         self.account_file = AccountFile(settings.account_path)
 
     def close(self) -> None:
@@ -218,12 +217,6 @@ class Facts(_QueueFacts):
         if kept is None and self.choice.fallback_from:
             kept = {"from": self.choice.fallback_from, "reason": self.choice.reason}
         return kept
-
-    @cached_property
-    def kept(self) -> tuple[KeptRoot, ...]:
-        """Roots of which files are gone, and kept: as this look found it, else as the last one wrote down."""
-        written = vanished.roots(self.index) if self.index is not None else ()
-        return vanished.grouped(self._kept) or written
 
     @property
     def paused_jobs(self) -> list[tuple[Job, Left]]:

@@ -12,7 +12,7 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings import disk
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
-from memline.shared.index import meta
+from memline.shared.index import ledger, meta
 from memline.shared.note_names import is_markdown
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
@@ -48,8 +48,7 @@ def _fault(facts: Facts, code: str) -> Iterator[Seen]:
 def workspace_missing(facts: Facts) -> Iterator[Seen]:
     folder = facts.settings.workspace
     if not folder.is_dir():
-        kept_roots = [each for each in facts.kept if each.root == str(folder)]
-        files = sum(each.files for each in kept_roots)
+        files = sum(count for _, count, _ in ledger.source_counts(facts.index)) if facts.index else 0
         if not files:
             origin, _, key = facts.settings.workspace_origin.partition(": agents.")
             key, _, own = key.partition("; ")
@@ -60,21 +59,17 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
         again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"
-        action = f"mount it or put it back; where it was moved: {again}"
-        yield seen(folder=folder, kept=kept, action=action)
+        yield seen(folder=folder, kept=kept, action=f"mount it or put it back; where it was moved: {again}")
 
 
 @finding(
     WARNING,
-    "{files} gone from {root} at once, and kept in the index",
+    "{files} gone from {root}, which has none left, and kept in the index",
     action="put them back, or take them out of the index: memline index --accept-removals",
 )
 def root_emptied(facts: Facts) -> Iterator[Seen]:
-    workspace = facts.settings.workspace
-    for each in facts.kept:
-        if each.root != str(workspace) or workspace.is_dir():
-            files = counted(each.files, "file", "are")
-            yield seen(files=files, root=each.root, subject=each.root)
+    for each in facts.emptied:
+        yield seen(files=counted(each.files, "file", "are"), root=each.root, subject=each.root)
 
 
 @finding(

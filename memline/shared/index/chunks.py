@@ -36,7 +36,7 @@ class FileChange:
 
     #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row,
     #: or a part that continues what is not there; ignored) or unknown (compared with content that the ledger
-    #: has no longer; ignored, to be read again), or kept (gone, and its content stays).
+    #: has no longer; ignored, to be read again).
     kind: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)
@@ -51,8 +51,8 @@ def text_hash(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
 
-def apply_file(connection: Connection, row: FileRow, *, is_kept: bool = False) -> FileChange:
-    """Make the index agree with `row`, inside the caller's transaction; `is_kept`: but for its content.
+def apply_file(connection: Connection, row: FileRow) -> FileChange:
+    """Make the index agree with `row`, inside the caller's transaction.
 
     What it added is put into full text by `full_text.add`, before the same file is applied again.
 
@@ -64,14 +64,6 @@ def apply_file(connection: Connection, row: FileRow, *, is_kept: bool = False) -
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
         return FileChange(kind="late")
     existed = before is not None and before.outcome != ledger.REMOVED
-    if is_kept:
-        connection.execute("UPDATE files SET observed_ns = ? WHERE path = ?", (row.observed_ns, row.path))
-        return FileChange(kind="kept")
-    if existed:
-        # It is back, or its removal was accepted.
-        connection.execute("DELETE FROM kept WHERE path = ?", (row.path,))
-    elif row.outcome != ledger.REMOVED:
-        ledger.drop_aside(connection, (row.path,), row.observed_ns / 1e9)
     if row.chunks is None:
         recorded = before and (before.outcome, before.hash, before.chunking)
         if recorded != (row.outcome, row.hash, row.chunking):

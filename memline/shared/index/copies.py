@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexTooNew, IndexUnwritable
-from memline.shared.index import driver, erase, full_text, jobs, ledger, meta, token_rows, vectors
+from memline.shared.index import driver, erase, full_text, jobs, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 from memline.shared.sqlite import SCHEMA, statements
 
@@ -35,10 +35,6 @@ def copy_out(index: Path, target: Path) -> int:
     """
     with private_file(target) as part, reading(index) as connection, faults(index, written=target):
         connection.execute("VACUUM INTO ?", (str(part),))
-        if ledger.set_aside(connection):
-            with closing(open_writer(part)) as copy:
-                copy.execute("DELETE FROM set_aside")
-                copy.execute("PRAGMA journal_mode = DELETE")
     return target.stat().st_size
 
 

@@ -6,9 +6,8 @@ A session transcript has a second row: how far it was read, and its figures.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from memline.shared.index import meta
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED, RecordedFiles
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 #: The file was removed. Its row stays for a while, so that an older message cannot store the content again.
 REMOVED = outcomes.GONE
-
-#: What is said of a file whose rows stay (`kept`).
-GONE_HERE = "gone from the disk, kept here"
 
 #: Outcomes that make `index` exit 1: the user should look at the file.
 PROBLEMS = (outcomes.UNREADABLE, outcomes.FAILED, outcomes.TOO_LARGE, outcomes.NOT_TEXT, outcomes.BAD_NAME)
@@ -234,12 +230,6 @@ def outcome_counts(connection: Connection) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
-def gone(connection: Connection, paths: Collection[str]) -> frozenset[str]:
-    """Return which of the files are gone from the disk, and stay in the index."""
-    query = "SELECT path FROM kept WHERE since <> 0 AND path IN (SELECT value FROM json_each(?))"
-    return frozenset(row[0] for row in connection.execute(query, (json.dumps(list(paths)),)))
-
-
 def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (source, searchable files, chunks), sorted by source."""
     return list(
@@ -280,12 +270,11 @@ def transcripts(connection: Connection, *, first: int, limit: int) -> list[dict[
     `size` is that of the file, `consumed` and `lines` are what was read of it.
     """
     rows = connection.execute(
-        "SELECT path, outcome, iif(path IN (SELECT path FROM kept WHERE since <> 0), ?, reason),"
-        " size, mtime_ns, coalesce(consumed, 0), coalesce(lines, 0),"
+        "SELECT path, outcome, reason, size, mtime_ns, coalesce(consumed, 0), coalesce(lines, 0),"
         " coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
-        (GONE_HERE, REMOVED, limit, first),
+        (REMOVED, limit, first),
     )
     of_file, of_reading = ("path", "outcome", "reason", "size", "mtime_ns"), ("consumed", "lines", "title")
     names = (*of_file, *of_reading, "messages", "broken", "secrets")
@@ -309,68 +298,3 @@ def in_any_case(connection: Connection, source: str, path: str) -> str:
     wanted = path_key(path)
     rows = connection.execute("SELECT path FROM files WHERE source = ? ORDER BY path <> ?", (source, path))
     return next((each for (each,) in rows if path_key(each) == wanted), path)
-
-
-# What is set aside.
-
-#: Its path -> root, when it went, and when it had been written (seconds since the epoch).
-SetAside = dict[str, tuple[str, float, float]]
-
-#: Path, when it is seen again (ns since the epoch), its row but for these, and the texts of its chunks.
-Content = tuple[str, int, dict[str, "Any"], str]
-
-_OF_FILE = "(SELECT id FROM files WHERE path = ?)"
-
-
-def set_aside(connection: Connection) -> SetAside:
-    """Return the files that went alone, of which something is kept until their root is known to be there.
-
-    `shared.sync.vanished` decides. It is found by no search; its vectors stay in the cache.
-    """
-    rows = connection.execute(
-        "SELECT path, root, at, max(json_extract(row, '$.mtime_ns'), json_extract(row, '$.ctime_ns')) / 1e9"
-        " FROM set_aside"
-    )
-    return {path: (root, at, changed) for path, root, at, changed in rows}
-
-
-def put_aside(connection: Connection, path: str, root: str, now: float) -> None:
-    """Copy what the index has of a note, inside the transaction that then removes it."""
-    known = entry(connection, path)
-    assert known is not None
-    chunks = connection.execute(
-        f"SELECT start_line, end_line, heading, text FROM chunks WHERE file_id = {_OF_FILE} ORDER BY ordinal",
-        (path,),
-    ).fetchall()
-    links = f"SELECT line, target, is_path FROM links WHERE file_id = {_OF_FILE} ORDER BY ordinal"
-    tags = f"SELECT tag FROM tags WHERE file_id = {_OF_FILE}"
-    row = {name: getattr(known, name) for name in _COLUMNS if name not in ("path", "observed_ns")} | {
-        "tags": "\n".join(tag for (tag,) in connection.execute(tags, (path,))),
-        "links": connection.execute(links, (path,)).fetchall(),
-        "chunks": [(*place, len(text)) for *place, text in chunks],
-    }
-    # The texts as they are: `forget` looks for lines in damaged files.
-    connection.execute(
-        "INSERT OR REPLACE INTO set_aside (path, root, at, row, texts) VALUES (?, ?, ?, ?, ?)",
-        (path, root, now, json.dumps(row), "".join(text for *_, text in chunks)),
-    )
-
-
-def contents_aside(connection: Connection, paths: Iterable[str], now: float) -> list[Content]:
-    """Return what is set aside of these files; stored again (`rows.restored`), they no longer are."""
-    query = "SELECT row, texts FROM set_aside WHERE path = ?"
-    found = []
-    for path in paths:
-        for row, texts in connection.execute(query, (path,)).fetchall():
-            gone = entry(connection, path)
-            observed_ns = max(int(now * 1e9), gone.observed_ns + 1 if gone else 0)
-            found.append((path, observed_ns, json.loads(row), texts))
-    return found
-
-
-def drop_aside(connection: Connection, paths: Iterable[str], now: float) -> None:
-    """Let go of what was set aside of these files, inside the caller's transaction."""
-    for path in paths:
-        is_gone = connection.execute("DELETE FROM set_aside WHERE path = ?", (path,)).rowcount
-        if is_gone and meta.get(connection, meta.TO_ERASE) != meta.ALL:
-            meta.put(connection, meta.TO_ERASE, now)

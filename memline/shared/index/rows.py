@@ -5,8 +5,6 @@ Plain values, the same in a message and in a call, so that nothing is translated
 
 from __future__ import annotations
 
-from typing import Any
-
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.links import Link as Link
 from memline.shared.sources.transcripts.progress import Progress
@@ -48,16 +46,6 @@ class FileRow:
     keeps: int = 0
     #: More of the file is to come: what the ledger has behind `chunks` stays until then.
     is_partial: bool = False
-
-
-def restored(path: str, observed_ns: int, row: dict[str, Any], texts: str) -> FileRow:
-    """Make the row of a file again of what `shared.index.set_aside` keeps of it."""
-    chunks, at = list[Chunk](), 0
-    for first, last, heading, size in row.pop("chunks"):
-        chunks.append(Chunk(start_line=first, end_line=last, heading=heading, text=texts[at : at + size]))
-        at += size
-    links = tuple(Link(line=line, target=to, is_path=bool(is_path)) for line, to, is_path in row.pop("links"))
-    return FileRow(path=path, observed_ns=observed_ns, chunks=tuple(chunks), links=links, **row)
 
 
 @value

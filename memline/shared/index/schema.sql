@@ -32,27 +32,6 @@ CREATE INDEX IF NOT EXISTS files_source ON files (source);
 CREATE INDEX IF NOT EXISTS files_with_problems ON files (path)
     WHERE outcome IN ('unreadable', 'failed', 'too_large', 'not_text', 'bad_name');
 
--- Files that are gone, and whose rows are kept because so many went with them (`sync/vanished.py`); `since` 0: to be
--- removed; -1: a session that its own program cleaned up.
-CREATE TABLE IF NOT EXISTS kept (
-    path TEXT PRIMARY KEY,
-    root TEXT NOT NULL,
-    since REAL NOT NULL
-) STRICT, WITHOUT ROWID;
--- Each search asks whether there is one; sessions that were cleaned up may be thousands.
-CREATE INDEX IF NOT EXISTS kept_since ON kept (since) WHERE since > 0;
-
--- What the index had of files that went one by one, until their root has lost no other for a while
--- (`sync/vanished.py`).
-CREATE TABLE IF NOT EXISTS set_aside (
-    path TEXT PRIMARY KEY,
-    root TEXT NOT NULL,
-    at REAL NOT NULL,
-    row TEXT NOT NULL,
-    -- The texts of its chunks, one after another.
-    texts TEXT NOT NULL
-) STRICT;
-
 -- Texts that a file has had, as long as a vector of them is kept: they are forgotten with the file.
 CREATE TABLE IF NOT EXISTS former_texts (
     path TEXT NOT NULL,

@@ -396,13 +396,11 @@ def take_in(
 def prune_cache(connection: Connection, keep: int, now: float) -> None:
     """Remove cached vectors, least recently used first, until `keep` are left.
 
-    Those that were imported within `IMPORTED_KEEP_S` are neither removed nor counted; those of a file that
-    is set aside are not removed.
+    Those that were imported within `IMPORTED_KEEP_S` are neither removed nor counted.
     """
     statement = (
         "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE active = 0 AND state = 'ready'"
-        " AND used_at <= ?1 AND NOT EXISTS (SELECT 1 FROM former_texts JOIN set_aside USING (path)"
-        " WHERE former_texts.text_hash = vectors.text_hash) ORDER BY used_at, id"
+        " AND used_at <= ?1 ORDER BY used_at, id"
         f" LIMIT min(max(({_COUNT_CACHED} AND used_at <= ?1) - ?2, 0), ?3))"
     )
     in_slices(connection, statement, now, keep, SLICE_ROWS)

@@ -44,8 +44,6 @@ class Hit:
     heading: str = ""
     #: The other files where the same text stands.
     also_in: tuple[str, ...] = ()
-    #: Whether the file is gone from the disk, and the index alone has this; who answers adds it.
-    gone: bool = False
     #: Words of the snippet that the question matched, as they stand there.
     matched: tuple[str, ...] = ()
     #: Every contribution to the score, as JSON; None when it was not asked for.
@@ -78,8 +76,6 @@ class Answer:
     #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
-    #: Roots of which files are gone, and kept in the index: {"files", "root", "since"}.
-    kept: tuple[dict[str, Any], ...] = ()
     #: What is wrong or worth knowing, most urgent first; who answers adds it (`memline.shared.findings`).
     findings: tuple[Finding, ...] = ()
     #: What the search met by itself; the findings have it in words.

@@ -18,7 +18,7 @@ from memline.shared.values import replace, to_json, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
 DEFAULT_LINES = 120
@@ -58,12 +58,8 @@ class Excerpt:
     cut: bool = False
     #: `ok`, or `not_found` for a memory file that is not there.
     status: str = "ok"
-    #: Whether the file is gone from the disk, and the index alone has this.
-    gone: bool = False
     #: The folder of the notes that answer.
     workspace: str = ""
-    #: Roots of which files are gone, and kept in the index: {"files", "root", "since"}.
-    kept: tuple[dict[str, Any], ...] = ()
     #: Notes that the whole note links to, in its order, and those that link to it, by path; not all of many.
     links: tuple[NoteName, ...] = ()
     total_links: int = 0

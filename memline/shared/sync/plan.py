@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index.ledger import PARTIALLY_READ, SetAside
+from memline.shared.index.ledger import PARTIALLY_READ
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
@@ -23,9 +22,7 @@ from memline.shared.sources.outcomes import (
     RecordedFile,
     RecordedFiles,
 )
-from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, is_transcript
-from memline.shared.sync import vanished
-from memline.shared.sync.vanished import Kept
+from memline.shared.sources.paths import MEMORY, SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript
 from memline.shared.values import field, fields, replace, value
 
 TYPE_CHECKING = False
@@ -40,6 +37,18 @@ FILES_EVERY_S, FILES_SHARE = 4.0, 1 / 400
 
 #: Outcomes that come from the content: with the same size and time they would come again.
 _BY_CONTENT = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
+
+
+#: Files of a root that are not removed when no other is left.
+FEW_FILES = 5
+
+
+@value
+class EmptiedRoot:
+    """The workspace or a folder of `extraPaths` that had `FEW_FILES` or more and has none."""
+
+    root: str
+    files: int
 
 
 @value
@@ -61,7 +70,7 @@ class Changes:
     again: tuple[str, ...] = ()
     #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
     refused: tuple[str, ...] = ()
-    #: Gone, and kept in the index: so many went together that it may be no removal.
+    #: Gone, and not removed: of a root that was emptied, or a session that its program deleted.
     kept: tuple[str, ...] = ()
 
     @property
@@ -91,10 +100,6 @@ class IndexState:
     open_batches: int = 0
     #: Whether search still uses the vectors of the model before.
     is_changing_model: bool = False
-    #: Files that are gone and kept, or may be removed.
-    kept: Kept = field(default_factory=dict)
-    #: Files that went and of which something is set aside.
-    aside: SetAside = field(default_factory=dict)
 
 
 @value
@@ -107,8 +112,8 @@ class Plan:
     index: IndexState
     #: Workspace and present file of an index that was at this path and is of another workspace.
     given_back: tuple[str, str] | None = None
-    #: What the index is to say of files that are gone: `index.kept` as this look found it.
-    kept: Kept = field(default_factory=dict)
+    #: Roots of which no file is left, and whose rows stay.
+    emptied: tuple[EmptiedRoot, ...] = ()
 
     @property
     def total_files(self) -> int:
@@ -154,8 +159,6 @@ def read_index_state(connection: Connection) -> IndexState:
         open_batches=len(batches.open_batches(connection)),
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
         is_changing_model=bool(active and target and active.id != target.id),
-        kept=vanished.read(connection),
-        aside=ledger.set_aside(connection),
     )
 
 
@@ -174,14 +177,12 @@ def make_plan(
     choice: Choice,
     index: IndexState,
     *,
-    decides: bool = False,
     accepts_removals: bool = False,
-    now: float | None = None,
 ) -> Plan:
     """Compare the disk, the files of all sources an agent has, with an index.
 
-    `decides`: what is gone and not kept is removed at once; `accepts_removals`: however much it is. Raises
-    IndexOfAnother for an index of another workspace.
+    `accepts_removals`: the files of a root that was emptied are removed as well. Raises IndexOfAnother for an
+    index of another workspace.
     """
     ownership.refuse(settings, index.workspace)
     memory = settings.memory
@@ -199,25 +200,54 @@ def make_plan(
         transcript_chunking=transcript_digest(chunking.tokens, chunking.overlap),
         growth=sessions.delta_bytes if sessions.delta_messages else 0,
     )
-    kept: Kept = {}
-    if changes.removed or index.kept or "." in discovery.unlisted:
-        now, roots = time.time() if now is None else now, vanished.Roots(settings, paths)
-        kept = vanished.hold(
-            roots,
-            discovery,
-            changes.removed,
-            index.files,
-            index.kept,
-            now=now,
-            hashes=partial(_hashes, settings),
-            aside=index.aside,
-            decides=decides,
-            accepts=accepts_removals,
-        )
-        held = {path for path in changes.removed if path in kept and roots.holds(kept[path], now)}
-        left = tuple(path for path in changes.removed if path not in held)
-        changes = replace(changes, removed=left, kept=tuple(sorted(held)))
-    return Plan(discovery=discovery, changes=changes, choice=choice, index=index, kept=kept)
+    emptied: dict[str, list[str]] = {}
+    if changes.removed:
+        if not accepts_removals:
+            emptied = emptied_roots(paths, discovery, changes.removed)
+        kept = {path for files in emptied.values() for path in files}
+        kept |= {path for path in changes.removed if is_session_kept(settings, path)}
+        left = tuple(path for path in changes.removed if path not in kept)
+        changes = replace(changes, removed=left, kept=tuple(sorted(kept)))
+    return Plan(
+        discovery=discovery,
+        changes=changes,
+        choice=choice,
+        index=index,
+        emptied=tuple(EmptiedRoot(root=root, files=len(files)) for root, files in sorted(emptied.items())),
+    )
+
+
+def emptied_roots(paths: MemoryPaths, discovery: Discovery, removed: Iterable[str]) -> dict[str, list[str]]:
+    """Return the files that are gone of each root that had `FEW_FILES` or more and has none.
+
+    A disk that is not mounted is an empty folder, and no wish to remove what was there.
+    """
+    inhabited = {_root_of(paths, file.path) for file in discovery.files}
+    gone: dict[str, list[str]] = {}
+    for path in removed:
+        gone.setdefault(_root_of(paths, path), []).append(path)
+    return {
+        root: files
+        for root, files in gone.items()
+        if root and root not in inhabited and len(files) >= FEW_FILES
+    }
+
+
+def _root_of(paths: MemoryPaths, path: str) -> str:
+    """Return the root of a ledger path, the innermost; empty for what is below none."""
+    if is_transcript(path):
+        return ""
+    absolute = os.path.join(paths.workspace, path)
+    above = [extra.path for extra in paths.extras if (absolute + os.sep).startswith(extra.path + os.sep)]
+    return max(above, key=len, default="" if os.path.isabs(path) else paths.workspace)
+
+
+def is_session_kept(settings: AgentSettings, path: str) -> bool:
+    """Tell whether a transcript that is gone stays until it is forgotten: its program deleted it."""
+    name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
+    memory = settings.memory
+    is_read = SESSIONS in memory.sources and memory.experimental.session_memory and name in memory.transcripts
+    return is_transcript(path) and bool(rest) and is_read
 
 
 def compare(
@@ -284,11 +314,6 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
     if recorded.outcome in _BY_CONTENT:
         return "unchanged"
     return "again" if recorded.outcome == UNREADABLE else "changed"
-
-
-def _hashes(settings: AgentSettings) -> dict[str, str]:
-    with reading_if_any(settings.index_path) as reader:
-        return ledger.hashes(reader) if reader else {}
 
 
 def plan_of(settings: AgentSettings) -> Plan:

@@ -175,6 +175,19 @@ def read_transcript(
 
 
 def _slice_row(row: FileRow, part: TranscriptSlice, entry: LedgerEntry | None) -> FileRow:
+    if part.outcome == outcomes.GONE and entry is not None and entry.outcome != ledger.REMOVED:
+        # Its program deleted it while the message was on its way: it stays until it is forgotten.
+        return replace(
+            row,
+            outcome=entry.outcome,
+            reason=entry.reason,
+            size=entry.size,
+            mtime_ns=entry.mtime_ns,
+            ctime_ns=entry.ctime_ns,
+            hash=entry.hash,
+            chunking=entry.chunking,
+            chunks=None,
+        )
     if not part.digest:
         return replace(row, outcome=part.outcome, reason=part.reason, chunking="")
     row = replace(

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from memline.shared.values import field, value
+from memline.shared.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memline.shared.sync.plan import EmptiedRoot
 
 #: A look may take one part in so many of the time.
 SHARE = 50
@@ -26,8 +30,8 @@ class DiskState:
     removed: int = 0
     #: Seconds the look took, without the time for storing what it found.
     look_s: float = 0.0
-    #: Files that are gone and kept in the index: path -> root, and since when.
-    kept: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    #: Roots of which no file is left, and whose rows stay.
+    emptied: tuple[EmptiedRoot, ...] = ()
 
 
 class Staleness:

@@ -555,55 +555,6 @@ def test_what_is_kept_of_an_emptied_root_is_forgotten_at_once(place: Place) -> N
 GATE_OPENS, GATE_CODE = "The quixotzalp gate opens at nine.", "quixotzalp 8841"
 
 
-@pytest.mark.parametrize("how", ["query", "line", "path", "other"])
-@pytest.mark.parametrize("is_missing", [False, True])
-def test_what_was_forgotten_of_a_kept_note_does_not_come_back_with_its_disk(
-    place: Place, tmp_path: Path, how: str, is_missing: bool
-) -> None:
-    """Of a note that a query names only the line goes, and the rest of it stays found."""
-    rest = "The cellar floods in June."
-    lines = ["# Gates", "", "The attic is empty.", "", GATE_CODE, "", GATE_OPENS, "", rest]
-    place.write("memory/gates.md", "\n".join(lines) + "\n")
-    for number in range(5):
-        place.write(f"memory/more-{number}.md", f"# More {number}\n")
-    place.write("memory/same.md", f"# Same\n\n{GATE_OPENS}\n")
-    place.write("memory/doors.md", "# Doors\n")
-    place.index()
-    gone = place.workspace if is_missing else place.workspace / "memory"
-    shutil.move(gone, tmp_path / "disk")
-    if not is_missing:
-        gone.mkdir()
-    place.search("quixotzalp")
-
-    asked = {
-        "query": ("--query", "quixotzalp"),
-        "line": ("memory/gates.md#L5-L7",),
-        "path": ("memory/gates.md",),
-        "other": ("memory/same.md", "--keep-note"),
-    }[how]
-    done = place.call("forget", *asked, "--yes")
-
-    assert done.status == 0, done.stderr
-    assert "stays in its file, and is not read again: memory/" in done.stdout
-    assert "  memory/" in place.call("forget", "--list").stdout
-    kept = place.contents().chunks
-    assert not any(GATE_OPENS in text for *_, text in kept)
-    if how in ("query", "line"):
-        assert paths(place.search("cellar floods"))[0] == "memory/gates.md"
-        assert place.call("get", "memory/gates.md#L9").stdout == f"{rest}\n"
-        assert files_with(place.home) == []
-    if not is_missing:
-        gone.rmdir()
-    shutil.move(tmp_path / "disk", gone)
-    place.index()
-    place.index(force=True)
-    texts = " ".join(text for *_, text in place.contents().chunks)
-    assert GATE_OPENS not in texts
-    assert (GATE_CODE in texts) == (how == "other")
-    assert "memory/gates.md" in place.outcomes()
-    assert place.search("attic").kept == ()
-
-
 def test_a_query_finds_what_other_files_hold_of_a_note_that_is_gone(place: Place, tmp_path: Path) -> None:
     """No note has it, nor the index."""
     export(place.agent, place.home / "exports" / "all.memline")

@@ -167,7 +167,6 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
                 "citation": "memory/a.md#L1",
                 "heading": "",
                 "alsoIn": [],
-                "gone": False,
                 "matched": ["Redis"],
             }
         ],
@@ -181,7 +180,6 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
         "fallback": None,
         "stale": False,
         "behind": {"files": 0, "vectors": 0},
-        "kept": [],
         "warning": "",
         "action": "",
         "notice": "",

@@ -5,19 +5,16 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 
 from memline.shared.config.schema import AgentSettings, MemorySearch
-from memline.shared.embedders.choice import choose
 from memline.shared.embedders.protocol import Identity
 from memline.shared.findings import answerer
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search import service
 from memline.shared.search.request import SearchRequest
-from memline.shared.sync import vanished
 from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.search.conftest import Notes
@@ -67,26 +64,6 @@ def test_findings_hold_while_another_file_takes_the_place_of_the_index(
 
     assert [hit.path for hit in answer.hits] == ["memory/a.md"]
     assert any(each.code == "no_provider" for each in answer.findings)
-
-
-@pytest.mark.parametrize(("since", "quiet"), [(vanished.CLEANED_UP, True), (1.0, False)])
-def test_a_session_that_its_program_cleaned_up_costs_a_search_nothing(
-    notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: float, quiet: bool
-) -> None:
-    notes.add("memory/a.md", "redis")
-    kept = {"memory/a.md": ("", since)}
-    vanished.keep(notes.writer.connection, kept)
-    settings = without_provider(notes, tmp_path)
-
-    examined = Mock(return_value=())
-    monkeypatch.setattr(answerer, "find", examined)
-
-    with closing(Answerer(settings, long_lived=True)) as memory:
-        answer = memory.ask(SearchRequest(query="redis"), DiskState(kept=kept))
-
-    assert answerer.is_quiet(notes.writer.connection, settings, choose(settings)) is quiet
-    assert [hit.gone for hit in answer.hits] == [True]
-    assert examined.called is not quiet
 
 
 class Choices:
