@@ -18,13 +18,12 @@ try() {
 units=$(mktemp -d)
 trap 'rm -rf "$units"' EXIT
 # The program of the units need not be installed here.
-for unit in deploy/systemd/fleet/memline.target deploy/systemd/*.service deploy/systemd/*.timer; do
+for unit in deploy/systemd/fleet/memline.target deploy/systemd/*.service; do
     sed 's|^ExecStart=.*|ExecStart=/bin/true|' "$unit" > "$units/${unit##*/}"
 done
 sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/systemd/fleet/memline@.service > "$units/memline@store.service"
 try systemd-analyze verify "$units/memline@store.service" "$units/memline.target" \
-    "$units/memline.service" "$units/memline-serve.service" \
-    "$units/memline-backup.service" "$units/memline-backup.timer"
+    "$units/memline.service" "$units/memline-serve.service"
 try systemd-analyze security --no-pager --offline=yes --threshold=40 "$units/memline@store.service"
 try promtool check config deploy/prometheus/prometheus.yml
 try promtool check rules deploy/prometheus/alerts.yml

@@ -11,7 +11,7 @@ decide between them, not who came first.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import IndexFault
 from memline.shared.index import (
     chunks,
     full_text,
@@ -35,6 +36,7 @@ from memline.shared.index import (
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import (
     BUSY_TIMEOUT_MS,
+    connect_read_only,
     faults,
     file_id,
     open_writer,
@@ -55,6 +57,14 @@ from memline.shared.sources.tokens import estimate_tokens
 if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
+
+
+#: A page of the vectors of an identity, behind a row and of so many bytes.
+_VECTORS_OF = (
+    "SELECT id, text_hash, embedding, coalesce(token_vectors.tokens, x'') FROM vectors"
+    " LEFT JOIN token_vectors ON vector_id = id WHERE vectors.identity_id = ? AND id > ?"
+    " AND state = 'ready' AND length(embedding) = ? ORDER BY id LIMIT ?"
+)
 
 
 class IndexWriter:
@@ -248,6 +258,39 @@ class IndexWriter:
             jobs.finish_settled(connection, now)
         return stored
 
+    def take_vectors(self, source: Connection) -> int:
+        """Take over the vectors of another index, by identity and text hash; return how many were missing.
+
+        Those of a model whose vectors have other dimensions here are left out. Safe to stop and to run again.
+        """
+        new = 0
+        models = source.execute(
+            "SELECT id, vector_dims, coalesce(projection, x''), provider, model, endpoint, dims, scheme"
+            " FROM identities WHERE vector_dims > 0"
+        ).fetchall()
+        for theirs, size, projection, *parts in models:
+            names = ("provider", "model", "endpoint", "dims", "scheme")
+            identity = Identity(**dict(zip(names, parts, strict=True)))
+            known = identities.by_key(self.connection, identity.key)
+            if known is not None and known.vector_dims not in (0, size):
+                continue
+            last = 0
+            while rows := source.execute(
+                _VECTORS_OF, (theirs, last, 4 * size, vectors.SLICE_ROWS)
+            ).fetchall():
+                last = rows[-1][0]
+                taken = [VectorRow(hash=each[1], vector=each[2], tokens=each[3]) for each in rows]
+                with self.transaction() as (connection, now):
+                    ours = identities.take_in(connection, identity, size, now)
+                    new += vectors.take_in(connection, ours, taken, now, projection=projection)
+            if (ours_now := identities.by_key(self.connection, identity.key)) is not None:
+                with self.session() as (connection, _):
+                    token_rows.reduce(connection, ours_now.id)
+        with self.session() as (connection, _):
+            signs.make_searched(connection)
+            model_change.switch_when_complete(connection)
+        return new
+
     def record_failure(
         self, identity: Identity, lease: str, hashes: Sequence[bytes], failure: Failure, learned: LearnedCaps
     ) -> None:
@@ -410,3 +453,14 @@ class IndexWriter:
             with transaction(connection):
                 open_batches.set_back(connection, now)
                 open_batches.prune(connection)
+
+
+def rescue_vectors(settings: AgentSettings, aside: Path) -> None:
+    """Take over what can be read of the vectors of an index that was moved aside; the rest is paid again."""
+    with (
+        suppress(IndexFault),
+        faults(aside),
+        closing(connect_read_only(aside)) as source,
+        closing(IndexWriter.of(settings)) as writer,
+    ):
+        writer.take_vectors(source)

@@ -113,26 +113,6 @@ def test_the_settings_of_a_folder_are_named_and_checked_also_when_they_cannot_be
         assert problem in checked.json["problems"][0]["problem"]
 
 
-def test_an_import_that_takes_nothing_fails_and_its_hints_lead_to_the_notes(
-    shell: Shell, tmp_path: Path
-) -> None:
-    old, new, file = tmp_path / "old", tmp_path / "new", tmp_path / "all.memline"
-    nowhere = shell("import", str(file), cwd=write(tmp_path / "bare/x.txt").parent)
-    write(old / "alpha.md")
-    shell("init", str(old), "--yes")
-    shell("export", str(file), cwd=old)
-    write(new / "memory/.keep")
-
-    refused = shell("import", str(file), cwd=new)
-    shell("add", str(new), cwd=new)
-    taken = shell("import", str(file), cwd=new)
-
-    assert f"memline --workspace DIR import {file}" in nowhere.stderr
-    assert (refused.status, "left out: alpha.md" in refused.stdout) == (1, True)
-    assert f"memline add {new}" in refused.stderr
-    assert (taken.status, (new / "alpha.md").read_text()) == (0, "x\n")
-
-
 def test_what_is_not_markdown_is_not_added_and_only_what_was_added_is_counted(
     shell: Shell, tmp_path: Path
 ) -> None:

@@ -252,18 +252,3 @@ def test_what_is_built_is_what_is_pushed_and_of_this_version() -> None:
     named = [each for text in pages for each in re.findall(r"(?:/memline:|VERSION=)(\d[\w.]*)", text)]
 
     assert named and set(named) == {version}
-
-
-def test_a_backup_is_made_each_night_and_one_that_was_missed_as_well() -> None:
-    folder = DEPLOY / "systemd"
-    units = {path.suffix: path.read_text("utf-8") for path in folder.glob("memline-backup.*")}
-
-    assert "\nPersistent=yes\n" in units[".timer"] and "\nOnCalendar=" in units[".timer"]
-    (line,) = re.findall(r"^ExecStart=/opt/memline/bin/memline (\w+) (\S+)$", units[".service"], re.MULTILINE)
-    assert line[0] in COMMANDS and f"\nReadWritePaths={line[1]}\n" in units[".service"]
-    # As the processes of the fleet are.
-    beside = (folder / "fleet" / "memline@.service").read_text("utf-8")
-    for name in ("User", "NoNewPrivileges", "ProtectSystem", "CapabilityBoundingSet", "UMask"):
-        assert re.findall(rf"^{name}=.*$", units[".service"], re.MULTILINE) == re.findall(
-            rf"^{name}=.*$", beside, re.MULTILINE
-        )

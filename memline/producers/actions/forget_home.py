@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -14,8 +14,7 @@ from memline.producers.actions.forget_targets import terms_of_lines
 from memline.producers.bridges.qmd.updates import Updater
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
-from memline.shared.index import archive, copies, driver, erase, full_text
-from memline.shared.index.vectors import OF_TEXT
+from memline.shared.index import copies, driver
 from memline.shared.search.query import Term
 from memline.shared.sources.folding import fold
 
@@ -73,26 +72,6 @@ def _lines_with(path: Path, stub: re.Pattern[bytes]) -> Iterator[bytes]:
             yield head + tail
 
 
-def of_path(agent: AgentSettings, name: str) -> dict[Path, set[bytes]]:
-    """Find what backups and exports of the home have of a note that is gone; return its lines by file."""
-    found: dict[Path, set[bytes]] = {}
-    for path in _others(agent):
-        with suppress(IndexFault), copies.reading_raw(path) as connection:
-            for query in _OF_PATH:
-                with suppress(driver.library().Error):
-                    for (text,) in connection.execute(query, (name,)):
-                        lines = (line.strip() for line in bytes(text).split(b"\n"))
-                        needles = {line for line in lines if len(line) >= MIN_NEEDLE}
-                        found.setdefault(path, set()).update(needles)
-    return {path: lines for path, lines in found.items() if lines}
-
-
-_OF_PATH = (
-    "SELECT CAST(text AS BLOB) FROM chunks JOIN files ON files.id = file_id WHERE path = ?",
-    "SELECT content FROM notes WHERE path = ?",
-)
-
-
 def _others(agent: AgentSettings) -> Iterator[Path]:
     """Yield the files of the home that are no index in use."""
     for path in sorted(agent.home.rglob("*")):
@@ -124,7 +103,7 @@ def other_indexes(agent: AgentSettings, hashes: Collection[bytes], needles: Coll
     found = []
     for path in sorted(agent.index_path.parent.glob(f"*{agent.index_path.suffix}")):
         if path != agent.index_path and not path.name.startswith("."):
-            with suppress(IndexFault), copies.reading_raw(path) as connection, driver.faults(path):
+            with suppress(IndexFault), driver.reading(path) as connection:
                 if _has_text(connection, hashes, needles):
                     found.append(str(path))
     return found
@@ -150,55 +129,14 @@ def _is_left_alone(path: Path, agent: AgentSettings) -> bool:
 
 
 def _clean(path: Path, hashes: dict[str, set[bytes]], needles: set[bytes], found: Collection[bytes]) -> bool:
-    if archive.is_archive(path):
-        return archive.forget(path, set().union(*hashes.values()), needles)
-    with suppress(IndexFault):
-        with copies.reading_raw(path) as connection:
-            copies.check_marks(connection, path)
-        return _clean_index(path, hashes, found)
     is_leftover = path.suffix == ".part" or ".sqlite.corrupt-" in path.name or path.name.startswith(".")
     is_log = ".log" in path.suffixes
     if not (is_leftover or is_log) or not _holds(path, needles):
         return False
     if is_log:
         return _overwrite(path, needles)
-    copies.remove(path)
+    path.unlink(missing_ok=True)
     return True
-
-
-def _clean_index(path: Path, hashes: dict[str, set[bytes]], found: Collection[bytes]) -> bool:
-    """Take texts out of a backup."""
-    with driver.faults(path), closing(driver.open_writer(path)) as connection:
-        connection.execute("PRAGMA secure_delete = ON")
-        removed = 0
-        hashes = {name: {*texts} for name, texts in hashes.items()}
-        query = "SELECT path, text_hash FROM chunks JOIN files ON files.id = file_id WHERE instr(text, ?)"
-        for needle in found:
-            for name, digest in connection.execute(query, (needle.decode("utf-8", "replace"),)):
-                hashes.setdefault(name, set()).add(digest)
-        with driver.transaction(connection):
-            for name, texts in hashes.items():
-                query = (
-                    "SELECT file_id, ordinal, text_hash FROM chunks JOIN files ON files.id = file_id"
-                    " WHERE path = ?"
-                )
-                for file_id, ordinal, digest in connection.execute(query, (name,)).fetchall():
-                    if digest in texts:
-                        full_text.remove(connection, file_id, ordinal, ordinal + 1)
-                        connection.execute(
-                            "DELETE FROM chunks WHERE file_id = ? AND ordinal = ?", (file_id, ordinal)
-                        )
-                        removed += 1
-                # Titles and aliases are words of the note; the next look at it has them again.
-                connection.execute(
-                    "UPDATE files SET hash = '', chunking = '', names = '' WHERE path = ?", (name,)
-                )
-                for digest in texts:
-                    connection.execute(f"DELETE FROM vectors WHERE {OF_TEXT}", (digest,))
-        if removed:
-            erase.erase(connection)
-        connection.execute("PRAGMA journal_mode = DELETE")
-    return bool(removed)
 
 
 def _holds(path: Path, needles: set[bytes]) -> bool:

@@ -1,11 +1,10 @@
-"""List what keeps an index and moves it: index, reindex, forget, export, import, backup, restore, flush."""
+"""List what keeps an index and moves it: index, reindex, forget, import, backup, flush."""
 
 from __future__ import annotations
 
 from memline.producers.calls.rows import COMMAND, KNOWN_JOBS, YES, Call, argument, flag, option
 
 _FORCE = flag("force", "All files, not only those that changed.")
-_FOLDER = argument("folder", "Folder of the backup.", metavar="PATH")
 
 UPKEEP_CALLS = (
     Call(
@@ -97,59 +96,20 @@ compaction.""",
         examples=("memline flush 4f9c2e1a-….jsonl", "memline flush 4f9c2e1a --json"),
     ),
     Call(
-        name="export",
-        title="Write notes and vectors into one file.",
-        text="""\
-Write an agent's notes and vectors into one file, for another machine.
-
-Killed and run again it goes on. The file is for its owner alone and holds no key. A FILE of - is standard
-output.""",
-        answer="exported",
-        audit="export",
-        parameters=(
-            argument("path", "The file, or - for standard output.", metavar="FILE"),
-            option(
-                "what",
-                "Notes, vectors that chunks need, cached vectors, or all of these.",
-                default="all",
-                choices=("all", "notes", "vectors", "cache"),
-            ),
-        ),
-        examples=(
-            "memline export notes.memline",
-            "memline export vectors.memline --what vectors --agent main",
-            "memline export - | ssh other memline import -",
-        ),
-    ),
-    Call(
         name="import",
-        title="Take over notes, vectors or conversations.",
+        title="Take over the conversations of ChatGPT or Claude.",
         text="""\
-Take over a file that memline export wrote, or the export of ChatGPT or Claude.
+Take over the conversations of an export of ChatGPT or Claude, a zip as it was downloaded.
 
-A FILE is checked as a whole first; a damaged or foreign one changes nothing. Notes that are missing are
-written, none is overwritten. Vectors serve every text that is the same, without a request.
-
-`chatgpt` and `claude` take the conversations of a zip as it was downloaded: what a person and the model wrote
-in the thread that is shown becomes a note, secrets masked. The zip may be deleted; a later one adds what is
-new, and what was deleted or forgotten does not return.""",
-        answer="imported",
+What a person and the model wrote in the thread that is shown becomes a note, secrets masked. The zip may be
+deleted; a later one adds what is new, and what was deleted or forgotten does not return.""",
+        answer="chats",
         audit="import",
         parameters=(
-            argument(
-                "source",
-                "A file, - for standard input, chatgpt or claude.",
-                metavar="FILE|chatgpt|claude",
-            ),
-            argument(
-                "path",
-                "The zip of chatgpt or claude.",
-                is_required=False,
-                metavar="[ZIP]",
-            ),
+            argument("source", "Whose export it is: chatgpt or claude.", metavar="chatgpt|claude"),
+            argument("path", "The zip as it was downloaded.", metavar="FILE"),
         ),
         examples=(
-            "memline import notes.memline",
             "memline import chatgpt ~/Downloads/chatgpt-export.zip",
             "memline import claude ~/Downloads/claude-export.zip --json",
         ),
@@ -191,30 +151,41 @@ as well, with --agent or --workspace.""",
     ),
     Call(
         name="backup",
-        title="Copy the indexes into a folder.",
+        title="Copy the indexes, and bring such a copy back.",
         text="""\
-Write the index of every agent into the folder PATH, while everything runs.
+Copy the index of each agent, and what the home knows of its providers, while everything runs.
 
-Each agent has a file there, <agent>.sqlite, whole and readable by its owner alone. Notes are not in it:
-they are your files (memline export takes them along).""",
-        answer="backups",
-        audit="backup",
-        parameters=(_FOLDER,),
-        examples=("memline backup ~/backups/memline", "memline backup /mnt/usb/memline --agent main --json"),
+FILE is a file that ends in .sqlite, for one agent, or a folder, which gets <agent>.sqlite; without one it
+is backups in Memline's home. Each copy is whole, and readable by its owner alone. Notes are not in it: they
+are your files.""",
+        examples=(
+            "memline backup                                 # into backups, in Memline's home",
+            "memline backup /mnt/usb/main.sqlite --agent main",
+            "memline backup restore /mnt/usb/main.sqlite",
+        ),
     ),
     Call(
-        name="restore",
-        title="Put a backup in the place of the index.",
-        text="""\
-Put a backup in the place of the index, while everything runs.
-
-PATH is a folder that memline backup has written, or one file of it. A damaged or foreign file changes
-nothing. Vectors paid for since the backup are kept.""",
+        name="backup write",
+        title="Copy the indexes.",
+        text="Copy the index of each agent into FILE, or into a folder; see memline backup.",
         answer="backups",
-        asks="Put this in the place of the present index?",
+        audit="backup",
+        parameters=(
+            argument("path", "A file for one agent, or a folder.", is_required=False, metavar="[FILE]"),
+        ),
+        examples=("memline backup ~/backups/memline",),
+    ),
+    Call(
+        name="backup restore",
+        title="Bring a backup back.",
+        text="""\
+Make a backup the index where that is missing or damaged; else take its vectors over.
+
+An index that is there keeps all it has: `memline index` reads the notes, and pays for no text whose vector
+is in the backup. A damaged or foreign file, and one of a newer Memline, changes nothing.""",
+        answer="restored",
         audit="restore",
-        is_danger=True,
-        parameters=(argument("path", "A folder of backups, or one of its files.", metavar="PATH"), YES),
-        examples=("memline restore ~/backups/memline", "memline restore main.sqlite --agent main --yes"),
+        parameters=(argument("path", "A file that memline backup has written.", metavar="FILE"),),
+        examples=("memline backup restore ~/backups/memline/main.sqlite --agent main",),
     ),
 )

@@ -34,14 +34,15 @@ COMMANDS = {
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.setup:flush", "Write down what is worth keeping of a session."),
     "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
-    "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
-    "import": ("memline.producers.cli.moving:import_command", "Take over notes, vectors or conversations."),
+    "import": (
+        "memline.producers.cli.moving:import_command",
+        "Take over the conversations of ChatGPT or Claude.",
+    ),
     "forget": (
         "memline.producers.cli.forget_command:forget",
         "Forget lines of notes, or sessions, for good.",
     ),
-    "backup": ("memline.producers.cli.moving:backup", "Copy the indexes into a folder."),
-    "restore": ("memline.producers.cli.moving:restore", "Put a backup in the place of the index."),
+    "backup": ("memline.producers.cli.moving:backup", "Copy the indexes, and bring such a copy back."),
     "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
     "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
 }

@@ -11,7 +11,7 @@ from memline.producers.actions import forget_targets as resolve
 from memline.producers.actions.forget import forget as do_forget
 from memline.producers.actions.forget import listed as do_list
 from memline.producers.actions.forget import undo as do_undo
-from memline.producers.actions.forget_home import holding, of_path
+from memline.producers.actions.forget_home import holding
 from memline.producers.ask import catch_up
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_result
@@ -90,7 +90,6 @@ def forget(
     found: dict[Path, set[bytes]] = {}
     if path is not None:
         targets = resolve.targets_of_path(agent, path)
-        found = {} if targets else of_path(agent, path)
     elif session is not None:
         targets = resolve.targets_of_session(agent, session)
     elif before is not None:

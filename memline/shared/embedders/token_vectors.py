@@ -202,26 +202,6 @@ def reproject(packed: bytes, old: bytes, new: bytes) -> bytes:
     return _halved(places, _unit(on_axes @ before[1:] @ after[1:].T) @ _turn().T)
 
 
-def fits(packed: bytes, projection: bytes, dims: int) -> bool:
-    """Tell whether packed tokens are of a model of `dims` dimensions, with all of them or reduced.
-
-    Checks what came from outside, where any byte may be wrong.
-    """
-    try:
-        places, rows = unpack(packed)
-    except ValueError:
-        return False
-    if bool((np.diff(places.astype(np.int64)) < 0).any()):
-        return False
-    # A model of few dimensions keeps them all, whatever its axes.
-    if projection and dims > AXES:
-        axes = len(projection) / (4 * dims) - 1
-        if axes != AXES or not np.isfinite(np.frombuffer(projection, "<f4")).all():
-            return False
-    is_reduced = _dims(packed[:2]) == (AXES, True)
-    return rows.shape[1] == dims or (bool(projection) and is_reduced)
-
-
 def _packed(places: Places, unit: Floats) -> bytes:
     head = unit.shape[1].to_bytes(2, "little")
     return b"".join([head, places.tobytes(), np.rint(unit * SCALE).astype(np.int8).tobytes()])

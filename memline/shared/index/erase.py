@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import accounts, batches, driver, forgotten, full_text, jobs, meta, vectors
+from memline.shared.index import accounts, batches, driver, full_text, jobs, meta, vectors
 from memline.shared.index.driver import scalar, transaction
-from memline.shared.sources.forgetting import line_hash
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -169,56 +168,3 @@ def _compact(connection: Connection) -> None:
                 hint="end the other process, then run the command again",
             )
         time.sleep(_ATTEMPT_EVERY_S)
-
-
-def take_list(connection: Connection, other: str) -> int:
-    """Add the list of an attached index to this one, and delete its texts; returns how many chunks went."""
-    with transaction(connection):
-        connection.execute(
-            f"INSERT OR IGNORE INTO main.forgotten (path, kind, hash, at, everywhere, content)"
-            f" SELECT path, kind, hash, at, everywhere, content FROM {other}.forgotten"
-        )
-    rows = connection.execute(
-        "SELECT chunks.file_id, chunks.ordinal, chunks.text_hash FROM chunks"
-        " JOIN files ON files.id = file_id JOIN forgotten ON forgotten.path = files.path AND kind = 'text'"
-        " AND forgotten.hash = chunks.text_hash"
-    ).fetchall()
-    rows = list({*rows, *_with_forgotten_lines(connection)})
-    with transaction(connection):
-        for file_id, ordinal, _ in rows:
-            full_text.remove(connection, file_id, ordinal, ordinal + 1)
-            where = "file_id = ? AND ordinal = ?"
-            connection.execute(f"DELETE FROM chunks WHERE {where}", (file_id, ordinal))
-            # Read again: what is beside it in the file is still to be found.
-            connection.execute(
-                "UPDATE files SET hash = '', chunking = '', names = '' WHERE id = ?", (file_id,)
-            )
-        unless_used = "AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.text_hash = vectors.text_hash)"
-        for _, _, digest in rows:
-            connection.execute(f"DELETE FROM vectors WHERE {vectors.OF_TEXT} {unless_used}", (digest,))
-        connection.execute(
-            "DELETE FROM vectors WHERE identity_id IN (SELECT id FROM identities)"
-            " AND text_hash IN (SELECT hash FROM forgotten WHERE kind = 'text')"
-            f" {unless_used}"
-        )
-    return len(rows)
-
-
-def _with_forgotten_lines(connection: Connection) -> list[tuple[int, int, bytes]]:
-    """Find the chunks of notes that have a line of the list: a backup may have cut them otherwise."""
-    everywhere, by_path = forgotten.in_copies(connection)
-    if not (everywhere or by_path):
-        return []
-    rows = connection.execute(
-        "SELECT file_id, ordinal, text_hash, path, text FROM chunks JOIN files ON files.id = file_id"
-        " WHERE source = 'memory'"
-    )
-    return [
-        (file_id, ordinal, digest)
-        for file_id, ordinal, digest, path, text in rows
-        if any(
-            (hashed := line_hash(line)) in everywhere or hashed in by_path.get(path, ())
-            for line in text.split("\n")
-            if line.strip()
-        )
-    ]

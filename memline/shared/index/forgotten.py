@@ -74,17 +74,6 @@ def stored(connection: Connection, path: str, content: str) -> None:
     )
 
 
-def in_copies(connection: Connection) -> tuple[frozenset[bytes], dict[str, frozenset[bytes]]]:
-    """Return the hashes of lines that no chunk of a backup may have: in any note, and by its path."""
-    query = "SELECT path, hash FROM forgotten WHERE kind = 'line' AND everywhere "
-    anywhere = connection.execute(query + "IN (?, ?)", (IN_NOTES, IN_ANY_COPY))
-    everywhere = frozenset(digest for _, digest in anywhere)
-    by_path: dict[str, set[bytes]] = {}
-    for path, digest in connection.execute(query + "IN (0, ?)", (IN_COPIES,)):
-        by_path.setdefault(path, set()).add(digest)
-    return everywhere, {path: frozenset(found) for path, found in by_path.items()}
-
-
 #: Paths of the files that are there.
 _PRESENT = "(SELECT path FROM files WHERE outcome <> 'removed')"
 

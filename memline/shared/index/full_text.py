@@ -105,14 +105,13 @@ def merge_in_slices(connection: Connection) -> None:
 
 
 def state(connection: Connection) -> tuple[object, object]:
-    """Return the epoch of the index, and a value that differs whenever its full text does.
+    """Return a value that differs whenever full text does.
 
-    The count of changes, and what FTS5 keeps of its rows and segments: an earlier version counts nothing,
-    and that alone may be the same again after a change and a merge. Another index in the place of this one
-    has another epoch.
+    The count of changes, and what FTS5 keeps of its rows and segments, which alone may be the same again
+    after a change and a merge.
     """
     blocks = connection.execute("SELECT block FROM chunks_fts_data WHERE id IN (1, 10)").fetchall()
-    return meta.get(connection, meta.EPOCH), (meta.get(connection, meta.FULL_TEXT_CHANGES, 0), blocks)
+    return meta.get(connection, meta.FULL_TEXT_CHANGES, 0), blocks
 
 
 def store_common_words(connection: Connection) -> None:

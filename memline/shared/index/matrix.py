@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memline.shared.index import meta, signs
+from memline.shared.index import signs
 from memline.shared.index.driver import json_ids, scalar
 from memline.shared.values import value
 
@@ -69,8 +69,8 @@ class VectorMatrix:
         self._free: list[int] = []
         #: `data_version` of the connection at the last refresh.
         self._version: int | None = None
-        #: Epoch of the index, and the last change of its log that is in the matrix.
-        self._seen: tuple[str, int] | None = None
+        #: The last change of the index's log that is in the matrix.
+        self._seen: int | None = None
 
     def __len__(self) -> int:
         """Count the active vectors."""
@@ -84,24 +84,20 @@ class VectorMatrix:
     def refresh(self, connection: Connection) -> None:
         """Load what changed in the index since the last call; next to nothing when nothing did.
 
-        All vectors are compared the first time, after a restore, and when more changed than the index logs.
+        All vectors are compared the first time, and when more changed than the index logs.
         """
         version = int(connection.execute("PRAGMA data_version").fetchone()[0])
         if version == self._version:
             return
-        epoch = str(meta.get(connection, meta.EPOCH, ""))
         last = int(scalar(connection, "SELECT max(seq) FROM vector_changes"))
-        if self._seen is None or self._seen[0] != epoch:
-            self._drop(tuple(self.row_of))
-            self._compare(connection)
+        seen = last if self._seen is None else self._seen
+        changed = [row[0] for row in connection.execute(_CHANGES, (seen,))]
+        if self._seen is not None and len(changed) == last - seen:
+            self._load(connection, changed)
         else:
-            changed = [row[0] for row in connection.execute(_CHANGES, (self._seen[1],))]
-            if len(changed) == last - self._seen[1]:
-                self._load(connection, changed)
-            else:
-                # The log goes on by one; a gap is what it has forgotten.
-                self._compare(connection)
-        self._version, self._seen = version, (epoch, last)
+            # The log goes on by one; a gap is what it has forgotten.
+            self._compare(connection)
+        self._version, self._seen = version, last
 
     def search(self, query: bytes) -> MatrixScores | SignScores:
         """Compare all active vectors with `query` (float32, unit length)."""

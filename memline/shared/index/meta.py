@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Any
 
-#: Changes when the whole index was replaced (`copies.put_in_place`): row ids then mean other rows.
-EPOCH = "epoch"
 #: Row id of the identity that is searched.
 ACTIVE = "active_identity"
 #: Row id of the identity that new texts are embedded with; differs from ACTIVE while a model is changed.

@@ -116,10 +116,3 @@ def _fit(connection: Connection, identity_id: int) -> bool:
             "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL", (fitted, identity_id)
         )
     return True
-
-
-def fits(packed: bytes, projection: bytes, dims: int) -> bool:
-    """Tell whether packed tokens from elsewhere are of a model of `dims` dimensions, reduced or not."""
-    from memline.shared.embedders import token_vectors
-
-    return token_vectors.fits(packed, projection, dims)

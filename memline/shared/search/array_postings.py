@@ -81,6 +81,10 @@ class ArrayPostings(Postings):
     _last_read: int
     _mean: float
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._lengths = self._files = np.zeros(0, np.int64)
+
     def _has_arrays(self, connection: Connection) -> bool:
         if self._is_worth_it is None:
             count = self.rows(connection, CHUNKS)
@@ -130,10 +134,6 @@ class ArrayPostings(Postings):
     def _forget(self) -> None:
         super()._forget()
         self._is_worth_it = None
-
-    def _forget_chunks(self) -> None:
-        super()._forget_chunks()
-        self._lengths = self._files = np.zeros(0, np.int64)
 
     def _read_word(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
         """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""

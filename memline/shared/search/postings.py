@@ -113,7 +113,7 @@ class Postings:
         self._state: tuple[object, object] = None, None
         self._few = FewRows(CHUNKS.weights)
         self._forget()
-        self._forget_chunks()
+        self._file_of: dict[int, int] = {}
 
     def follow(self, connection: Connection) -> None:
         """Forget what was said of words if the full-text index has changed; first in each read transaction.
@@ -129,8 +129,6 @@ class Postings:
         state = full_text.state(connection)
         if state != self._state:
             self._forget()
-            if state[0] != self._state[0]:
-                self._forget_chunks()
             self._state = state
         # Last: after an error above it is looked at again.
         self._version = version
@@ -281,10 +279,6 @@ class Postings:
         self._asked: Counter[tuple[str, str, str, int]] = Counter()
         self._asked_now: set[tuple[str, str, str, int]] = set()
         self._kept = 0
-
-    def _forget_chunks(self) -> None:
-        """Forget what holds as long as an id means the same chunk."""
-        self._file_of: dict[int, int] = {}
 
 
 def strongest(count: int, sums: Mapping[int, float], rows: Collection[int] | None = None) -> list[int]:

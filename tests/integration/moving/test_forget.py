@@ -1,6 +1,5 @@
 """What is forgotten is in no file of the home, WAL included, and nothing that comes late brings it back."""
 
-import errno
 import json
 import re
 import shutil
@@ -10,21 +9,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from memline.producers.actions.backup import back_up, backups_at, restore
 from memline.producers.actions.forget import forget
 from memline.producers.actions.forget_home import AUDIT
 from memline.producers.actions.forget_targets import (
     targets_before,
     targets_of_path,
     targets_of_query,
-    targets_of_session,
 )
-from memline.producers.bridges.export import export, take_in
 from memline.producers.memory import Memory
 from memline.shared.clock import SystemClock
 from memline.shared.errors import ConfigError, IndexUnwritable, MemlineError, PathNotAllowed
@@ -32,7 +27,6 @@ from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import redis_client
-from memline.shared.sources import note_files
 from memline.shared.sources.append import local_time, log_path
 from memline.shared.sync.read_file import FileReader
 from tests.support.embedding_server import EmbeddingServer
@@ -49,6 +43,17 @@ LINES = ["# Doors", "", "The garden gate is green.", "", SECRET, "", "The attic 
 pytestmark = pytest.mark.place(
     server={}, files={"memory/doors.md": "\n".join(LINES) + "\n"}, notes=3, is_indexed=True
 )
+
+SHORT = "PIN 8841-frobnitz"
+APPENDER = """
+import select, sys
+with open(sys.argv[1], "a", buffering=1) as log:
+    number = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        number += 1
+        log.write(f"line {number}\\n")
+    print(number)
+"""
 
 
 def files_with(folder: Path, words: tuple[bytes, ...] = WORDS) -> list[str]:
@@ -80,33 +85,6 @@ def test_a_note_that_cannot_be_changed_stops_it_before_any_other_is(place: Place
     assert "--keep-note" in refused.value.hint
     assert place.contents() == before
     assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
-
-
-def test_what_is_out_of_its_note_is_forgotten_to_the_end_when_another_one_fails(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.write("memory/zebra.md", "# Zebra\n\nquixotzalp\n")
-    place.index()
-    back_up([place.agent], place.home / "backup")
-    targets = targets_of_query(place.agent, "quixotzalp")
-    remove = note_files.remove_lines
-
-    # A disk that fails on command.
-    def fails(root: str, relative: str, *args: Any) -> bool:
-        if relative.endswith("zebra.md"):
-            raise OSError(errno.EIO, "Input/output error", relative)
-        return remove(root, relative, *args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(note_files, "remove_lines", fails)
-        with pytest.raises(MemlineError, match=r"1 of 2 are forgotten, and the others stay: .*zebra") as half:
-            forget(place.agent, targets)
-
-    assert half.value.hint == "run it again"
-    assert not files_with(place.home, (b"8841-f",))
-    assert (place.home / AUDIT).read_text().count("doors.md") == 1
-    forget(place.agent, targets_of_query(place.agent, "quixotzalp"))
-    assert files_with(place.home) == files_with(place.workspace) == []
 
 
 def test_a_forgotten_line_is_in_no_file_and_the_rest_of_its_note_is_found(place: Place) -> None:
@@ -274,41 +252,6 @@ def test_what_jobs_keep_of_it_are_paths(place: Place) -> None:
     assert files_with(place.home) == []
 
 
-def test_exports_backups_and_leftovers_in_the_home_lose_it_too(place: Place, tmp_path: Path) -> None:
-    export(place.agent, place.home / "exports" / "all.memline")
-    back_up([place.agent], place.home / "backups")
-    back_up([place.agent], tmp_path / "outside")
-    (place.home / "memory" / "main.sqlite.corrupt-20260101T000000Z").write_bytes(b"x" * 99 + SECRET.encode())
-    (place.home / "up.log").write_text(f"started\nodd: {SECRET}\nended\n")
-    (place.home / "mine.txt").write_text(SECRET)
-    assert len(files_with(place.home)) == 6
-
-    done = forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L5"))
-
-    assert files_with(place.home) == ["mine.txt"]
-    assert done.out_of_reach == (str(place.home / "mine.txt"),)
-    assert (place.home / "up.log").read_text() == f"started\nodd: {'*' * len(SECRET)}\nended\n"
-    assert len(done.files) == 4
-    # What is left of them is still whole.
-    other = Place(folder=tmp_path / "other")
-    assert take_in(other.agent, place.home / "exports" / "all.memline").notes == 3
-    (saved,) = backups_at(place.home / "backups", [place.agent], place.agent)
-    assert saved.chunks == 9
-    restore(saved, place.agent)
-
-
-#: Writes numbered lines to the end of a file until its standard input is closed.
-APPENDER = """
-import select, sys
-with open(sys.argv[1], "a", buffering=1) as log:
-    number = 0
-    while not select.select([sys.stdin], [], [], 0)[0]:
-        number += 1
-        log.write(f"line {number}\\n")
-    print(number)
-"""
-
-
 def test_a_log_loses_no_line_that_another_process_adds_while_it_is_cleaned(place: Place) -> None:
     log = place.home / "up.log"
     log.write_text(f"odd: {SECRET}\n" * 20_000)
@@ -325,19 +268,6 @@ def test_a_log_loses_no_line_that_another_process_adds_while_it_is_cleaned(place
     assert lines[:20_000] == [f"odd: {'*' * len(SECRET)}"] * 20_000
     assert lines[20_000:] == [f"line {number + 1}" for number in range(written)]
     assert log.stat().st_ino == before.st_ino
-
-
-def test_an_older_backup_does_not_bring_it_back(place: Place, tmp_path: Path) -> None:
-    back_up([place.agent], tmp_path / "outside")
-    forget_line(place)
-
-    (saved,) = backups_at(tmp_path / "outside", [place.agent], place.agent)
-    restore(saved, place.agent)
-
-    assert files_with(place.home) == []
-    place.index()
-    assert paths(place.search("attic"))[0] == "memory/doors.md"
-    assert files_with(place.home) == []
 
 
 def test_a_backup_of_the_note_goes_outside_of_the_home_and_of_the_notes(place: Place, tmp_path: Path) -> None:
@@ -555,73 +485,6 @@ def test_what_is_kept_of_an_emptied_root_is_forgotten_at_once(place: Place) -> N
 GATE_OPENS, GATE_CODE = "The quixotzalp gate opens at nine.", "quixotzalp 8841"
 
 
-def test_a_query_finds_what_other_files_hold_of_a_note_that_is_gone(place: Place, tmp_path: Path) -> None:
-    """No note has it, nor the index."""
-    export(place.agent, place.home / "exports" / "all.memline")
-    back_up([place.agent], place.home / "backups")
-    damaged = place.home / "memory" / "main.sqlite.corrupt-20260101T000000Z"
-    damaged.write_bytes(b"\0\3\x80" * 99 + SECRET.encode() + b"\0\0more")
-    (place.home / "up.log").write_text(f"started\nodd: {SECRET}\nended\n")
-    (place.workspace / "memory/doors.md").unlink()
-    place.index()
-    assert len(files_with(place.home)) == 4
-
-    dry = place.call("forget", "--query", "door codes", "--dry-run", "--json")
-    done = place.call("forget", "--query", "door codes", "--yes")
-    again = place.call("forget", "--query", "door codes", "--yes")
-
-    assert len(dry.json["wouldForget"]) == 4
-    assert done.status == 0, done.stderr
-    assert files_with(place.home) == []
-    assert (again.status, "Nothing to forget" in again.stderr) == (1, True)
-
-
-@pytest.mark.parametrize("how", ["query", "line", "kept"])
-def test_a_restore_takes_out_what_was_forgotten_however_the_backup_has_cut_it(
-    place: Place, tmp_path: Path, how: str
-) -> None:
-    """A backup has an earlier text of the note, of which no hash is known any more; nothing runs after it."""
-    place.configure(provider="none")
-    back_up([place.agent], tmp_path / "outside")
-    note = place.workspace / "memory/doors.md"
-    if how == "query":
-        back_up([place.agent], place.home / "backups")
-        note.unlink()
-    else:
-        note.write_text(f"# Doors\n\nAnother text.\n\n{SECRET}\n")
-    place.index()
-    place.execute("DELETE FROM former_texts")
-    asked = ("--query", "door codes") if how == "query" else ("memory/doors.md#L5",)
-
-    done = place.call("forget", *asked, "--yes", *["--keep-note"] * (how == "kept"))
-    listed = place.call("forget", "--list")
-    restored = place.call("restore", str(tmp_path / "outside"), "--yes")
-
-    assert (done.status, restored.status) == (0, 0), restored.stderr
-    assert files_with(place.home) == []
-    assert listed.stdout.strip().endswith("main.sqlite" if how == "query" else "memory/doors.md")
-    if how != "kept":
-        place.write("memory/doors.md", f"# Doors\n\n{SECRET}\n")
-        place.index()
-        assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
-
-
-def test_a_deleted_note_that_only_a_backup_holds_is_forgotten_by_its_path(place: Place) -> None:
-    place.configure(cache={"enabled": False})
-    back_up([place.agent], place.home / "backups")
-    (place.workspace / "memory/doors.md").unlink()
-    place.index()
-    assert files_with(place.home) == ["backups/main.sqlite"]
-
-    done = place.call("forget", "memory/doors.md", "--yes")
-
-    assert done.status == 0, done.stderr
-    assert files_with(place.home) == []
-
-
-SHORT = "PIN 8841-frobnitz"
-
-
 def test_a_line_of_a_kept_note_stays_forgotten_under_another_name(place: Place) -> None:
     """A long one is known by its text, a short one by the file in which it stands."""
     place.write("memory/doors.md", f"# Doors\n\n{SECRET}\n{SHORT}\n\nThe attic is empty.\n")
@@ -737,30 +600,6 @@ def test_what_was_forgotten_is_not_in_the_context_of_a_session(place: Place) -> 
 def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     yield sessions_folder(tmp_path / "state")
-
-
-def test_a_session_is_forgotten_and_what_is_said_later_is_found(sessions: Path, place: Place) -> None:
-    place.configure(
-        sources=["memory", "sessions"],
-        experimental={"sessionMemory": True},
-        **remote(place.memory["remote"]["baseUrl"]),
-    )
-    place.write("memory/doors.md", "# Doors\n")
-    file = sessions / "abc.jsonl"
-    file.write_text(opening() + said("user", SECRET) + said("assistant", "Noted: frobnitz."))
-    place.index()
-    assert paths(place.search("frobnitz"))[0] == "sessions/abc.jsonl"
-    targets = targets_of_session(place.agent, "abc")
-
-    forget(place.agent, targets)
-    with file.open("a") as more:
-        more.write(said("user", "The lawn needs water."))
-    place.index()
-    place.index(force=True)
-
-    assert files_with(place.home) == []
-    assert SECRET in file.read_text()
-    assert paths(place.search("lawn"))[0] == "sessions/abc.jsonl"
 
 
 def test_a_session_goes_as_a_whole_and_is_back_once_it_is_off_the_list(sessions: Path, place: Place) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memline.producers.actions.backup import back_up, backups_at, restore
+from memline.producers.actions.backup import back_up, restore
 from memline.producers.actions.forget import forget
 from memline.producers.actions.forget_targets import targets_of_path
-from memline.producers.bridges.export import export, take_in
 from memline.shared.embedders import token_vectors
-from memline.shared.index import driver, identities, token_rows
-from memline.shared.index.archive import ArchiveRefused
+from memline.shared.index import identities, token_rows
 from memline.shared.index_writer import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
@@ -33,7 +31,7 @@ def server() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr("memline.producers.bridges.export.SLICE_ROWS", 5)
+    monkeypatch.setattr("memline.shared.index_writer.vectors.SLICE_ROWS", 5)
     return indexed(place, server, range(NOTES))
 
 
@@ -82,33 +80,16 @@ def axes_of(place: Place) -> bytes:
     return bytes(place.rows("SELECT coalesce(projection, x'') FROM identities")[0][0])
 
 
-@pytest.mark.parametrize("fit_tokens", [100, 10**9], ids=["reduced", "all dimensions"])
-def test_they_come_with_an_export_as_they_are(
-    place: Place, other: Place, tmp_path: Path, fit_tokens: int
-) -> None:
-    before = add_tokens(place, fit_tokens=fit_tokens)
-
-    export(place.agent, tmp_path / "moved.memline")
-    take_in(other.agent, tmp_path / "moved.memline")
+def test_a_backup_holds_them(place: Place, other: Place, tmp_path: Path) -> None:
+    before = add_tokens(place)
+    (saved,) = back_up([place.agent], tmp_path / "saved.sqlite")
+    other.agent.index_path.parent.mkdir(parents=True)
     other.index()
-    take_in(other.agent, tmp_path / "moved.memline")
+
+    restore(other.agent, saved.path)
 
     assert len(before) == 3 * NOTES
-    assert tokens_of(other) == before
-    assert axes_of(other) == axes_of(place)
-    assert bool(axes_of(place)) == (fit_tokens == 100)
-
-
-def test_vectors_that_came_without_them_get_them_later(place: Place, other: Place, tmp_path: Path) -> None:
-    export(place.agent, tmp_path / "before.memline")
-    before = add_tokens(place)
-    export(place.agent, tmp_path / "after.memline")
-    take_in(other.agent, tmp_path / "before.memline")
-
-    moved = take_in(other.agent, tmp_path / "after.memline")
-
-    assert (moved.vectors, moved.known_vectors) == (0, 3 * NOTES)
-    assert tokens_of(other) == before
+    assert (tokens_of(other), axes_of(other)) == (before, axes_of(place))
 
 
 def test_an_index_with_axes_of_its_own_brings_them_to_these(
@@ -119,9 +100,9 @@ def test_an_index_with_axes_of_its_own_brings_them_to_these(
     own = add_tokens(other)
     axes = axes_of(other)
     assert axes != axes_of(place)
+    (saved,) = back_up([place.agent], tmp_path / "saved.sqlite")
 
-    export(place.agent, tmp_path / "moved.memline")
-    take_in(other.agent, tmp_path / "moved.memline")
+    restore(other.agent, saved.path)
 
     assert axes_of(other) == axes
     found = tokens_of(other)
@@ -133,85 +114,13 @@ def test_an_index_with_axes_of_its_own_brings_them_to_these(
         assert cosines.mean() > 0.9
 
 
-def test_axes_that_are_found_between_two_attempts_of_an_export_go_along(
-    place: Place, other: Place, tmp_path: Path
-) -> None:
-    class Stopped(Exception):
-        pass
-
-    def stop(_: int) -> None:
-        raise Stopped
-
-    add_tokens(place, fit_tokens=10**9)
-    with pytest.raises(Stopped):
-        export(place.agent, tmp_path / "moved.memline", on_progress=stop)
-    reduced = add_tokens(place)
-
-    export(place.agent, tmp_path / "moved.memline")
-    take_in(other.agent, tmp_path / "moved.memline")
-
-    assert tokens_of(other) == reduced
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE vectors SET tokens = zeroblob(length(tokens)) WHERE rowid = 2",
-        "UPDATE vectors SET tokens = NULL WHERE rowid = 2",
-        "UPDATE identities SET projection = zeroblob(length(projection))",
-        "UPDATE identities SET projection = NULL",
-    ],
-)
-def test_an_export_with_other_tokens_than_were_written_is_refused(
-    place: Place, other: Place, tmp_path: Path, statement: str
-) -> None:
-    add_tokens(place)
-    file = tmp_path / "moved.memline"
-    export(place.agent, file)
-    with closing(driver.library().connect(str(file), isolation_level=None)) as connection:
-        connection.execute(statement)
-
-    with pytest.raises(ArchiveRefused):
-        take_in(other.agent, file)
-
-    assert not other.index_path.exists()
-
-
-def test_a_restore_keeps_those_that_were_made_since(place: Place, tmp_path: Path) -> None:
-    back_up([place.agent], tmp_path / "saved")
-    place.write("memory/later.md", note(9))
-    place.index()
-    before = add_tokens(place)
-    (saved,) = backups_at(tmp_path / "saved", [place.agent], place.agent)
-
-    restore(saved, place.agent)
-
-    assert tokens_of(place) == before
-    assert axes_of(place)
-
-
-def test_a_backup_holds_them(place: Place, tmp_path: Path) -> None:
-    before = add_tokens(place)
-    axes = axes_of(place)
-    back_up([place.agent], tmp_path / "saved")
-    place.index_path.unlink()
-    (saved,) = backups_at(tmp_path / "saved", [place.agent], place.agent)
-
-    restore(saved, place.agent)
-
-    assert (tokens_of(place), axes_of(place)) == (before, axes)
-
-
 def test_what_is_forgotten_takes_them_along(place: Place) -> None:
     before = add_tokens(place)
-    export(place.agent, place.home / "all.memline")
-    back_up([place.agent], place.home / "saved")
     texts = place.rows(
         "SELECT text_hash FROM chunks JOIN files ON files.id = file_id WHERE path LIKE '%-1.md'"
     )
     gone = [before[digest] for (digest,) in texts]
-    assert len(gone) == 3
-    assert len(files_with(place.home, gone)) == 3
+    assert len(files_with(place.home, gone)) == 1
 
     forget(place.agent, targets_of_path(place.agent, "memory/note-1.md"))
 

@@ -84,7 +84,6 @@ def test_a_model_of_few_dimensions_keeps_them_all(dims: int, is_reduced: bool) -
     axes = token_vectors.fit([token_vectors.unpack(packed)[1]])
 
     assert (token_vectors.project(packed, axes) != packed) == is_reduced
-    assert token_vectors.fits(token_vectors.project(packed, axes), axes, dims)
 
 
 def test_texts_of_several_kinds_are_not_read_as_one() -> None:
