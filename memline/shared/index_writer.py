@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.batches import open_batches
@@ -96,8 +95,6 @@ class IndexWriter:
         self._cache_entries = cache_entries
         self._eraser = Eraser()
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
-        #: The workspace, and the present file, of an index that had this path and is another workspace's.
-        self.given_back: tuple[str, str] | None = None
         #: Of the leases it takes.
         self.holder = leases.Holder(owner=leases.current_owner(), lease_s=lease_s)
         #: Tells whether an owner still holds its leases; `shared.queue.lease_owner` also of a Redis.
@@ -109,13 +106,12 @@ class IndexWriter:
     def of(
         cls, settings: AgentSettings, *, clock: Clock | None = None, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> IndexWriter:
-        """Open the index of an agent, by its settings; one of another workspace is moved out of its way.
+        """Open the index of an agent, by its settings.
 
-        Raises IndexOfAnother where the configuration names one file for both.
+        Raises IndexOfAnother for the index of another workspace.
         """
         memory = settings.memory
-        make = partial(
-            cls,
+        writer = cls(
             settings.index_path,
             account_file=settings.account_path,
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
@@ -123,16 +119,9 @@ class IndexWriter:
             busy_timeout_ms=busy_timeout_ms,
             lease_s=leases.lease_s(memory.remote.timeout_seconds),
         )
-        writer = make()
         try:
             with writer.session() as (connection, _):
-                other = ownership.of_another(connection, settings)
-            if other:
-                writer.close()
-                kept = ownership.give_back(settings, other)
-                writer = make()
-                writer.given_back = other, str(kept)
-            with writer.session() as (connection, _):
+                ownership.refuse(settings, ownership.of_another(connection, settings))
                 ownership.record(connection, settings)
             writer.budget = Budget.of(writer.accounts.file, settings)
         except BaseException:

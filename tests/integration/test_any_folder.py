@@ -1,10 +1,12 @@
 """Any folder of Markdown is found and read, and `index` never ends well without a note where there is one."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from memline.shared.config import workspaces
+from memline.shared.config.load import Options, load
 from tests.support.shell import Shell
 
 
@@ -29,54 +31,64 @@ def origin(shell: Shell, cwd: Path) -> tuple[str, str]:
 def test_the_workspace_is_found_in_the_order_that_is_documented(
     shell: Shell, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project, vault = tmp_path / "project", tmp_path / "vault"
-    write(project / "MEMORY.md")
-    (project / "src/deep").mkdir(parents=True)
+    project, vault, elsewhere = tmp_path / "project", tmp_path / "vault", tmp_path / "elsewhere"
+    write(project / "src/deep/b.md")
     write(vault / "a.md")
-    settings = workspaces.settings_file(vault, {"HOME": str(home)})
-    elsewhere = tmp_path / "elsewhere"
+    config = home / ".config/memline/config.json5"
 
-    assert "no workspace is configured" in shell("status", cwd=elsewhere).stderr
-    assert origin(shell, project / "src/deep") == (str(project), workspaces.SIGNED)
-    write(settings, "{}")
-    assert origin(shell, vault) == (str(vault), workspaces.ABOVE)
-    shell("--workspace", str(vault), "index")
-    assert origin(shell, elsewhere) == (str(vault), workspaces.ONLY)
-    shell("--workspace", str(project), "index")
-    assert f"these have an index: {project}, {vault}" in shell("status", cwd=elsewhere).stderr
-    write(home / ".config/memline/config.json5", f'{{agents: {{defaults: {{workspace: "{vault}"}}}}}}')
-    assert origin(shell, project)[0] == str(vault)
-    monkeypatch.setenv("MEMLINE_WORKSPACE", str(project))
-    assert origin(shell, vault) == (str(project), "MEMLINE_WORKSPACE")
-    assert shell("--workspace", str(vault), "status", "--json").json[0]["status"]["workspaceOrigin"] == (
-        "--workspace"
+    nothing = shell("status", cwd=project)
+    shell("init", "--yes", cwd=project)
+    inside = origin(shell, project / "src/deep")
+    outside = shell("search", "x", cwd=elsewhere)
+    write(
+        config, f'{{agents: {{defaults: {{workspace: "{vault}"}}, list: [{{id: "main"}}, {{id: "work"}}]}}}}'
     )
+    configured = origin(shell, elsewhere)
+    nearest = origin(shell, project)
+    of_agent = shell("--agent", "main", "status", "--json").json[0]["status"]
+    monkeypatch.setenv("MEMLINE_WORKSPACE", str(project))
+    by_variable = origin(shell, elsewhere)
+    agent_first = shell("--agent", "main", "status", "--json").json[0]["status"]
+    by_option = shell("--agent", "main", "--workspace", str(project), "status", "--json").json[0]["status"]
+
+    assert (nothing.status, "memline init" in nothing.stderr) == (2, True)
+    assert inside == (str(project), "nearest folder with an index")
+    assert (outside.status, "no workspace is configured" in outside.stderr) == (2, True)
+    assert configured == (str(vault), f"{config}: agents.defaults.workspace")
+    assert nearest == inside and of_agent["workspaceDir"] == str(vault)
+    assert by_variable == (str(project), "MEMLINE_WORKSPACE")
+    assert agent_first["workspaceDir"] == str(vault) and by_option["workspaceDir"] == str(project)
+    assert by_option["dbPath"].endswith(f"main-{workspaces.digest(project)}.sqlite")
+    assert of_agent["dbPath"].endswith("/main.sqlite")
 
 
-def test_another_workspace_does_not_answer_for_one_that_is_not_mounted(
+def test_a_process_that_serves_several_agents_does_not_take_the_current_folder(
     shell: Shell, tmp_path: Path, home: Path
 ) -> None:
-    one, two = tmp_path / "one", tmp_path / "disk/two"
-    for folder in (one, two):
-        write(folder / "a.md", f"Of {folder.name}.\n")
-        shell("init", str(folder), "--yes", cwd=tmp_path)
-    two.rename(tmp_path / "away")
+    project, vault = tmp_path / "project", tmp_path / "vault"
+    write(project / "b.md")
+    write(vault / "a.md")
+    shell("init", "--yes", cwd=project)
+    agents = '{id: "main"}, {id: "work"}'
+    config = home / ".config/memline/config.json5"
 
-    ran = shell("search", "two", cwd=tmp_path / "elsewhere")
-    # One that was removed beside other things does not come back.
-    write(tmp_path / "disk/x.txt")
-    after = shell("search", "one", cwd=tmp_path / "elsewhere")
+    write(config, f'{{agents: {{defaults: {{workspace: "{vault}"}}, list: [{agents}]}}}}')
+    several = load(Options(is_service=True)).agent().workspace
+    write(
+        config, f'{{agents: {{defaults: {{workspace: "{vault}"}}}}, queue: {{url: "redis://127.0.0.1:1"}}}}'
+    )
+    queued = load(Options(is_service=True)).agent().workspace
+    write(config, f'{{agents: {{defaults: {{workspace: "{vault}"}}}}}}')
+    alone = load(Options(is_service=True)).agent().workspace
 
-    assert ran.stdout == ""
-    assert f"these have an index: {one}, {two} (not there now)" in ran.stderr
-    assert "Of one." in after.stdout
+    assert (several, queued, alone) == (vault, vault, project)
 
 
 @pytest.mark.parametrize(
     ("files", "words", "command"),
     [
-        (("notes/a.md", "notes/b.md", "memory/.keep"), "2 Markdown files below", " add "),
-        (("notes/a.md", ".gitignore"), "left out by .gitignore", " status --verbose"),
+        (("notes/a.md", "notes/b.md", "memory/.keep"), "2 Markdown files below", "memorySearch.extraPaths"),
+        (("notes/a.md", ".gitignore"), "left out by .gitignore", "status --verbose"),
     ],
 )
 def test_an_index_without_a_note_says_where_the_markdown_is(
@@ -90,47 +102,7 @@ def test_an_index_without_a_note_says_where_the_markdown_is(
 
     assert ran.status == 1
     assert words in ran.stderr
-    assert f"Try: memline --workspace {folder}{command}" in ran.stderr
-
-
-def test_the_settings_of_a_folder_are_named_and_checked_also_when_they_cannot_be_read(
-    shell: Shell, tmp_path: Path, home: Path
-) -> None:
-    vault = tmp_path / "vault"
-    write(vault / "a.md")
-    shell("init", str(vault), "--yes")
-    own = workspaces.settings_file(vault, {"HOME": str(home)})
-
-    well = shell("config", "check", cwd=vault)
-    assert (well.status, well.stdout) == (0, f"{own}: 2 keys\nNo problems.\n")
-    assert f"settings of this folder: {own}\n" in shell("config", "show", "--changed", cwd=vault).stdout
-    for text, problem in (("{memorySearch: {excluded: []}}", "unknown key"), ("{ bad", "is not closed")):
-        write(own, text)
-        checked = shell("config", "check", "--json", cwd=vault)
-
-        assert shell("config", "path", cwd=vault).stdout == f"{own}\n"
-        assert (checked.status, checked.json["path"]) == (1, str(own))
-        assert problem in checked.json["problems"][0]["problem"]
-
-
-def test_what_is_not_markdown_is_not_added_and_only_what_was_added_is_counted(
-    shell: Shell, tmp_path: Path
-) -> None:
-    folder = tmp_path / "folder"
-    write(folder / "MEMORY.md", "The pump is blue.\n")
-    shell("init", str(folder), "--yes")
-    write(folder / "memory/new.md")
-    write(tmp_path / "plan.txt")
-    write(tmp_path / "other/one.md")
-
-    refused = shell("add", str(tmp_path / "plan.txt"), cwd=folder)
-    added = shell("add", str(tmp_path / "other"), cwd=folder)
-    known = shell("add", str(folder / "MEMORY.md"), cwd=folder)
-
-    assert (refused.status, refused.stdout) == (1, "")
-    assert f"{tmp_path}/plan.txt is not Markdown" in refused.stderr
-    assert added.stdout.endswith("1 file to index.\n")
-    assert known.stdout == f"{folder}/MEMORY.md is read already.\n"
+    assert command in ran.stderr.partition("Try: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -142,9 +114,10 @@ def test_markdown_of_every_ending_is_read_everywhere(shell: Shell, tmp_path: Pat
     write(folder / f"MEMORY{'.MD' if ending == '.MD' else '.md'}", "The pump is blue.\n")
     write(other / f"wiki/sluice{ending}", "The gate is red.\n")
     at = ("--workspace", str(folder))
-    shell(*at, "init", str(folder), "--yes")
+    paths = json.dumps({"memorySearch": {"extraPaths": [str(other)]}})
+    write(tmp_path / "config.json5", paths)
+    shell.setenv("MEMLINE_CONFIG", str(tmp_path / "config.json5"))
 
-    assert shell(*at, "add", str(other)).stdout.endswith("1 file to index.\n")
     indexed = shell(*at, "index", "--json").json[0]
     found = [shell(*at, "search", word, "--json").json["results"][0]["path"] for word in ("valve", "gate")]
     by_name = [shell(*at, "get", name, "--json").json["path"] for name in ("plan", "wiki/sluice")]
@@ -184,12 +157,9 @@ def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(
     unanswered = shell(*at, "search", "pump")
     answered = shell(*at, "search", "valve")
     status = shell(*at, "status", "--verbose")
-    add = f"memline --workspace {folder} add {folder}/notes"
+    add = f'Try: add "{folder}/notes" to memorySearch.extraPaths (memline config path)\n'
 
-    assert f"{beside}Try: {add}\n" in begun.stdout
-    assert unanswered.status == 0 and f"{beside}Try: {add}\n" in unanswered.stderr
+    assert f"{beside}{add}" in begun.stdout
+    assert unanswered.status == 0 and beside in unanswered.stderr
     assert "Markdown" not in answered.stderr
     assert beside in status.stdout and "beside     notes/d.md" in status.stdout
-    shell(*add.split()[1:])
-    assert shell(*at, "search", "pump", "--json").json["results"][0]["path"] == "notes/a.md"
-    assert "not read" not in shell(*at, "search", "nothing at all").stderr

@@ -1,14 +1,12 @@
 """A model in this process, from index to answer, as a user has it."""
 
-import io
-import sys
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memline.shared import packages
-from memline.shared.config.workspace_file import use_local_model
 from memline.shared.embedders.local.engines import ONNX
 from tests.support.local_model import MODEL, Hub, gguf, needs_model, needs_onnx
 from tests.support.onnx_model import tiny
@@ -139,123 +137,34 @@ def test_init_takes_the_small_model_when_it_is_asked_for(
     assert shell("init", str(folder), "--yes").status == 0
     assert hub_of_small_models.requests == []
 
-    ran = shell("init", str(folder), "--yes", "--model", "local")
+    ran = shell("init", str(folder), "--yes", "--provider", "local")
 
     assert (ran.status, "Indexed 1 file" in ran.stdout) == (0, True)
     assert "ONNX: 23 MB of huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0" in ran.stdout
     assert "nothing of your notes leaves it" in ran.stdout
-    body = shell("status", "--json").json[0]["status"]
+    body = shell("status", "--json", cwd=folder).json[0]["status"]
     assert body["vector"]["ready"] == 1
     # The file is part of what the vectors are of.
     assert body["model"] == "all-MiniLM-L6-v2/" + ONNX.small_model.rpartition("/")[2]
     assert "int8" in body["model"]
     assert body["engine"]["name"] == "onnxruntime" and body["engine"]["error"] == ""
-    # The comments of the file stay, and what init wrote is what a user would.
-    written = Path(shell("config", "path").stdout.strip()).read_text()
-    assert (
-        "// Left out, as in .gitignore" in written and "hf:sentence-transformers/all-MiniLM-L6-v2" in written
-    )
+    written = json.loads(Path(shell("config", "path").stdout.strip()).read_text())
+    keys = {"provider": "local", "local": {"modelPath": ONNX.small_model}}
+    assert written == {"agents": {"defaults": {"memorySearch": keys}}}
 
 
-def test_init_says_of_a_model_that_is_configured_what_is_missing(
+def test_with_a_configuration_init_says_what_to_add_and_where(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    folder = colours(tmp_path)
-    advice = "or --model local, adds search by meaning.\n"
-    assert advice in shell("init", str(folder), "--yes").stdout
-    file = Path(shell("config", "path").stdout.strip())
-    use_local_model(file, ONNX.small_model)
+    config = tmp_path / "c.json5"
+    config.write_text("// mine\n{}\n")
+    monkeypatch.setenv("MEMLINE_CONFIG", str(config))
 
-    loading = shell("init", str(folder), "--yes").stdout
-    file.write_text(file.read_text().replace('"provider": "local"', '"provider": "openai"'))
-    keyless = shell("init", str(folder), "--yes").stdout
+    ran = shell("init", str(colours(tmp_path)), "--yes", "--provider", "ollama", "--base-url", "http://h:1/")
 
-    assert f"embedded by {ONNX.small_model} on this machine, once that is downloaded.\n" in loading
-    assert 'Search is by words: No API key found for provider "openai".\n' in keyless
-    assert advice not in loading + keyless
-
-
-@needs_onnx
-@pytest.mark.parametrize(("answers", "downloads"), [("y\n\n", True), ("y\ny\n", True), ("y\nn\n", False)])
-def test_init_offers_the_small_model_and_downloads_nothing_unasked(
-    shell: Shell,
-    tmp_path: Path,
-    hub_of_small_models: Hub,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: str,
-    downloads: bool,
-) -> None:
-    typed = io.StringIO(answers)
-    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stdin", typed)
-
-    ran = shell("init", str(colours(tmp_path)))
-
-    assert ran.status == 0
-    asked = "Search by meaning too? A model of 23 MB is loaded once and runs here [Y/n]"
-    assert asked in ran.stdout
-    assert ("nothing of your notes leaves it" in ran.stdout) is downloads
-    assert bool(hub_of_small_models.requests) is downloads
-
-
-def test_without_an_engine_init_asks_nothing_and_names_what_brings_one(
-    shell: Shell, tmp_path: Path, hub_of_small_models: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    typed = io.StringIO("y\n")
-    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stdin", typed)
-    monkeypatch.setattr(packages, "missing", list)
-    folder = colours(tmp_path)
-
-    ran = shell("init", str(folder))
-
-    assert ran.status == 0
-    assert "Search by meaning too: " in ran.stdout and "install 'onnxruntime>=1.20'" in ran.stdout
-    assert f"&& memline init {folder} --model local" in ran.stdout
-    assert hub_of_small_models.requests == []
-
-
-@needs_onnx
-def test_a_workspace_of_the_whole_model_keeps_it(
-    shell: Shell, tmp_path: Path, hub_of_small_models: Hub
-) -> None:
-    """As `init` of 0.2.0 configured it: its vectors stay, and none of another file come beside them."""
-    folder = colours(tmp_path)
-    assert shell("init", str(folder), "--yes").status == 0
-    file = Path(shell("config", "path").stdout.strip())
-    use_local_model(file, "hf:sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx")
-    assert shell("index").status == 0
-    before = shell("status", "--json").json[0]["status"]
-    requests = list(hub_of_small_models.requests)
-
-    again = shell("init", str(folder), "--yes", "--model", "local")
-
-    after = shell("status", "--json").json[0]["status"]
-    assert again.status == 0
-    assert before["model"] == after["model"] == "all-MiniLM-L6-v2/model.onnx"
-    assert after["vector"] == before["vector"]
-    assert hub_of_small_models.requests == requests
-
-
-@needs_onnx
-def test_vectors_of_another_file_are_not_mixed(
-    shell: Shell, tmp_path: Path, hub_of_small_models: Hub
-) -> None:
-    folder = colours(tmp_path)
-    assert shell("init", str(folder), "--yes", "--model", "local").status == 0
-    file = Path(shell("config", "path").stdout.strip())
-    keys = []
-    for name in ("model_quint8_avx2", "model_qint8_arm64"):
-        use_local_model(file, f"hf:sentence-transformers/all-MiniLM-L6-v2/onnx/{name}.onnx")
-        assert shell("index").status == 0
-        body = shell("status", "--json").json[0]["status"]
-        keys.append((body["model"], body["vector"]["ready"]))
-
-    assert keys == [
-        ("all-MiniLM-L6-v2/model_quint8_avx2.onnx", 1),
-        ("all-MiniLM-L6-v2/model_qint8_arm64.onnx", 1),
-    ]
+    assert (ran.status, config.read_text()) == (0, "// mine\n{}\n")
+    assert f"Add to agents.defaults.memorySearch in {config}" in ran.stdout
+    assert '"provider": "ollama"' in ran.stdout and '"baseUrl": "http://h:1/"' in ran.stdout
 
 
 def test_without_an_engine_init_names_the_command_and_writes_nothing(
@@ -264,11 +173,11 @@ def test_without_an_engine_init_names_the_command_and_writes_nothing(
     monkeypatch.setattr(packages, "missing", list)
     folder = colours(tmp_path)
 
-    ran = shell("init", str(folder), "--yes", "--model", "local")
+    ran = shell("init", str(folder), "--yes", "--provider", "local")
 
     assert ran.status == 1
     assert "ONNX models need onnxruntime and tokenizers" in ran.stderr
-    assert f"&& memline init {folder} --model local" in ran.stderr
+    assert f"&& memline init {folder} --provider local" in ran.stderr
     assert "No configuration file" in shell("config", "path").stderr
 
 

@@ -8,17 +8,11 @@ import re
 import shlex
 import shutil
 import sys
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import InlineTable, Table
-
-from memline.shared.config import config_file, edit, environment
+from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.config.transcript_programs import place_of
 from memline.shared.errors import ConfigError
@@ -26,9 +20,6 @@ from memline.shared.values import value
 
 #: What a client may call the server: a name of a table and of tools.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-#: Where Codex has the names of variables that a server gets.
-_FORWARDED = "env_vars"
 
 
 @value
@@ -74,77 +65,49 @@ class Client:
         files = self.files(env)
         return next((file for file in files if file.exists()), files[0])
 
-    def values(self, server: Server) -> Entry:
-        """Return the members of the server's entry."""
-        values = dict(self.entry(server))
-        if self.is_toml and server.key_variable:
-            # Codex hands on only what is named here. Never the key itself.
-            values[_FORWARDED] = [server.key_variable]
-        return values
+    def add_command(self, name: str, server: Server) -> list[str]:
+        """Return the client's own command that adds the server; empty where there is none that works."""
+        needs_key = self.is_toml and server.key_variable
+        words = shlex.split(self.command.format(name=name, line=server.line))
+        return words if words and not needs_key and shutil.which(words[0]) else []
 
-    def changed(self, text: str, name: str, values: Entry, *, where: str) -> str:
-        """Return the text of its file with the server in it; what else is there stays. Raises ConfigError."""
-        _check_name(name)
-        mark, text = _parted(text)
+    def plain_content(self, file: Path) -> dict[str, Any] | None:
+        """Return the content of its file, empty when that is missing; None where it is not plain JSON."""
         if self.is_toml:
-            return mark + put_toml(text, (*self.place, name), values, grows=(_FORWARDED,), where=where)
-        for member, each in values.items():
-            text = edit.put(text, (*self.place, name, member), each, where=where)
-        return mark + text
-
-    def current(self, text: str, name: str, *, where: str) -> Entry | None:
-        """Return the entry of a server as it stands in the text; None without one. Raises ConfigError."""
-        _, text = _parted(text)
+            return None
         try:
-            node: Any = tomllib.loads(text) if self.is_toml else config_file.parse(text, where=where)
-        except tomllib.TOMLDecodeError as error:
-            raise _no_toml(where, error) from error
-        for each in (*self.place, name):
-            node = node.get(each) if isinstance(node, dict) else None
-        return node if isinstance(node, dict) else None
+            content = json.loads(file.read_text("utf-8") or "{}")
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            return None
+        return content if isinstance(content, dict) else None
 
-    def removed(self, text: str, name: str, earlier: Sequence[str], *, where: str) -> str:
-        """Return the text without the server. Raises ConfigError when it cannot be changed safely.
-
-        When one of the `earlier` texts without it became this one by nothing but the entry, it is that one to
-        the byte.
-        """
-        entry = self.current(text, name, where=where)
-        if entry is None:
-            return text
-        for each in earlier:
-            try:
-                has_it = self.current(each, name, where=where) is not None
-                if not has_it and self.changed(each, name, entry, where=where) == text:
-                    return each
-            except ConfigError:
-                continue
-        mark, text = _parted(text)
-        if self.is_toml:
-            return mark + remove_toml(text, (*self.place, name), where=where)
-        return mark + edit.remove(text, self.place, name, where=where)
+    def with_server(self, content: Mapping[str, Any], name: str, server: Server) -> str:
+        """Return the text of its file with the server in it. Raises ConfigError."""
+        changed: dict[str, Any] = {**content}
+        node = changed
+        for each in self.place:
+            inner = node.get(each, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{'.'.join(self.place)} is not an object", hint="edit the file yourself")
+            node[each] = {**inner}
+            node = node[each]
+        node[name] = self.entry(server)
+        return json.dumps(changed, ensure_ascii=False, indent=2) + "\n"
 
     def snippet(self, name: str, server: Server) -> str:
         """Write the part of its file that starts the server, as a whole file. Raises ConfigError."""
-        _check_name(name)
-        if self.is_toml:
-            return self.changed("", name, self.values(server), where="")
-        entry: Any = self.values(server)
-        for each in reversed((*self.place, name)):
-            entry = {each: entry}
-        return json.dumps(entry, ensure_ascii=False, indent=2) + "\n"
-
-
-def _check_name(name: str) -> None:
-    """Raise ConfigError for what cannot be the name of a server."""
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot be the name of a server", hint="use letters, digits, - and _")
-
-
-def _parted(text: str) -> tuple[str, str]:
-    """Return the mark with which some editors begin a file, if it is there, and the text behind it."""
-    bare = text.removeprefix("\ufeff")
-    return text[: len(text) - len(bare)], bare
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be the name of a server", hint="use letters, digits, - and _")
+        if not self.is_toml:
+            return self.with_server({}, name, server)
+        values = dict(self.entry(server))
+        if server.key_variable:
+            # Codex hands on only what is named here. Never the key itself.
+            values["env_vars"] = [server.key_variable]
+        lines = [f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in values.items()]
+        return "\n".join([f"[{'.'.join((*self.place, name))}]", *lines, ""])
 
 
 def _vs_code_folder(env: Environment) -> Path:
@@ -229,78 +192,3 @@ def own_command() -> str:
         if path.name == "memline" and os.access(path, os.X_OK) and path.is_file():
             return str(path)
     return shutil.which("memline") or "memline"
-
-
-def put_toml(
-    text: str,
-    table: Sequence[str],
-    values: Mapping[str, Any],
-    *,
-    grows: Sequence[str] = (),
-    where: str,
-) -> str:
-    """Return the text with these values in the table of this name, which is made when it is missing.
-
-    A list named in `grows` keeps what it holds. Raises ConfigError when the text cannot be changed safely;
-    `where` names the file.
-    """
-    try:
-        wanted, document = tomllib.loads(text), tomlkit.parse(text)
-    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise _no_toml(where, error) from error
-    edited, plain = _toml_table(document, table, where), _toml_table(wanted, table, where)
-    is_new = not plain
-    for name, given in values.items():
-        old = plain.get(name)
-        if name in grows and isinstance(old, list):
-            given = [*old, *(new for new in given if new not in old)]
-        if old != given:
-            edited[name] = plain[name] = given
-    # A new table stands at the end, clear of the comments of others, unless these tables stand on a line.
-    gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
-    appended = [f"{text}{gap}[{'.'.join(table)}]\n{tomlkit.dumps(plain)}"] if is_new else []
-    return _checked([*appended, tomlkit.dumps(document)], wanted, where)
-
-
-def remove_toml(text: str, table: Sequence[str], *, where: str) -> str:
-    """Return the text without the table of this name. Raises ConfigError when it cannot be changed safely."""
-    try:
-        wanted, document = tomllib.loads(text), tomlkit.parse(text)
-        holders = [_toml_table(root, table[:-1], where) for root in (wanted, document)]
-        for holder in holders:
-            del holder[table[-1]]
-        if not holders[0] and isinstance(holders[1], Table) and holders[1].is_super_table():
-            # No line of its own names it.
-            for root in (wanted, document):
-                del _toml_table(root, table[:-2], where)[table[-2]]
-    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise _no_toml(where, error) from error
-    return _checked([tomlkit.dumps(document)], wanted, where)
-
-
-def _no_toml(where: str, error: Exception) -> ConfigError:
-    return ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML")
-
-
-def _checked(texts: Iterable[str], wanted: dict[str, Any], where: str) -> str:
-    """Return the first text that says what is wanted. Raises ConfigError when none does."""
-    for text in texts:
-        with suppress(tomllib.TOMLDecodeError):
-            if tomllib.loads(text) == wanted:
-                return text
-    # Dotted keys beside tables are where the library has been wrong.
-    raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
-
-
-def _toml_table(node: Any, names: Sequence[str], where: str) -> Any:
-    """Return the table of these names, which is made when it is missing."""
-    for number, name in enumerate(names, 1):
-        if isinstance(node, dict):
-            if name not in node:
-                is_on_a_line = isinstance(node, InlineTable)
-                is_last = number == len(names)
-                node[name] = tomlkit.inline_table() if is_on_a_line else tomlkit.table(not is_last)
-            node = node[name]
-        if not isinstance(node, dict):
-            raise ConfigError(f"{where}: {'.'.join(names)} is not a table", hint=f"edit {where} yourself")
-    return node

@@ -1,4 +1,4 @@
-"""List what sets up a memory and looks at its settings: init, add, remove, setup, hook, config.
+"""List what sets up a memory and looks at its settings: init, setup, hook, config.
 
 Commands alone have them: they work on files of the user who types them.
 """
@@ -7,50 +7,37 @@ from __future__ import annotations
 
 from memline.producers.calls.rows import Call, argument, flag, option
 
-_ASK_NOTHING = flag("yes", "Ask nothing.")
-_ANYWAY = flag("anyway", "Take a home directory, or one of thousands of files, too.")
-_DIR = argument("folder", "A folder, or a Markdown file.", metavar="DIR")
-
 SETUP_CALLS = (
     Call(
         name="init",
         title="Make a folder of Markdown searchable.",
         text="""\
-Make a folder of Markdown searchable: settings, index, a first answer, and how to connect an agent.
+Make a folder of Markdown searchable: its index, a first answer, and how to connect an agent.
 
-DIR is the current folder unless it is given. Its settings are kept in your configuration folder; nothing
-is written into DIR itself.""",
-        asks="Write its settings and index it?",
+DIR is the current folder unless it is given. Nothing is written into it. From then on commands in it and
+below it mean its notes. With --provider a configuration is written where there is none; else what to add to
+it is printed.""",
+        asks="Index it?",
         parameters=(
             argument("folder", "The folder.", is_required=False, metavar="[DIR]"),
-            _ASK_NOTHING,
+            flag("yes", "Ask nothing."),
             option(
-                "model",
-                "Search by meaning with a small model on this machine, downloaded once.",
-                choices=("local",),
+                "provider",
+                "Search by meaning with this provider.",
+                choices_of="memline.shared.providers:PROVIDERS",
             ),
-            _ANYWAY,
+            option(
+                "model", "Its model; for local a GGUF or ONNX file, or hf:owner/repo/file.", metavar="NAME"
+            ),
+            option("baseUrl", "Its address, where it is not the usual one.", metavar="URL"),
+            flag("anyway", "Take a home directory, or one of thousands of files, too."),
         ),
-        examples=("memline init", "memline init ~/notes --yes", "memline init ~/vault --model local"),
-    ),
-    Call(
-        name="add",
-        title="Search another folder beside the notes.",
-        text="""\
-Search another folder, or a Markdown file, beside the notes: adds it to `extraPaths`.
-
-The settings of the workspace are changed, their comments stay.""",
-        asks="{what}. Index all of it?",
-        parameters=(_DIR, _ASK_NOTHING, _ANYWAY),
-        examples=("memline add ~/wiki", "memline --workspace ~/notes add ~/projects/handbook/docs"),
-    ),
-    Call(
-        name="remove",
-        title="Search a folder no longer.",
-        text="""\
-Search a folder or file no longer: takes it out of `extraPaths`. The folder itself is not touched.""",
-        parameters=(_DIR,),
-        examples=("memline remove ~/wiki", "memline --workspace ~/notes remove ~/wiki"),
+        examples=(
+            "memline init",
+            "memline init ~/notes --yes",
+            "memline init ~/vault --provider local   # a small model on this machine, downloaded once",
+            "memline init --provider openai --model nomic-embed-text --base-url http://127.0.0.1:11434/v1",
+        ),
     ),
     Call(
         name="setup",
@@ -58,20 +45,18 @@ Search a folder or file no longer: takes it out of `extraPaths`. The folder itse
         text="""\
 Connect an MCP client to this memory: print what goes into its file, or write it.
 
-The usual file is the client's own one for this user; for claude it is .mcp.json in the current folder.
---write and --remove show the difference and ask. All else in the file stays, comments too, and a copy of
-it is kept beside it. No key is ever written.""",
+--write runs the client's own command where it has one, or changes its file where that is plain JSON; all else
+in the file stays. A file with comments is not changed: what to add is printed. No key is ever written.""",
         asks="Write {path}?",
         parameters=(
             argument("client", "The client.", choices_of="memline.producers.bridges.clients:CLIENTS"),
             flag(
                 "write",
-                "Change the client's file.",
+                "Run the client's command, or change its file.",
                 opposite="--print",
                 default="--print",
                 python="is_written",
             ),
-            flag("remove", "Take the memory out of the client's file."),
             flag("yes", "Write without asking."),
             option("file", "The client's file, where it is not the usual one.", metavar="FILE"),
             option("name", "What the client calls the memory.", default="memline"),
@@ -81,7 +66,6 @@ it is kept beside it. No key is ever written.""",
             "memline --workspace ~/notes setup cursor --write",
             "memline setup codex --write --yes",
             "memline setup claude --write --file ~/projects/shop/.mcp.json",
-            "memline setup zed --remove",
         ),
     ),
     Call(
@@ -114,7 +98,7 @@ repository calls it. A problem is a message for the user, and never stops the se
     Call(
         name="config path",
         title="Print the path of the file that is used.",
-        text="Print the file that is used, else that of the workspace; exit status 1 when there is none.",
+        text="Print the file that is used; exit status 1 when there is none.",
         examples=("memline config path", 'cat "$(memline config path)"'),
     ),
     Call(

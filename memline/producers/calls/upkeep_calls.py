@@ -25,13 +25,6 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
                 "Remove the files of a folder that was emptied; without it they stay.",
                 faces=COMMAND,
             ),
-            flag("newAgent", "Make an index for an agent that has none, beside others.", faces=COMMAND),
-            option(
-                "adopt",
-                "Take over the settings and the index of this folder: it was moved to the workspace.",
-                metavar="DIR",
-                faces=COMMAND,
-            ),
             flag("verbose", "Name the files that are added, changed and removed.", faces=COMMAND),
         ),
         examples=(

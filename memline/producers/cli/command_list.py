@@ -7,8 +7,6 @@ PROGRAM = "memline"
 #: Name of a command: where it is, and its line in the list of commands.
 COMMANDS = {
     "init": ("memline.producers.cli.init:init", "Make a folder of Markdown searchable."),
-    "add": ("memline.producers.cli.init:add", "Search another folder beside the notes."),
-    "remove": ("memline.producers.cli.init:remove", "Search a folder no longer."),
     "index": ("memline.producers.cli.index:index", "Bring the index up to date with the files."),
     "search": ("memline.producers.cli.search:search", "Answer a question from the notes, with citations."),
     "get": ("memline.producers.cli.read:get", "Print a memory file or some of its lines."),

@@ -15,7 +15,6 @@ from memline.shared.config.config_file import default_places, find
 from memline.shared.config.keys import Setting
 from memline.shared.config.load import examine
 from memline.shared.config.show import keys_of_file, shown_for_agent, shown_for_all
-from memline.shared.config.workspaces import find_above, settings_file
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import ConfigError
@@ -33,7 +32,6 @@ config = group(CALLS["config"])
 @asks(CALLS["config show"], parent=config)
 def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
     loaded = invocation.loaded
-    invocation.tell_of_a_move()
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
     by_agent = {agent: shown_for_agent(loaded, agent) for agent in loaded.agent_ids()}
@@ -55,8 +53,6 @@ def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
             }
         )
     echo(f"file: {path or '(none)'}")
-    if own := _own_file(invocation):
-        echo(f"settings of this folder: {own}")
     _print_table(for_all, path)
     for agent, settings in by_agent.items():
         echo(f"\nagent {agent}{' (default)' * (agent == default)}")
@@ -71,13 +67,9 @@ def _set(settings: dict[str, Setting]) -> dict[str, Setting]:
 
 @asks(CALLS["config path"], parent=config)
 def show_path(invocation: Invocation) -> int:
-    invocation.tell_of_a_move()
     file = find(invocation.options.config, os.environ)
     if file is not None:
         echo(str(file))
-        return 0
-    if own := _own_file(invocation):
-        echo(str(own))
         return 0
     echo("No configuration file; every key has its default. Looked for:", err=True)
     for place in default_places(os.environ):
@@ -85,44 +77,24 @@ def show_path(invocation: Invocation) -> int:
     return 1
 
 
-def _own_file(invocation: Invocation) -> Path | None:
-    """Return the file with the settings of the workspace, also one that cannot be read; None without one."""
-    try:
-        folder = invocation.agent().workspace
-    except ConfigError:
-        found = find_above(Path.cwd(), os.environ)
-        if found is None:
-            return None
-        folder = found.value
-    file = settings_file(folder, os.environ)
-    return file if file.exists() else None
-
-
 @asks(CALLS["config check"], parent=config)
 def check(invocation: Invocation, as_json: bool) -> int:
     found: tuple[ConfigError, ...]
     try:
-        invocation.tell_of_a_move()
         loaded = examine(invocation.options)
         file, found, warnings = loaded.settings.path, loaded.problems, list(loaded.warnings)
-        by_agent = (shown_for_agent(loaded, agent) for agent in loaded.agent_ids())
-        own = _own_file(invocation)
         keys = len(keys_of_file(loaded))
-        in_own = {key for each in by_agent for key, one in each.items() if one.origin.startswith(f"{own}: ")}
-        counts = [counted(number, "key") for number in (keys, len(in_own))]
+        count = counted(keys, "key")
     except ConfigError as error:
-        # A file that cannot be read at all: which keys of the other one have an effect is not known either.
-        file, own = find(invocation.options.config, os.environ), _own_file(invocation)
-        found, warnings, keys, in_own = (error,), [], 0, set()
-        counts = ["its keys are not counted"] * 2
+        # A file that cannot be read at all.
+        file, found, warnings, keys = find(invocation.options.config, os.environ), (error,), [], 0
+        count = "its keys are not counted"
     problems = [{"problem": each.message, "action": each.hint} for each in found]
-    files = zip((file, own), counts, strict=True)
-    lines = [f"{each}: {count}" for each, count in files if each]
-    lines = lines or ["no configuration file"]
+    lines = [f"{file}: {count}" if file else "no configuration file"]
     lines += [f"warning: {warning}" for warning in warnings]
     lines += [f"problem: {each['problem']}\n    Try: {each['action']}" for each in problems]
     lines += [] if problems else ["No problems."]
-    path, keys = str(file or own) if file or own else None, keys + len(in_own)
+    path = str(file) if file else None
     print_result({"path": path, "keys": keys, "problems": problems, "warnings": warnings}, as_json, lines)
     return 1 if problems else 0
 

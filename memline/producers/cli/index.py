@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.calls.table import CALLS
@@ -16,20 +14,15 @@ from memline.producers.cli.invocation import Invocation, echo, print_json
 from memline.producers.cli.options import advise, drawing, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
-from memline.shared.config import environment, workspace_file
 from memline.shared.config.agents import USUAL
-from memline.shared.config.workspaces import ONLY
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import (
     IndexFault,
-    IndexMissing,
     MemlineError,
 )
-from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import fleet_owner
-from memline.shared.values import replace
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
 
@@ -53,14 +46,10 @@ def index(
     force: bool,
     re_embed: bool,
     accept_removals: bool,
-    new_agent: bool,
-    adopt: str | None,
     verbose: bool,
     as_json: bool,
 ) -> int | None:
-    """Bring the index of every agent up to date, and say what came of it; `asks` has taken `new_agent`."""
-    if adopt is not None:
-        invocation = _adopted(invocation, Path(os.path.normpath(Path(adopt).expanduser().absolute())))
+    """Bring the index of every agent up to date, and say what came of it."""
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
     agents = {each.agent: each for each in invocation.enabled_agents()}
     failed: list[MemlineError] = []
@@ -83,34 +72,10 @@ def index(
         for report in reports:
             settings = agents[report.agent]
             _print(report)
-            if settings.workspace_origin in (ONLY, USUAL):
+            if settings.workspace_origin == USUAL:
                 # Neither the user nor the current folder said so.
                 echo(f"  of {settings.workspace} ({settings.workspace_origin})")
     return 1 if failed or any(report.failed for report in reports) else None
-
-
-def _adopted(invocation: Invocation, former: Path) -> Invocation:
-    """Give the workspace the settings and the index of `former`, the folder that it was.
-
-    The workspace is the folder at hand when it is the one that was moved, and no option says otherwise.
-    Raises IndexFault and ConfigError.
-    """
-    options = invocation.options
-    workspace = options.workspace
-    if workspace is None and not environment.value(os.environ, environment.WORKSPACE):
-        found = invocation.former(Path.cwd(), *Path.cwd().parents)
-        workspace = found[0] if found is not None and found[1] == former else None
-    folder = Path(workspace).absolute() if workspace is not None else invocation.loaded.agent().workspace
-    file = workspace_file.adopt(former, folder, os.environ)
-    if file is not None:
-        _note(f"The settings of {former} are those of {folder} now: {file}")
-    invocation = Invocation(options=replace(options, workspace=folder))
-    try:
-        ownership.adopt(invocation.agent(), former)
-    except IndexMissing:
-        if file is None:
-            raise
-    return invocation
 
 
 def index_agents(
@@ -135,8 +100,9 @@ def index_agents(
                 progress_bar(agent.agent) as show,
                 Memory.of(settings, agent) as memory,
             ):
-                on_plan = _print_plan if verbose else _print_move
-                made = memory.index(**options, on_progress=show, on_plan=on_plan, on_note=_note)
+                if verbose:
+                    options["on_plan"] = _print_plan
+                made = memory.index(**options, on_progress=show, on_note=_note)
                 reports.append(made)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_kept(agent)) from None
@@ -212,14 +178,7 @@ def _note(text: str) -> None:
     echo(text, err=True)
 
 
-def _print_move(plan: Plan) -> None:
-    if plan.given_back:
-        workspace, file = plan.given_back
-        _note(f"The index here was of {workspace}; it is kept as {file}, and this workspace gets its own.")
-
-
 def _print_plan(plan: Plan) -> None:
-    _print_move(plan)
     _note(f"Provider: {plan.choice.provider} {plan.choice.model} (requested: {plan.choice.requested})")
     if plan.choice.reason:
         _note(f"  {plan.choice.reason}")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import codecs
 import json
 import os
-import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from memline.shared.config import environment, workspaces
+from memline.shared.config import environment
 from memline.shared.config.load import Options, load
-from memline.shared.errors import ConfigError, NoWorkspace
-from memline.shared.index.ownership import former_of
+from memline.shared.values import replace
 from memline.shared.visible_text import in_json, visible
 
 TYPE_CHECKING = False
@@ -26,17 +23,11 @@ if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings, Settings
 
 
-#: A folder, and the one that it was.
-_MOVED = "{0} was {1}: its settings and its index are still those of that folder"
-
-
 class Invocation:
     """Holds the global options of a command line, and reads the configuration when it is first needed."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        #: Whether it was said that the workspace is a folder that was moved.
-        self._has_told = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Invocation:
@@ -57,61 +48,15 @@ class Invocation:
 
     def agent(self, agent: str | None = None) -> AgentSettings:
         """Return the settings of this agent, else of the one of `--agent`, else of the default one."""
-        with self._telling_of_a_move():
-            found = self.loaded.agent(agent)
-        self._tell_of_a_move(found.workspace)
-        return found
+        return self.loaded.agent(agent)
 
     def agents(self) -> tuple[AgentSettings, ...]:
         """Return the settings of the agent of `--agent`, or of all agents."""
-        with self._telling_of_a_move():
-            found = self.loaded.agents()
-        for each in found:
-            self._tell_of_a_move(each.workspace)
-        return found
+        return self.loaded.agents()
 
-    def former(self, *folders: Path) -> tuple[Path, Path] | None:
-        """Return the first of the folders that was moved, and the folder that it was."""
-        try:
-            settings = self.loaded.settings
-        except NoWorkspace:
-            return None
-        new = [each for each in folders if not workspaces.settings_file(each, os.environ).exists()]
-        if not new:
-            return None
-        gone = workspaces.gone(settings.home, self.options.agent or settings.default_agent, os.environ)
-        if not gone:
-            return None
-        for folder in new:
-            if (former := former_of(folder, gone)) is not None:
-                return folder, former
-        return None
-
-    @contextmanager
-    def _telling_of_a_move(self) -> Iterator[None]:
-        """Say of a folder that nothing names that it is one that was moved, if it is."""
-        try:
-            yield
-        except NoWorkspace as error:
-            if (found := self.former(Path.cwd(), *Path.cwd().parents)) is not None:
-                hint = f"memline index --adopt {shlex.quote(str(found[1]))}"
-                raise NoWorkspace(_MOVED.format(*found), hint=hint) from None
-            raise error
-
-    def tell_of_a_move(self) -> None:
-        """Say of the workspace, or of the folder at hand, that it is one that was moved, if it is."""
-        with suppress(ConfigError):
-            try:
-                self.agent()
-            except NoWorkspace as error:
-                if self.former(Path.cwd(), *Path.cwd().parents) is not None:
-                    echo(f"{error.message}\nTry: {error.hint}", err=True)
-
-    def _tell_of_a_move(self, workspace: Path) -> None:
-        if not self._has_told and (found := self.former(workspace)) is not None:
-            self._has_told = True
-            words = ["memline", "--workspace", str(workspace), "index", "--adopt", str(found[1])]
-            echo(f"{_MOVED.format(*found)}\nTry: {shlex.join(words)}", err=True)
+    def of_service(self) -> Invocation:
+        """Return the invocation of a process that serves what is configured (`Options.is_service`)."""
+        return Invocation(replace(self.options, is_service=True))
 
     def enabled_agents(self) -> list[AgentSettings]:
         """Return those of `agents` whose memory search is switched on, and name the others on stderr."""

@@ -73,6 +73,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
     that fresh.
     """
+    invocation = invocation.of_service()
     from memline.producers.web.serving import serving
 
     write_log()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
+import shlex
+import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
 
 from memline.producers.agents.session_context import answer_hook
-from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
+from memline.producers.bridges.clients import CLIENTS, Server, own_command
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
 from memline.producers.cli.options import confirm
@@ -20,46 +20,38 @@ from memline.producers.cli.table_commands import asks
 from memline.shared.clock import SystemClock
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
+from memline.shared.errors import MemlineError, NoWorkspace
 
 
 @asks(CALLS["setup"])
 def setup(
-    invocation: Invocation,
-    client: str,
-    is_written: bool,
-    remove: bool,
-    yes: bool,
-    file: str | None,
-    name: str | None,
+    invocation: Invocation, client: str, is_written: bool, yes: bool, file: str | None, name: str | None
 ) -> int | None:
-    if yes and not (is_written or remove):
-        raise click.UsageError("--yes goes with --write or --remove")
+    if yes and not is_written:
+        raise click.UsageError("--yes goes with --write")
     known, name = CLIENTS[client], name or "memline"
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
-    before = _read(path)
-    if remove:
-        kept = [_read(each) for each in sorted(path.parent.glob(f"{path.name}.*.bak"), reverse=True)]
-        after = known.removed(before, name, [*kept, ""], where=str(path))
-        if after == before:
-            echo(f"{path} has no server {name}; nothing was changed.")
-            return None
-        return _write(known, path, before, after, yes=yes, was_empty="" in kept)
     server, settings = _server(invocation), invocation.agent()
+    snippet = known.snippet(name, server)
     echo(f"{settings.workspace} ({settings.workspace_origin})", err=True)
-    if is_written:
-        after = known.changed(before, name, known.values(server), where=str(path))
-        if after == before:
-            echo(f"{path} has it already; nothing was changed.")
-            return None
-        return _write(known, path, before, after, yes=yes)
-    click.echo(known.snippet(name, server), nl=False)
-    echo(f"For {known.title}: {path}", err=True)
-    if known.command:
-        echo(f"Or: {known.command.format(name=name, line=server.line)}", err=True)
+    if is_written and not file and (words := known.add_command(name, server)):
+        if not confirm(f"Run {shlex.join(words)}?", is_answered=yes):
+            return 1
+        return subprocess.run(words).returncode
+    content = known.plain_content(path) if is_written else None
+    if content is not None:
+        if not confirm(CALLS["setup"].asks.format(path=path), is_answered=yes):
+            return 1
+        config_file.write(path, known.with_server(content, name, server))
+        echo(f"Wrote {path}. Start {known.title} again.")
+    else:
+        click.echo(snippet, nl=False)
+        echo(f"{'Add it yourself to' if is_written else f'For {known.title}:'} {path}", err=True)
+        if known.command:
+            echo(f"Or: {known.command.format(name=name, line=server.line)}", err=True)
     if server.key_variable:
         echo(f"{known.title} has to be started with {server.key_variable} set.", err=True)
-    return None
+    return 1 if is_written and content is None else None
 
 
 def _server(invocation: Invocation) -> Server:
@@ -71,47 +63,6 @@ def _server(invocation: Invocation) -> Server:
     return Server(
         command=own_command(), args=(*invocation.everywhere(settings).given(), "mcp"), key_variable=variable
     )
-
-
-def _write(
-    client: Client, path: Path, before: str, after: str, *, yes: bool, was_empty: bool = False
-) -> int | None:
-    """Change the client's file once the difference is agreed to. What is empty then, and was not, goes."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"{path} (as it is)", f"{path} (changed)", lineterm=""
-    )
-    for line in lines:
-        echo(line)
-    if not confirm(CALLS["setup"].asks.format(path=path), is_answered=yes):
-        return 1
-
-    if _read(path) != before:
-        raise MemlineError(f"{path} was changed meanwhile; nothing was written", hint="run it again")
-    if path.exists():
-        # Of two changes in one second the first copy is the file as it was.
-        while (copy := path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")).exists():
-            time.sleep(0.05)
-        config_file.write(copy, before)
-        echo(f"Kept {copy}")
-    if after or was_empty:
-        config_file.write(path, after)
-        echo(f"Wrote {path}. Start {client.title} again.")
-    else:
-        path.unlink()
-        echo(f"Removed {path}, which held nothing else. Start {client.title} again.")
-    return None
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file, empty when it is not there, its mark and its line ends as they are."""
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return ""
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not UTF-8 at byte {error.start}", hint="save the file as UTF-8"
-        ) from error
 
 
 @asks(CALLS["hook"])

@@ -25,7 +25,6 @@ from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
-from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
@@ -71,9 +70,6 @@ def asks(
                 if (option := arguments.pop(f"{key}{_AS_OPTION}")) is not None:
                     arguments[key] = option
             invocation = invocation_of(context)
-            if arguments.get("new_agent"):
-                # The agent that the command makes may be unknown.
-                invocation = Invocation(options=replace(invocation.options, new_agent=True))
             if not call.audit or call.run:
                 # What `perform` does, it writes down itself.
                 return function(invocation, **arguments)

@@ -23,6 +23,7 @@ def up(invocation: Invocation) -> None:
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work. A
     second one for the same folder follows nothing until the first has ended, and then takes its place.
     """
+    invocation = invocation.of_service()
     write_log()
     agents = invocation.enabled_agents()
     for agent in agents:
@@ -38,6 +39,7 @@ def watch(invocation: Invocation) -> None:
 
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
+    invocation = invocation.of_service()
     # A process of a fleet: it logs what workers log, and at their level.
     write_log(default_level="INFO")
     if not invocation.settings.queue.url:
@@ -66,6 +68,7 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
     others go back on the queue. A second signal changes nothing, a third ends it at once.
     """
+    invocation = invocation.of_service()
     write_log(default_level="INFO")
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles

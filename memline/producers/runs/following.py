@@ -216,6 +216,14 @@ def _holder(path: Path) -> str:
 Note = Callable[[str], None]
 
 
+def log_if_old(settings: Settings, is_logged: bool) -> bool:
+    """Log once that the configuration was changed since it was read; tells whether that is logged."""
+    if not is_logged and (file := settings.file.newer()):
+        Log("settings").warning("settings.old", file=file)
+        return True
+    return is_logged
+
+
 def watch(
     settings: Settings,
     agents: Sequence[AgentSettings],
@@ -228,7 +236,7 @@ def watch(
     Raises QueueError when the queue cannot be used at the start.
     """
     broker.on_redis(settings.queue.address)
-    errors, liveness = LoopErrors(), liveness or Liveness()
+    errors, liveness, is_old = LoopErrors(), liveness or Liveness(), False
     with SoleFollower() as sole:
         while not stop.is_set():
             ours, others = sole.shared(agents)
@@ -245,7 +253,7 @@ def watch(
                     liveness.alive()
                     follow.tick()
                     qmd.tick()
-                    settings.file.newer()  # for the log
+                    is_old = log_if_old(settings, is_old)
     liveness.stopping()
 
 
@@ -285,7 +293,7 @@ def _run(
     on_note: Note,
     liveness: Liveness,
 ) -> None:
-    log, errors, logged = Log("up"), LoopErrors(), ""
+    log, errors, logged, is_old = Log("up"), LoopErrors(), "", False
     for agent in agents:
         choice = prepare(agent, is_asked=False).choice
         reason = f" ({choice.reason})" if choice.reason else ""
@@ -312,7 +320,7 @@ def _run(
                     liveness.alive()
                     follow.tick()
                     qmd.tick()
-                    settings.file.newer()  # for the log
+                    is_old = log_if_old(settings, is_old)
                     for each in told:
                         each.tick()
                     fault = errors.corrupt or workers.fault()

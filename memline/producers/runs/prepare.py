@@ -14,7 +14,6 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.scheduling import fallback, home_processes, model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
-from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -53,8 +52,7 @@ def prepare(
         if re_embed:
             model_change.forget_vectors(connection, now)
         index = read_index_state(connection)
-        plan = make_plan(settings, choice, index, accepts_removals=accept_removals)
-        return replace(plan, given_back=writer.given_back)
+        return make_plan(settings, choice, index, accepts_removals=accept_removals)
 
 
 def _take_up_cancelled(connection: Connection, now: float) -> None:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +29,10 @@ MAIN = "main"
 
 #: Origin of the original's usual workspace.
 USUAL = "default"
+
+#: Origins of a folder that the command line names, and of one that is found.
+WORKSPACE_OPTION = "--workspace"
+NEAREST = "nearest folder with an index"
 
 
 @value
@@ -143,6 +144,10 @@ class ResolveContext(Block):
     #: `--workspace` or `MEMLINE_WORKSPACE`, with the agent that it is for.
     named_workspace: Setting | None = None
     named_for: str = ""
+    #: Whether `--agent` names it.
+    is_chosen: bool = False
+    #: Whether the current folder may say which notes are meant.
+    takes_folder: bool = True
     #: Whether the file that was read is the original's own: its usual workspace is then the configured one.
     is_openclaw: bool = False
     #: `memorySearch`, merged, by dotted path, of the agents with overrides; under "" that of all others.
@@ -159,38 +164,37 @@ class ResolveContext(Block):
         return self.memory.get(agent, self.memory[""])
 
     def workspace(self, agent: str) -> Setting:
-        """Return the agent's workspace; an error when there is none.
+        """Return the agent's workspace. Raises NoWorkspace when nothing says which one it is.
 
-        It is the one of option or variable, else the configured one, else the nearest initialised folder,
-        else the original's usual one, else the only one with an index.
+        For the agent of `--agent` it is the one that is configured for that agent, unless `--workspace` names
+        another. Else it is the one of `--workspace` or `MEMLINE_WORKSPACE`, the nearest folder at or above
+        the current one that has an index, or the configured one.
         """
-        named, is_chosen = self.named_workspace, agent == self.named_for
-        configured = self.configured_workspace(agent)
-        if (
-            named is not None
-            and is_chosen
-            and not (named.value.is_dir() or self._has_index(agent, named.value))
-        ):
-            # A slip of the pen, unlike a workspace of the file.
-            words = f"{named.value}: no such folder (named by {named.origin})"
-            raise ConfigError(words, hint=self._meant(named.value))
-        if named is not None and (is_chosen or self._follows_named(agent)):
-            return named if is_chosen else self._beside(named, agent)
-        if configured is not None and (configured.origin != USUAL or self.is_openclaw):
-            return configured
-        found = workspaces.find_above(Path.cwd(), self.env) or configured or self._only_indexed()
+        named, configured = self.named_workspace, self.configured_workspace(agent)
+        if agent != self.named_for:
+            found = configured or (self._beside(named, agent) if named else None)
+        elif named is not None and not (self.is_chosen and configured and named.origin != WORKSPACE_OPTION):
+            if not named.value.is_dir() and not self._usual_index(agent, named.value).exists():
+                # A slip of the pen, unlike a workspace of the file. One with an index answers from that.
+                words = f"{named.value}: no such folder (named by {named.origin})"
+                raise ConfigError(words, hint="check the path, or name another: memline --workspace DIR …")
+            found = named
+        elif self.is_chosen:
+            found = configured or self._nearest(agent)
+        else:
+            found = self._nearest(agent) or configured
         if found is None:
-            others, away = workspaces.indexed(self.home, self.named_for), self._away()
-            known = [*map(str, others), *(f"{each} (not there now)" for each in away)]
-            raise NoWorkspace(
-                "no workspace is configured"
-                + (f"; these have an index: {', '.join(known)}" if known else ""),
-                # One that is away answers from its index.
-                hint=f"memline --workspace {shlex.quote(str([*others, *away][0]))} …"
-                if known
-                else "memline init DIR   (or: memline --workspace DIR …)",
-            )
-        return found if is_chosen or found is configured else self._beside(found, agent)
+            hint = "memline init   (for the current folder; or: memline --workspace DIR …)"
+            raise NoWorkspace("no workspace is configured, and no folder here has an index", hint=hint)
+        return found
+
+    def _nearest(self, agent: str) -> Setting | None:
+        """Return the nearest folder at or above the current one that has an index of the agent."""
+        if not self.takes_folder or given(self.settings(agent), "store.path")[0]:
+            return None
+        folders = (Path.cwd(), *Path.cwd().parents)
+        found = next((each for each in folders if self._usual_index(agent, each).exists()), None)
+        return Setting(value=found, origin=NEAREST) if found else None
 
     def configured_workspace(self, agent: str) -> Setting | None:
         """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
@@ -210,51 +214,14 @@ class ResolveContext(Block):
             return Setting(value=beside, origin=f"{origin}; {place}")
         return self._beside(Setting(value=usual, origin=USUAL), agent) if usual.is_dir() else None
 
-    def _follows_named(self, agent: str) -> bool:
-        """Tell whether the agent's workspace is beside the one that is named for the default agent."""
-        has_own = bool(given(self.agents.entries.get(agent, {}), "workspace")[0])
-        return self.named_for == self.agents.default and not has_own
-
     def _beside(self, workspace: Setting, agent: str) -> Setting:
         """Return the workspace itself for the default agent, for another one the folder beside it."""
         is_default = agent == self.agents.default
         return workspace if is_default else replace(workspace, value=Path(f"{workspace.value}-{agent}"))
 
-    def _has_index(self, agent: str, workspace: Path) -> bool:
-        """Tell whether a folder that may be missing was indexed: it answers from that."""
-        return self._usual_index(agent, workspace).exists()
-
     def _usual_index(self, agent: str, workspace: Path) -> Path:
         configured = self.configured_workspace(agent)
         return workspaces.index_file(self.home, agent, workspace, configured.value if configured else None)
-
-    def _only_indexed(self) -> Setting | None:
-        found = workspaces.indexed(self.home, self.named_for)
-        if found and workspaces.has_own_notes(Path.cwd(), self.env):
-            # The notes at hand are meant, not those of another folder.
-            raise NoWorkspace(
-                f"{Path.cwd()} has Markdown, and Memline was not initialised there",
-                hint=f"memline init   (or, for the notes of {found[0]}:"
-                f" memline --workspace {shlex.quote(str(found[0]))} …)",
-            )
-        # One on a disk that is not mounted may be meant.
-        is_only = len(found) == 1 and not self._away()
-        return Setting(value=found[0], origin=workspaces.ONLY) if is_only else None
-
-    def _away(self) -> list[Path]:
-        """List the workspaces with an index that may be on a disk that is not mounted."""
-        gone = workspaces.gone(self.home, self.named_for, self.env)
-        return [folder for folder, _ in gone if not workspaces.has_entries(folder.parent)]
-
-    def _meant(self, folder: Path) -> str:
-        """Say what a folder that does not exist may mean: one beside it, or one with an index."""
-        with suppress(OSError):
-            beside = [each.name for each in os.scandir(folder.parent) if each.is_dir()]
-            if near := get_close_matches(folder.name, beside, n=1):
-                return f"memline --workspace {shlex.quote(str(folder.with_name(near[0])))} …"
-        if others := workspaces.indexed(self.home, self.named_for):
-            return f"memline --workspace {shlex.quote(str(others[0]))} …"
-        return "check the path, or name another folder: memline --workspace DIR …"
 
     def index_path(self, agent: str) -> Setting:
         """Return the index file of the agent and its workspace; never the one of the original itself."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
-from memline.shared.logs import Log
 from memline.shared.patterns import late
 
 TYPE_CHECKING = False
@@ -43,19 +42,13 @@ class SettingsFile:
         """`path`: where the file is, or would be; None: there is none for this process."""
         self.path = path
         self.read_ns = changed_ns(path)
-        self._is_logged = False
 
     def newer(self) -> str:
-        """Return the file's name when it was changed since, and log that once; else an empty text.
+        """Return the file's name when it was changed since; else an empty text.
 
         Settings are read at the start of a process. It goes on with them while the file is away.
         """
-        if changed_ns(self.path) in (0, self.read_ns):
-            return ""
-        if not self._is_logged:
-            self._is_logged = True
-            Log("settings").warning("settings.old", file=str(self.path))
-        return str(self.path)
+        return "" if changed_ns(self.path) in (0, self.read_ns) else str(self.path)
 
 
 def changed_ns(path: Path | None) -> int:

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from memline.shared.clock import time_zone
-from memline.shared.config import config_file, environment, installation, openclaw, schema, workspaces
+from memline.shared.config import config_file, environment, installation, openclaw, schema
 from memline.shared.config.agents import (
-    MAIN,
     AgentList,
     Agents,
     ResolveContext,
@@ -55,8 +54,9 @@ class Options(Block):
     home: Path | None = None
     workspace: Path | None = None
     agent: str | None = None
-    #: Whether `agent` may be one that has no index yet while others have.
-    new_agent: bool = False
+    #: Whether the process serves the configuration: with several agents, or a queue, the current folder is
+    #: not asked which notes are meant.
+    is_service: bool = False
 
     def given(self) -> list[str]:
         """Return the options that were given, as words of a command line."""
@@ -166,6 +166,8 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         base=path.parent if path else Path(),
         named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
         named_for=chosen or agents.default,
+        is_chosen=chosen is not None,
+        takes_folder=not (options.is_service and (len(agents.ids) > 1 or file.queue.url)),
         is_openclaw=path is not None and path.parent == shared["stateDir"].value,
         memory={},
         providers={name: build(schema.ProviderEntry, values(entry)) for name, entry in providers.items()},
@@ -179,9 +181,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         ),
         prices={model: values(entry) for model, entry in prices.items()},
     )
-    context = replace(context, memory=_merge_memory(raw, qmd, agents, _workspace_layers(context, issues)))
-    if chosen and not agents.is_listed and not options.new_agent:
-        _check_known(context, chosen)
+    context = replace(context, memory=_merge_memory(raw, qmd, agents))
     check_index_paths(context, issues)
     openclaw.warn_of_includes(raw)
     return Loaded(
@@ -259,36 +259,10 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     return {"home": home, "stateDir": Setting(value=environment.state_dir(env), origin=moved), **settings}
 
 
-def _check_known(context: ResolveContext, agent: str) -> None:
-    """Refuse an agent that has no index where others have: a slip of the pen would make a second one."""
-    known = workspaces.agents_with_index(context.home)
-    is_new = agent not in known and not context.index_path(agent).value.exists()
-    if agent != MAIN and known and is_new:
-        raise ConfigError(
-            f"there is no agent {agent!r} yet; these have an index: {', '.join(sorted(known))}",
-            hint=f"memline --agent {agent} index --new-agent   (makes an index for it)",
-        )
-
-
-def _workspace_layers(context: ResolveContext, issues: Issues) -> dict[str, Mapping[str, Setting]]:
-    """Return by agent what `memline init` and its user wrote for the agent's workspace."""
-    layers: dict[str, Mapping[str, Setting]] = {}
-    for agent in context.agents.ids:
-        try:
-            file = workspaces.settings_file(context.workspace(agent).value, context.env)
-        except ConfigError:
-            continue
-        if file.exists():
-            block = config_file.read(file).get("memorySearch", {})
-            layers[agent] = check_block(schema.MemorySearch, block, at=f"{file}: memorySearch", issues=issues)
-    return layers
-
-
 def _merge_memory(
     raw: RawConfig,
     qmd: Mapping[str, Setting],
     agents: AgentList,
-    of_workspaces: Mapping[str, Mapping[str, Setting]],
 ) -> dict[str, Mapping[str, Setting]]:
     """Merge `memorySearch` of every agent that has its own; under "" that of an agent without overrides."""
     layers = [{path: setting for path, setting in qmd.items() if not path.startswith("memory.")}]
@@ -300,17 +274,11 @@ def _merge_memory(
     if "search" in (memory := raw.get("memory")):
         layers.append(openclaw.read_search(raw, memory["search"], at=raw.at("memory.search")))
     merged: dict[str, Mapping[str, Setting]] = {}
-    own: dict[str, Mapping[str, Setting]] = {
-        "": {},
-        **{agent: {} for agent in of_workspaces},
-        **agents.overrides,
-    }
+    own: dict[str, Mapping[str, Setting]] = {"": {}, **agents.overrides}
     for agent, override in own.items():
         # No agent uses the defaults alone when every agent has overrides.
         issues = Issues() if not agent and len(agents.overrides) == len(agents.ids) else raw.issues
-        settings = expand_references(
-            schema.MemorySearch, merge([*layers, override, of_workspaces.get(agent, {})]), raw.env, issues
-        )
+        settings = expand_references(schema.MemorySearch, merge([*layers, override]), raw.env, issues)
         merged[agent] = adjust(settings, issues)
     return merged
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -58,8 +59,8 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
             yield seen(folder=folder, kept="", action=again if key and own != "--agent" else None)
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
-        again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"
-        yield seen(folder=folder, kept=kept, action=f"mount it or put it back; where it was moved: {again}")
+        action = "mount it or put it back; where it was moved: memline --workspace DIR index"
+        yield seen(folder=folder, kept=kept, action=action)
 
 
 @finding(
@@ -158,11 +159,11 @@ def no_note_is_read(facts: Facts) -> Iterator[Seen]:
     if count := markdown_below(workspace):
         files = counted(count, "Markdown file")
         if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
-            why, words = f"left out by {', '.join(left_out)}", ["status", "--verbose"]
+            why = f"left out by {', '.join(left_out)}"
+            action = shlex.join(["memline", "--workspace", workspace, "status", "--verbose"])
         else:
             why = "MEMORY.md and memory/ are read where there is one of them"
-            words = ["add", workspace]
-        action = shlex.join(["memline", "--workspace", workspace, *words])
+            action = _add(".")
         yield seen(files=files, workspace=workspace, why=why, action=action)
 
 
@@ -206,7 +207,15 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
             yield seen(issue=issue, action=_OF_SESSIONS if is_sessions else action)
 
 
-@finding(NOTE, "beside MEMORY.md and memory/ {files} not read: {names}", action="memline add DIR")
+def _add(path: str) -> str:
+    return f"add {json.dumps(path, ensure_ascii=False)} to memorySearch.extraPaths (memline config path)"
+
+
+@finding(
+    NOTE,
+    "beside MEMORY.md and memory/ {files} not read: {names}",
+    action="name their folder in memorySearch.extraPaths (memline config path)",
+)
 def notes_beside(facts: Facts) -> Iterator[Seen]:
     # Of answers only one without a hit asks: the others do not pay for the walk.
     is_asked = any(each.code == "notes_beside" for each in facts.troubles)
@@ -221,7 +230,7 @@ def notes_beside(facts: Facts) -> Iterator[Seen]:
         yield seen(
             files="at least " * beside.is_cut + counted(len(beside.paths), "Markdown file", "are"),
             names=beside.names,
-            action=shlex.join(["memline", "--workspace", workspace, "add", beside.folder(workspace)]),
+            action=_add(beside.folder(workspace)),
         )
 
 
@@ -252,7 +261,7 @@ def log_held(facts: Facts) -> Iterator[Seen]:
 @finding(
     NOTE,
     "{links} not followed: {names}",
-    action="put the files themselves below the workspace, or add what the links lead to: memline add TARGET",
+    action="put the files below the workspace, or name what the links lead to in memorySearch.extraPaths",
 )
 def links_skipped(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
@@ -270,7 +279,7 @@ def links_skipped(facts: Facts) -> Iterator[Seen]:
         target = os.path.realpath(links[0].absolute)
         action = None
         if len(links) == 1 and (is_markdown(target) or os.path.isdir(target)):
-            action = shlex.join(["memline", "--workspace", str(facts.settings.workspace), "add", target])
+            action = _add(target)
         names = ", ".join(each.path for each in links[:3]) + " …" * (len(links) > 3)
         yield seen(links=counted(len(links), "symbolic link", "are"), names=names, action=action)
 

@@ -296,10 +296,13 @@ class Heartbeat:
         # A connection of its own: the others may be busy.
         client = redis_client.client(url)
         ours = key(client, f"worker:{worker_id}")
-        skew_s = 0.0
+        skew_s, newer_file = 0.0, ""
         while True:
             with suppress(QueueError), redis_client.translated(url):
                 skew_s = time.time() - redis_client.now(client)
+            was_newer, newer_file = newer_file, file.newer()
+            if newer_file and not was_newer:
+                Log("settings").warning("settings.old", file=newer_file)
             info = WorkerInfo(
                 id=worker_id,
                 threads_of=dict(threads_of),
@@ -314,7 +317,7 @@ class Heartbeat:
                 rss_bytes=_rss_bytes(),
                 is_draining=self._is_draining,
                 skew_s=skew_s,
-                newer_file=file.newer(),
+                newer_file=newer_file,
             )
             try:
                 with redis_client.translated(url):

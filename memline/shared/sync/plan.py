@@ -110,8 +110,6 @@ class Plan:
     changes: Changes
     choice: Choice
     index: IndexState
-    #: Workspace and present file of an index that was at this path and is of another workspace.
-    given_back: tuple[str, str] | None = None
     #: Roots of which no file is left, and whose rows stay.
     emptied: tuple[EmptiedRoot, ...] = ()
 

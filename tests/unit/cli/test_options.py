@@ -45,8 +45,8 @@ def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> 
 @pytest.mark.parametrize(
     "line",
     [
-        *(["add"], ["remove"], ["init"], ["backup"], ["backup", "restore"], ["import", "claude"], ["forget"]),
-        *(["index", "--adopt"], ["setup", "cursor", "--file"], ["serve", "--host"]),
+        *(["init"], ["backup"], ["backup", "restore"], ["import", "claude"], ["forget"]),
+        *(["setup", "cursor", "--file"], ["serve", "--host"]),
     ],
     ids=" ".join,
 )

@@ -60,7 +60,7 @@ def test_a_workspace_named_by_hand_is_the_default_agents(read: Loader, tmp_path:
     loaded = read(TWO, workspace=tmp_path)
 
     assert loaded.agent("work").workspace == tmp_path
-    assert loaded.agent("main").workspace == Path(f"{tmp_path}-main")
+    assert loaded.agent("main").workspace == Path("/w-main")
     assert loaded.agent("lab").workspace == Path("/lab")
 
 

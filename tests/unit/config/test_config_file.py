@@ -1,15 +1,11 @@
 import json
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from random import Random
 
 import pyjson5
 import pytest
 
-from memline.shared.config import config_file, workspace_file
-from memline.shared.config.load import Options, load
+from memline.shared.config import config_file
 from memline.shared.errors import ConfigError
 
 
@@ -112,15 +108,6 @@ def test_what_is_read_without_the_parser_of_json5_is_what_that_reads() -> None:
     assert compared > 500
 
 
-def test_the_file_that_init_makes_is_read_without_the_parser_of_json5(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyjson5", None)
-    file, _ = workspace_file.create(tmp_path / "it's", "a folder", ["."], {"HOME": str(tmp_path)})
-
-    assert config_file.read(file)["memorySearch"] == {"extraPaths": ["."], "exclude": []}
-
-
 @pytest.mark.parametrize(
     ("text", "place", "complaint"),
     [
@@ -184,17 +171,3 @@ def test_bytes_that_are_not_utf8_are_reported_with_their_place(tmp_path: Path) -
 
     with pytest.raises(ConfigError, match="not UTF-8 at byte 7"):
         config_file.read(path)
-
-
-def test_folders_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
-    loaded = load(Options(workspace=tmp_path, home=tmp_path / "home"), {"HOME": str(tmp_path)})
-    folders = [tmp_path / f"notes-{number}" for number in range(16)]
-    add = partial(workspace_file.add_path, loaded, "main")
-
-    with ThreadPoolExecutor(len(folders)) as pool:
-        (file,) = {*pool.map(add, [*folders, *folders])}
-
-    assert sorted(config_file.read(file)["memorySearch"]["extraPaths"]) == sorted(map(str, folders))
-    with ThreadPoolExecutor(len(folders)) as pool:
-        assert {*pool.map(partial(workspace_file.remove_path, loaded, "main"), folders)} == {file}
-    assert config_file.read(file)["memorySearch"]["extraPaths"] == []

@@ -73,19 +73,6 @@ def test_a_workspace_named_by_hand_has_to_exist(read: Loader, tmp_path: Path) ->
         read(workspace=tmp_path / "nowhere").agent()
 
 
-@pytest.mark.parametrize("name", ["nots", "Notes"])
-def test_a_mistyped_workspace_is_answered_with_the_folder_beside_it(
-    read: Loader, tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "notes").mkdir()
-
-    with pytest.raises(ConfigError) as raised:
-        read(workspace=tmp_path / name).agent()
-
-    assert raised.value.hint == f"memline --workspace {tmp_path / 'notes'} …"
-    assert not (tmp_path / name).exists()
-
-
 def test_a_workspace_that_is_nowhere_is_not_made(read: Loader, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         read(workspace=tmp_path / "no" / "where").agent()

@@ -31,7 +31,7 @@ def test_a_scope_and_extra_paths_are_shown_in_the_words_of_the_file(read: Loader
 
 def test_a_workspace_that_is_not_configured_is_shown_with_the_reason(read: Loader) -> None:
     assert shown_for_agent(read(), "main")["workspace"] == Setting(
-        value="(not set)", origin="no workspace is configured"
+        value="(not set)", origin="no workspace is configured, and no folder here has an index"
     )
 
 

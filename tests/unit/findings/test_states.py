@@ -233,7 +233,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
     ("disk_almost_full", WARNING, lambda p, m: m.setattr(disk, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
-    ("no_note_is_read", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memline --workspace"),
+    ("no_note_is_read", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memorySearch.extraPaths"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
     ("source_missing", WARNING, lambda p, _: p.configure(experimental={"sessionMemory": True}, sources=["memory", "sessions"], transcripts=["codex"]), "sessions of Codex not readable", "change memorySearch.transcripts"),

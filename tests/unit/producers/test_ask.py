@@ -10,7 +10,6 @@ from memline.producers.ask import catch_up
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import IndexOfAnother
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sync.staleness import DiskState
 
@@ -92,24 +91,3 @@ def test_an_index_that_is_slow_to_open_takes_nothing_of_the_time(
     monkeypatch.setattr(IndexWriter, "of", slowly)
 
     assert look(tmp_path, clock=clock).files_behind == 0
-
-
-def test_an_index_of_another_workspace_is_left_alone_and_named(tmp_path: Path) -> None:
-    look(tmp_path)
-    other = tmp_path / "other"
-    other.mkdir()
-    settings = AgentSettings(
-        agent="main",
-        workspace=other,
-        index_path=tmp_path / "index.sqlite",
-        state_dir=tmp_path,
-        memory=MemorySearch(provider="none"),
-    )
-
-    with pytest.raises(IndexOfAnother, match=f"another workspace, {tmp_path / 'notes'}") as caught:
-        catch_up(settings, choose(settings), clock=ManualClock())
-
-    assert caught.value.hint.endswith(f"memline index --adopt {tmp_path / 'notes'}")
-    (other).rmdir()
-    (other).symlink_to(tmp_path / "notes")
-    assert catch_up(settings, choose(settings), clock=ManualClock()).files_behind == 0

@@ -1,6 +1,5 @@
 import socket
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from memline.producers.runs import index_run
 from memline.producers.runs.index_run import IndexRun
 from memline.producers.runs.prepare import prepare
 from memline.shared.clock import ManualClock
-from memline.shared.config import workspaces
 from memline.shared.errors import IndexReplaced
 from memline.shared.index_writer import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
@@ -51,21 +49,6 @@ def test_a_run_that_finds_nothing_to_do_starts_no_workers(
     report = place.index()
 
     assert (report.failed, report.files["unchanged"]) == (False, 1)
-
-
-def test_the_index_of_another_workspace_is_kept_under_its_own_name(place: Place) -> None:
-    place.index()
-    other = replace(place.agent, workspace=place.folder)
-    kept = place.index_path.with_name(f"main-{workspaces.digest(place.workspace)}.sqlite")
-
-    assert prepare(place.agent).given_back is None
-    assert prepare(other).given_back == (str(place.workspace), str(kept))
-    assert prepare(other).given_back is None
-    assert prepare(place.agent).given_back == (
-        str(place.folder),
-        f"{kept.parent}/main-{workspaces.digest(place.folder)}.sqlite",
-    )
-    assert place.index().files["unchanged"] == 1
 
 
 def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place: Place) -> None:
