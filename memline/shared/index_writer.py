@@ -90,7 +90,7 @@ class IndexWriter:
         #: The provider accounts of this index; `shared.scheduling.health` reads and writes them.
         self.accounts = Accounts(index=self.connection, file=file, name=str(path))
         #: What this agent may spend; without its settings there is no ceiling.
-        self.budget = Budget(file, run=str(path))
+        self.budget = Budget(file)
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
         self._eraser = Eraser()
@@ -338,11 +338,9 @@ class IndexWriter:
         with self.session():
             self.budget.settle(lease, tokens, calls)
 
-    def begin_run(self) -> None:
-        """Let the ceilings of a run count from now on: a user asked for one."""
-        with self.session() as (_, now):
-            if self.budget.has_ceilings:
-                self.budget.begin_run(now)
+    def forget_ceiling(self) -> None:
+        """Let the next request find out whether the ceiling of the day is reached: a user asked for one."""
+        with self.session():
             self._note_ceiling(None)
 
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
@@ -382,7 +380,6 @@ class IndexWriter:
             model_change.cache_retired(connection)
             signs.make_searched(connection)
             if target is None or not vectors.is_pending(connection, target.id):
-                self.budget.end_run()
                 self._note_ceiling(None)
             jobs.move_misplaced(connection)
             jobs.finish_settled(connection, now)

@@ -120,14 +120,14 @@ def test_the_counts_are_those_of_the_provider(place: Place, server: EmbeddingSer
 
 
 def test_metrics_show_what_was_spent_and_who_waits(place: Place) -> None:
-    limit(place, prices={"stub": {"perMillion": 1000.0}}, maxCostPerRun=0.6)
+    limit(place, prices={"stub": {"perMillion": 1000.0}}, maxCostPerDay=0.6)
     report = place.index()
 
     text = page(FleetCollector(place.settings, [place.agent]))
 
-    assert "limits.maxCostPerRun is reached" in report.warning
+    assert "limits.maxCostPerDay is reached" in report.warning
     assert 'memline_ceiling_reached{agent="main"} 1.0' in text
-    assert 'memline_spending_limit{key="maxCostPerRun"} 0.6' in text
+    assert 'memline_spending_limit{key="maxCostPerDay"} 0.6' in text
     spent = place.status()["spending"]["today"]
     labels = 'model="stub",period="today",provider="openai"'
     assert any(

@@ -45,7 +45,7 @@ def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "
                     force=force,
                 )
             with writer.session() as (connection, _):
-                writer.begin_run()
+                writer.forget_ceiling()
                 resumed = jobs.take_up_cancelled(connection, job)
         fleet.wake(settings.agent)
         missing = fleet.missing_queue()

@@ -17,7 +17,7 @@ from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling import breaker, call_times, health
 from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.scheduling.budget import spent
-from memline.shared.scheduling.ceilings import NO_PRICE, Refusal, refusal_of
+from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.scheduling.limits import FileLimits, Used, minute_limits
 from memline.shared.words import counted
 
@@ -77,11 +77,9 @@ def is_all_paused(settings: AgentSettings) -> bool:
 
 
 def ceiling_kept(settings: AgentSettings) -> Refusal | None:
-    """Return the ceiling for which texts of an agent wait, also in a new run; None without one."""
+    """Return the ceiling for which texts of an agent wait; None without one."""
     with reading_if_any(settings.index_path) as reader:
-        refusal = refusal_of(reader, settings.limits, time.time()) if reader is not None else None
-    is_of_run = refusal is not None and refusal.period == "Run" and refusal.key != NO_PRICE
-    return None if is_of_run else refusal
+        return refusal_of(reader, settings.limits, time.time()) if reader is not None else None
 
 
 def of_agent(settings: AgentSettings, whole: Settings) -> list[dict[str, Any]]:

@@ -186,6 +186,4 @@ class Ceilings(Block):
     """`limits`: what all agents together may spend for embedding. 0 is no ceiling."""
 
     max_cost_per_day: float = key(0.0, low=0, doc="dollars of a day (UTC), for models with a price; 0: none")
-    max_cost_per_run: float = key(0.0, low=0, doc="dollars of one run of one agent; 0: none")
     max_tokens_per_day: int = key(0, low=0, doc="tokens of a day, for models without a price; 0: none")
-    max_tokens_per_run: int = key(0, low=0, doc="tokens of one run, for models without a price; 0: none")

@@ -63,7 +63,6 @@ CREATE TABLE IF NOT EXISTS reservations (
     mode TEXT NOT NULL,
     tokens INTEGER NOT NULL,
     per_million REAL,
-    run TEXT NOT NULL,
     at REAL NOT NULL,
     sent INTEGER NOT NULL DEFAULT 1
 ) STRICT;
@@ -73,14 +72,6 @@ CREATE TABLE IF NOT EXISTS reservations (
 CREATE TABLE IF NOT EXISTS settled (
     id INTEGER PRIMARY KEY,
     token TEXT NOT NULL UNIQUE
-) STRICT;
-
--- What the present run of an index has spent.
-CREATE TABLE IF NOT EXISTS runs (
-    run TEXT PRIMARY KEY,
-    started REAL NOT NULL,
-    cost REAL NOT NULL DEFAULT 0,
-    unpriced INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- How calls of an account ended, by the hour (number of hours since the epoch): `ok` or a kind of error, and a

@@ -68,19 +68,16 @@ class Budget:
         *,
         ceilings: Ceilings | None = None,
         prices: Mapping[str, Mapping[str, Any]] | None = None,
-        run: str = "",
     ) -> None:
-        """`prices`: that block of the configuration. `run`: names the runs of this index."""
+        """`prices`: that block of the configuration."""
         self._file = file
         self.ceilings = ceilings or Ceilings()
         self._prices = prices or {}
-        self._run = run
 
     @classmethod
     def of(cls, file: AccountFile, settings: AgentSettings) -> Budget:
         """Make the budget of an agent by its settings."""
-        run = str(settings.index_path)
-        return cls(file, ceilings=settings.limits, prices=settings.prices, run=run)
+        return cls(file, ceilings=settings.limits, prices=settings.prices)
 
     @property
     def has_ceilings(self) -> bool:
@@ -195,19 +192,6 @@ class Budget:
             row: tuple[int, int] | None = reader.execute(query, (token,)).fetchone()
             return row
 
-    def begin_run(self, now: float) -> None:
-        """Let the ceilings of a run count from now on."""
-        with self._file.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO runs (run, started) VALUES (?, ?)", (self._run, now))
-
-    def end_run(self) -> None:
-        """Forget what the run spent: nothing waits any more, and what comes is another run."""
-        with self._file.reading() as reader:
-            is_running = reader is not None and scalar(reader, "SELECT 1 FROM runs WHERE run = ?", self._run)
-        if is_running:
-            with self._file.writing() as connection:
-                connection.execute("DELETE FROM runs WHERE run = ?", (self._run,))
-
     def _per_million(self, charge: Charge) -> float | None:
         """Return the price of a million tokens; None when it is not known."""
         identity = charge.identity
@@ -227,30 +211,19 @@ class Budget:
         if not self.has_ceilings:
             return math.inf, None
         each, day, per_million = self.ceilings, day_of(now), self._per_million(charge)
-        periods = [("Day", each.max_cost_per_day, each.max_tokens_per_day, _SPENT_IN_DAY, day)]
-        if charge.mode != QUESTIONS:
-            periods.append(("Run", each.max_cost_per_run, each.max_tokens_per_run, _SPENT_IN_RUN, self._run))
-        least, refusal = math.inf, None
-        for period, max_cost, max_tokens, query, key in periods:
-            cost, unpriced = connection.execute(query, (key,)).fetchone() if connection else (0.0, 0)
-            if per_million is None and max_cost and not max_tokens:
-                limit, spent, rate, name = 0.0, 0.0, 1.0, NO_PRICE
-            elif per_million is None:
-                limit, spent, rate, name = max_tokens, unpriced, 1.0, f"maxTokensPer{period}"
-            else:
-                limit, spent, rate, name = max_cost, cost, per_million / 1e6, f"maxCostPer{period}"
-            if not limit and name != NO_PRICE:
-                continue
-            share = TEXTS_SHARE if period == "Day" and charge.mode != QUESTIONS else 1.0
-            room = limit * share - spent
-            # A millionth of a token more than the room is a matter of floating point.
-            left = max(0.0, room / rate + 1e-6) if rate else math.inf
-            if left < least:
-                refusal = Refusal(
-                    key=name, limit=limit, spent=spent, model=charge.identity.model, period=period, day=day
-                )
-                least = left
-        return least, refusal
+        cost, unpriced = connection.execute(_SPENT_IN_DAY, (day,)).fetchone() if connection else (0.0, 0)
+        if per_million is None and each.max_cost_per_day and not each.max_tokens_per_day:
+            limit, spent, rate, name = 0.0, 0.0, 1.0, NO_PRICE
+        elif per_million is None:
+            limit, spent, rate, name = each.max_tokens_per_day, unpriced, 1.0, "maxTokensPerDay"
+        else:
+            limit, spent, rate, name = each.max_cost_per_day, cost, per_million / 1e6, "maxCostPerDay"
+        if not rate or (not limit and name != NO_PRICE):
+            return math.inf, None
+        room = limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - spent
+        refusal = Refusal(key=name, limit=limit, spent=spent, model=charge.identity.model, day=day)
+        # A millionth of a token more than the room is a matter of floating point.
+        return max(0.0, room / rate + 1e-6), refusal
 
     def _count(self, connection: Connection, charge: Charge, token: str, tokens: int, now: float) -> None:
         per_million, day = self._per_million(charge), day_of(now)
@@ -264,21 +237,14 @@ class Budget:
         )
         if token:
             connection.execute(
-                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                (token, *keys, tokens, per_million, self._run, now),
-            )
-        if charge.mode != QUESTIONS:
-            connection.execute(
-                "INSERT INTO runs VALUES (?, ?, ?, ?) ON CONFLICT (run)"
-                " DO UPDATE SET cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced",
-                (self._run, now, cost, unpriced),
+                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                (token, *keys, tokens, per_million, now),
             )
         connection.execute("DELETE FROM reservations WHERE at < ?", (now - KEPT_RESERVATION_S,))
         connection.execute("DELETE FROM spending WHERE day < ?", (day_of(now - KEPT_DAYS * 86_400),))
 
 
 _SPENT_IN_DAY = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM spending WHERE day = ?"
-_SPENT_IN_RUN = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM runs WHERE run = ?"
 
 
 def _amounts(tokens: int, per_million: float | None) -> tuple[float, int]:
@@ -286,24 +252,19 @@ def _amounts(tokens: int, per_million: float | None) -> tuple[float, int]:
 
 
 def _correct(connection: Connection, token: str, tokens: int, *, calls: int = 1) -> None:
-    """Let a reservation count with so many tokens, in its day and, if it still lasts, in its run."""
+    """Let a reservation count with so many tokens, in its day."""
     row = connection.execute(
-        "SELECT day, account, model, mode, tokens, per_million, run, at FROM reservations WHERE token = ?",
+        "SELECT day, account, model, mode, tokens, per_million FROM reservations WHERE token = ?",
         (token,),
     ).fetchone()
     if row is None:
         return
-    *keys, reserved, per_million, run, at = row
+    *keys, reserved, per_million = row
     cost, unpriced = _amounts(tokens - reserved, per_million)
     connection.execute(
         "UPDATE spending SET requests = requests + ?, tokens = tokens + ?, cost = max(0, cost + ?),"
         " unpriced = unpriced + ? WHERE day = ? AND account = ? AND model = ? AND mode = ?",
         ((calls if tokens else 0) - bool(reserved), tokens - reserved, cost, unpriced, *keys),
-    )
-    connection.execute(
-        "UPDATE runs SET cost = max(0, cost + ?), unpriced = max(0, unpriced + ?)"
-        " WHERE run = ? AND started <= ?",
-        (cost, unpriced, run, at),
     )
 
 

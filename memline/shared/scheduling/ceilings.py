@@ -24,30 +24,25 @@ NO_PRICE = "prices"
 class Refusal:
     """Why nothing is sent: the ceiling that would be passed."""
 
-    #: The key below `limits`; NO_PRICE when the ceiling of `period` cannot be kept.
+    #: The key below `limits`; NO_PRICE when a ceiling in dollars cannot be kept.
     key: str
     limit: float
     spent: float
     model: str
-    #: `Day` or `Run`.
-    period: str
     day: str
 
     @property
     def reason(self) -> str:
         if self.key == NO_PRICE:
-            return f"no price is known for {self.model}, so limits.maxCostPer{self.period} cannot be kept"
-        since = f"today, {self.day} UTC" if self.period == "Day" else "in this run"
+            return f"no price is known for {self.model}, so limits.maxCostPerDay cannot be kept"
         amounts = f"{self._amount(self.spent)} of {self._amount(self.limit)}"
-        return f"the ceiling limits.{self.key} is reached: {amounts} {since}"
+        return f"the ceiling limits.{self.key} is reached: {amounts} today, {self.day} UTC"
 
     @property
     def action(self) -> str:
         if self.key == NO_PRICE:
             price = f'prices: {{ "{self.model}": {{ perMillion: … }} }}'
-            return f"set {price}, or limits.maxTokensPer{self.period}; then run: memline index"
-        if self.period == "Run":
-            return f"memline index   (begins a new run; or raise limits.{self.key})"
+            return f"set {price}, or limits.maxTokensPerDay; then run: memline index"
         resumes = f"embedding goes on at {_next_day(self.day)} 00:00 UTC"
         return f"{resumes}; or raise limits.{self.key}, then run: memline index"
 
@@ -60,7 +55,7 @@ class Refusal:
 
 def record_refusal(index: Connection, refusal: Refusal | None) -> None:
     """Record the ceiling that texts of an index wait for, None for none, in the caller's transaction."""
-    names = ("key", "limit", "spent", "model", "period", "day")
+    names = ("key", "limit", "spent", "model", "day")
     found = {name: getattr(refusal, name) for name in names} if refusal else None
     if meta.get(index, meta.CEILING) != found:
         meta.put(index, meta.CEILING, found)
@@ -72,7 +67,7 @@ def refusal_of(index: Connection, ceilings: Ceilings, now: float) -> Refusal | N
     if found is None:
         return None
     refusal = Refusal(**found)
-    if refusal.period == "Day" and refusal.day != day_of(now):
+    if refusal.day != day_of(now):
         return None
     if refusal.key == NO_PRICE:
         return refusal
@@ -83,9 +78,7 @@ def limits_of(ceilings: Ceilings) -> dict[str, float]:
     """Return the ceilings by their keys in the configuration; 0 is none."""
     return {
         "maxCostPerDay": ceilings.max_cost_per_day,
-        "maxCostPerRun": ceilings.max_cost_per_run,
         "maxTokensPerDay": ceilings.max_tokens_per_day,
-        "maxTokensPerRun": ceilings.max_tokens_per_run,
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from functools import partial
+from math import ceil
 from typing import Any
 
 import pytest
@@ -11,14 +12,12 @@ from memline.shared.config.installation import Ceilings
 from memline.shared.index import batches, jobs, meta, vectors
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, leases
-from memline.shared.scheduling.budget import BATCH, Budget, Charge, reserved_batches
-from memline.shared.scheduling.ceilings import Refusal, record_refusal, refusal_of
+from memline.shared.scheduling.budget import BATCH, TEXTS_SHARE, Budget, Charge, reserved_batches
+from memline.shared.scheduling.ceilings import Refusal, day_of, record_refusal, refusal_of
 from tests.support.batch_desk import Desk
 from tests.support.index_rows import BATCH_RULES, CAPS, answer, cancel_backfill, file_row
 
 #: A ceiling that was met before.
-REACHED = Refusal(key="maxTokensPerRun", limit=10_000, spent=1, model="a", period="Run", day="")
-
 BOTH = (vectors.LIVE_EDIT, vectors.BACKFILL)
 
 
@@ -59,9 +58,9 @@ def cancel(desk: Desk) -> None:
 
 
 def limit(desk: Desk, *, tokens: int) -> None:
-    """A ceiling of so many tokens a run."""
-    ceilings = Ceilings(max_tokens_per_run=tokens)
-    desk.writer.budget = Budget(desk.writer.accounts.file, ceilings=ceilings, run="main")
+    """A ceiling of a day that leaves so many tokens to texts."""
+    ceilings = Ceilings(max_tokens_per_day=ceil(tokens / TEXTS_SHARE))
+    desk.writer.budget = Budget(desk.writer.accounts.file, ceilings=ceilings)
 
 
 def edits(count: int) -> Callable[[Desk], None]:
@@ -310,7 +309,7 @@ def test_at_a_ceiling_no_batch_is_made_that_its_first_text_does_not_fit_into(emp
 
     refusal = refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now())
     assert (plan.made, plan.held, batches.latest(desk.writer.connection, 9)) == (0, (vectors.BACKFILL,), [])
-    assert refusal is not None and refusal.key == "maxTokensPerRun"
+    assert refusal is not None and refusal.key == "maxTokensPerDay"
 
     limit(desk, tokens=most)
     assert desk.plan().made == 1
@@ -325,6 +324,9 @@ def test_a_batch_whose_texts_went_elsewhere_while_it_was_planned_is_not_made(
     desk.clock.advance(BATCH_RULES.open_s + 1)
     add(desk, 20)
     limit(desk, tokens=10_000)
+    most = desk.writer.budget.ceilings.max_tokens_per_day
+    day = day_of(desk.clock.now())
+    reached = Refusal(key="maxTokensPerDay", limit=most, spent=1, model="a", day=day)
     reserve = Budget.reserve
 
     def overtaken(budget: Budget, charge: Charge, *args: Any, **options: Any) -> int | Refusal:
@@ -332,14 +334,14 @@ def test_a_batch_whose_texts_went_elsewhere_while_it_was_planned_is_not_made(
         if charge.mode == BATCH:
             assert requests(desk) == [20]
             with transaction(desk.writer.connection):
-                record_refusal(desk.writer.connection, REACHED)
+                record_refusal(desk.writer.connection, reached)
         return granted
 
     monkeypatch.setattr(Budget, "reserve", overtaken)
     plan = rest(desk)
 
     assert (plan.made, batches.latest(desk.writer.connection, 9)) == (0, [])
-    assert refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now()) == REACHED
+    assert refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now()) == reached
     assert reserved_batches(desk.writer.accounts.file) == {}
     # Another batch may be the probe.
     assert (desk.batch_health.state, desk.batch_health.probe) == ("open", "")

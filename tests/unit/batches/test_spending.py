@@ -163,7 +163,7 @@ def test_rows_that_the_provider_says_have_failed_are_given_back(
 def test_a_batch_pays_the_price_of_batches(desk: Desk) -> None:
     file = desk.writer.accounts.file
     prices = {"a": {"perMillion": 2.0, "batchPerMillion": 1.0}}
-    desk.writer.budget = Budget(file, ceilings=Ceilings(max_cost_per_day=1), prices=prices, run="main")
+    desk.writer.budget = Budget(file, ceilings=Ceilings(max_cost_per_day=1), prices=prices)
     batch = desk.make()
 
     report = spent(file, Ceilings(), desk.clock.now())["today"]

@@ -169,7 +169,6 @@ def test_problems_come_before_warnings_and_these_before_notes() -> None:
         ("memline queue resume", COMMAND),
         ("chmod u+w /x", COMMAND),
         ("mv '/my notes/Memory.md' '/my notes/MEMORY.md'", COMMAND),
-        ("memline index   (begins a new run; or raise limits.maxCostPerRun)", SENTENCE),
         ("memline index   (moves the damaged file aside and builds the index again)", SENTENCE),
         ("export OPENAI_API_KEY=…", SENTENCE),
     ],

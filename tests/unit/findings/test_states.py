@@ -96,7 +96,7 @@ def reach_ceiling(place: Place, _: pytest.MonkeyPatch) -> None:
     put(
         place,
         meta.CEILING,
-        {"key": "maxTokensPerDay", "limit": 5, "spent": 5, "model": "a", "period": "Day", "day": day},
+        {"key": "maxTokensPerDay", "limit": 5, "spent": 5, "model": "a", "day": day},
     )
 
 

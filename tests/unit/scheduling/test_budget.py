@@ -101,7 +101,7 @@ def test_a_model_on_this_machine_is_not_counted(file: AccountFile, clock: Manual
 
 
 def test_an_answer_sets_the_count_right_once(file: AccountFile, clock: ManualClock) -> None:
-    mine = Budget(file, ceilings=Ceilings(max_cost_per_run=1), run="one")
+    mine = Budget(file, ceilings=Ceilings(max_cost_per_day=1))
     for token in ("refused", "half", "twice", "unknown"):
         mine.reserve(SMALL, token, 100, clock.now())
     # The answer comes on another day: it is of the day of its request.
@@ -124,7 +124,7 @@ def test_an_answer_sets_the_count_right_once(file: AccountFile, clock: ManualClo
 
 
 def test_a_request_counts_as_often_as_it_was_perhaps_paid_for(file: AccountFile, clock: ManualClock) -> None:
-    mine = Budget(file, ceilings=Ceilings(), run="one")
+    mine = Budget(file, ceilings=Ceilings())
     for token, tokens, calls in (("cut", 250, 3), ("refused", 0, 0), ("killed", None, 1)):
         mine.reserve(SMALL, token, 100, clock.now())
         assert mine.may_send(token)
@@ -137,7 +137,7 @@ def test_a_request_counts_as_often_as_it_was_perhaps_paid_for(file: AccountFile,
 
 
 def test_a_reservation_is_for_one_worker(file: AccountFile, clock: ManualClock) -> None:
-    mine = Budget(file, ceilings=Ceilings(), run="one")
+    mine = Budget(file, ceilings=Ceilings())
     mine.reserve(SMALL, "a", 100, clock.now())
 
     before, may_send = mine.was_sent("a"), [mine.may_send("a"), mine.may_send("a")]
@@ -149,7 +149,7 @@ def test_a_request_that_is_settled_is_not_sent_again(
     file: AccountFile, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accounts, "KEPT_SETTLED", 3)
-    mine = Budget(file, ceilings=Ceilings(), run="one")
+    mine = Budget(file, ceilings=Ceilings())
     for number in range(5):
         mine.reserve(SMALL, str(number), 100, clock.now())
         assert mine.may_send(str(number))
@@ -159,26 +159,6 @@ def test_a_request_that_is_settled_is_not_sent_again(
     assert mine.may_send("elsewhere")
     assert [mine.may_send(str(number)) for number in range(5)] == [True, True, False, False, False]
     assert spent(file, Ceilings(), clock.now())["today"]["tokens"] == 500
-
-
-def test_a_run_has_a_ceiling_of_its_own_and_another_run_begins_anew(
-    file: AccountFile, clock: ManualClock
-) -> None:
-    ceilings = Ceilings(max_tokens_per_run=100, max_cost_per_run=1)
-    one, two = Budget(file, ceilings=ceilings, run="one"), Budget(file, ceilings=ceilings, run="two")
-
-    assert one.reserve(UNKNOWN, "a", 100, clock.now()) == 100
-    refused = one.reserve(UNKNOWN, "b", 1, clock.now())
-    other = two.reserve(UNKNOWN, "c", 100, clock.now())
-
-    assert isinstance(refused, Refusal) and "begins a new run" in refused.action
-    assert other == 100
-    one.settle("a", 40)
-    assert one.reserve(UNKNOWN, "d", 60, clock.now()) == 60
-    one.begin_run(clock.now())
-    assert one.reserve(UNKNOWN, "e", 100, clock.now()) == 100
-    one.end_run()
-    assert one.reserve(UNKNOWN, "f", 100, clock.now()) == 100
 
 
 def test_processes_that_reserve_together_never_pass_a_ceiling_also_when_they_are_killed(
@@ -223,7 +203,7 @@ def writer(tmp_path: Path, clock: ManualClock) -> Iterator[IndexWriter]:
 def limit(writer: IndexWriter, **ceilings: float) -> None:
     prices = {"a": {"perMillion": 1.0}} if any("cost" in name for name in ceilings) else {}
     made = Ceilings(**ceilings)
-    writer.budget = Budget(writer.accounts.file, ceilings=made, prices=prices, run="main")
+    writer.budget = Budget(writer.accounts.file, ceilings=made, prices=prices)
 
 
 def lease(writer: IndexWriter) -> int:
@@ -269,26 +249,11 @@ def test_a_ceiling_that_was_raised_is_waited_for_no_longer(writer: IndexWriter, 
     assert refusal_of(writer.connection, writer.budget.ceilings, clock.now()) is None
 
 
-def test_a_run_that_is_asked_for_begins_anew_and_one_that_is_done_is_forgotten(writer: IndexWriter) -> None:
-    limit(writer, max_tokens_per_run=8 * tokens_of_a_text(writer))
-
-    first, waiting = lease(writer), lease(writer)
-    writer.begin_run()
-    second = lease(writer)
-    writer.begin_run()
-    third = lease(writer)
-    writer.sweep()
-    writer.store_file(file_row("b.md", *(f"other number {n}" for n in range(8))))
-    fourth = lease(writer)
-
-    assert (first, waiting, second, third, fourth) == (8, 0, 8, 4, 8)
-
-
 def test_a_batch_is_as_large_as_the_ceiling_allows_and_pays_the_price_of_batches(
     writer: IndexWriter, clock: ManualClock
 ) -> None:
     each = tokens_of_a_text(writer)
-    limit(writer, max_cost_per_run=12 * each / 1e6)
+    limit(writer, max_cost_per_day=12 * each / 1e6 / TEXTS_SHARE)
 
     clock.advance(10)
     writer.plan_batches(RULES, only=MODEL_A, has_pending_files=False)
