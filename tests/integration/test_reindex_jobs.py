@@ -75,7 +75,7 @@ def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
     assert f"job {job.token} reads {NOTES} files" in asked.stdout
     assert "no worker takes messages from the queue 'chunk' (try: memline worker chunk store)" in asked.stderr
     assert waiting(place, redis, "chunk") == 0
-    (shown,) = place.run("reindex", "--status", "--json").json
+    (shown,) = place.run("jobs", "ls", "--open", "--json").json
     assert (shown["id"], shown["name"]) == (job.token, "reindex (all files)")
     assert shown["progress"].startswith(f"0 of {NOTES} files read")
 
@@ -139,10 +139,11 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
         until(lambda: waiting(place, redis, "chunk") == 1, "the files on the queue")
     ids = [job.token for job in opened(place)]
 
-    done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
+    env = {"MEMLINE_QUEUE_URL": redis.url}
+    done = [place.run("jobs", "cancel", each, "--json", env=env).json for each in ids]
 
     assert place.vector_states() == {"wanted": 3 * NOTES}
-    assert [each["id"] for each in reversed(done)] == ids
+    assert [each["id"] for each in done] == ids
     assert all((each["agentId"], each["state"], each["batches"]) == ("main", "cancelled", 0) for each in done)
     sums = {key: sum(each[key] for each in done) for key in ("vectors", "messages", "files")}
     assert sums == {"vectors": 3 * NOTES, "messages": 1, "files": NOTES}
@@ -150,13 +151,13 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
         fleet.start("chunk", "embed", "store")
         # What waited for a worker is left alone by it.
         until(lambda: waiting(place, redis, "embed") == 0)
-        assert place.run("reindex", "--status").stdout == "No open jobs.\n"
+        assert place.run("jobs", "ls", "--open").stdout == "No open jobs.\n"
         assert "cancelled" in place.run("status").stdout
         assert sum(server.texts.values()) == 0
         assert place.vector_states() == {"wanted": 3 * NOTES}
         assert place.search("Section 1 of 3").to_json()["stale"]
 
-        again = place.run("reindex", env={"MEMLINE_QUEUE_URL": redis.url})
+        again = place.run("reindex", env=env)
         until(lambda: is_settled(place), "every vector")
 
     assert f"{3 * NOTES} cancelled texts are wanted again" in again.stdout
@@ -169,7 +170,8 @@ def test_an_index_run_resumes_what_was_cancelled(place: Place, server: Embedding
     place.configure(model="another")
     place.index()
 
-    done = place.run("reindex", "--cancel")
+    (job,) = opened(place)
+    done = place.run("jobs", "cancel", job.token)
     server.control({"fault": ""})
     place.end_cooldowns()
 

@@ -95,7 +95,7 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
             f", {counted(made['takenUp'], 'cancelled text', 'are')} wanted again" if made["takenUp"] else ""
         )
         lines.append(f"{made['agentId']}: job {made['id']} reads {counted(made['files'], 'file')}{resumed}.")
-        lines.append(f"  memline reindex --status {made['id']} says how far it is.")
+        lines.append(f"  memline jobs show {made['id']} says how far it is.")
         if made["warning"]:
             notes.append(f"{made['agentId']}: {made['warning']} (try: memline worker chunk store)")
 

@@ -61,8 +61,6 @@ class Parameter:
     opposite: str = ""
     #: Of a path: what has to be there, or is to be made.
     path: str = ""
-    #: `module:function` that lists the values that are known, for the completion of a word.
-    known: str = ""
     #: In Python, where that differs.
     python: str = ""
 
@@ -183,9 +181,6 @@ def argument(name: str, words: str, *, is_required: bool = True, **more: Any) ->
 
 #: What a list of texts holds, in JSON Schema.
 TEXTS = (("items", {"type": "string"}), ("minItems", 1), ("maxItems", 20))
-
-#: Where the ids of jobs are known.
-KNOWN_JOBS = "memline.producers.reports.job_reports:known"
 
 #: Asks nothing before what is asked about otherwise.
 YES = flag("yes", "Do not ask.", faces=COMMAND)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import COMMAND, KNOWN_JOBS, YES, Call, argument, flag, option
+from memline.producers.calls.rows import COMMAND, YES, Call, argument, flag, option
 
 _FORCE = flag("force", "All files, not only those that changed.")
 
@@ -37,13 +37,6 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
     Call(
         name="reindex",
         title="Ask for a reindex and return, or plan one.",
-        text="""\
-Ask for a reindex, print the id of its job and return; JOB names one for --status and --cancel.
-
-A job is a row of the index: the fleet goes on with it after any restart, also with an emptied Redis. Its
-texts wait behind those of live edits and of older jobs. It needs queue.url; without a queue, `memline
-index` does the work and waits for it. `memline jobs` pauses, resumes and shows jobs; after --cancel,
-`memline reindex` or `memline index` goes on with what is missing.""",
         run="memline.producers.actions.verbs:reindex",
         is_of_one_agent=True,
         http="POST /reindex",
@@ -51,30 +44,7 @@ index` does the work and waits for it. `memline jobs` pauses, resumes and shows 
         audit="reindex",
         button="Reindex",
         needs_queue=True,
-        parameters=(
-            _FORCE,
-            flag("plan", "Only say what it would do: files, texts, tokens, cost.", faces=COMMAND),
-            flag("list", "Only list jobs, as `memline jobs ls` does.", faces=COMMAND),
-            flag("status", "Only show the open jobs, or JOB, as `memline jobs` does.", faces=COMMAND),
-            flag("cancel", "Cancel each open job, or JOB; what is indexed stays.", faces=COMMAND),
-            argument(
-                "job",
-                "Id of a job, or the beginning of it.",
-                is_required=False,
-                metavar="[JOB]",
-                known=KNOWN_JOBS,
-                faces=COMMAND,
-            ),
-        ),
-        examples=(
-            "memline reindex --plan",
-            "memline reindex --plan --force --json",
-            "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline reindex --agent main",
-            "memline reindex --status",
-            "memline reindex --status 5f3a",
-            "memline reindex --list",
-            "memline reindex --cancel",
-        ),
+        parameters=(_FORCE,),
     ),
     Call(
         name="flush",

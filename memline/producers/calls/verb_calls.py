@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import KNOWN_JOBS, OWNER, TEXTS, Call, argument, flag, option
+from memline.producers.calls.rows import OWNER, TEXTS, Call, argument, option
 
 #: Where the functions of the verbs are.
 _VERBS = "memline.producers.actions.verbs"
 
-_JOB = argument("job", "Id of a job, or the beginning of it.", metavar="JOB", known=KNOWN_JOBS)
+_JOB = argument("job", "Id of a job, or the beginning of it.", metavar="JOB")
 _BATCH = argument(
     "batch",
     "Id of a batch, the beginning of it, or the provider's job id.",
     metavar="BATCH",
-    known="memline.producers.reports.batch_jobs:known",
-)
-_LIMIT = option(
-    "limit", "Ended ones of each agent, at most.", kind="integer", minimum=1, maximum=1000, default="10"
 )
 _PROVIDER = option(
     "provider", "Only this one.", default="all", choices_of="memline.shared.providers:PROVIDERS"
@@ -36,33 +32,6 @@ _ERROR = option("group", "Texts with this error: a group of the page of failed t
 _TEXT = option("text", "The one whose hash begins so; `memline index --json` has hashes.")
 
 VERB_CALLS = (
-    Call(
-        name="jobs",
-        title="List, show, pause, resume and cancel jobs.",
-        text="""\
-List, show, pause, resume and cancel jobs: reindexes, first imports, model changes and backfills.
-
-A job is a row of the index, with a queue and without: it outlives every process. The older job goes
-first, and live edits before all of them.""",
-        examples=("memline jobs ls", "memline jobs show 5f3a", "memline jobs pause 5f3a"),
-    ),
-    Call(
-        name="jobs ls",
-        title="List the open jobs and the last ones that ended.",
-        run=f"{_VERBS}:list_jobs",
-        answer="jobs",
-        parameters=(flag("open", "Only those that are running or paused."), _LIMIT),
-        examples=("memline jobs ls", "memline jobs ls --open", "memline jobs ls --agent work --json"),
-    ),
-    Call(
-        name="jobs show",
-        title="Show all that is known of a job.",
-        text="Show all that is known of a job; JOB is its id or the beginning of it.",
-        run=f"{_VERBS}:show_job",
-        answer="job",
-        parameters=(_JOB,),
-        examples=("memline jobs show 5f3a", "memline jobs show 5f3a --json"),
-    ),
     Call(
         name="jobs pause",
         title="Pause a job.",
@@ -106,40 +75,6 @@ nothing else are cancelled at the provider. Exit status 1 when the job had ended
         examples=("memline jobs cancel 5f3a", "memline jobs cancel 5f3a --json"),
     ),
     Call(
-        name="batch",
-        title="List, show and cancel jobs of a provider's Batch API.",
-        text="""\
-List, show, collect and cancel jobs of a provider's Batch API, and list their errors.
-
-They are made when remote.batch.enabled is true and the backlog is worth one.""",
-        examples=(
-            "memline batch ls",
-            "memline batch ls --open --json",
-            "memline batch show 5f3a",
-            "memline batch cancel 5f3a",
-            "memline batch collect 5f3a",
-            "memline batch errors 5f3a",
-        ),
-    ),
-    Call(
-        name="batch ls",
-        title="List the open batches and the last closed ones.",
-        answer="batches",
-        parameters=(flag("open", "Only those that are not closed."), _LIMIT),
-        examples=("memline batch ls", "memline batch ls --open", "memline batch ls --agent work --json"),
-    ),
-    Call(
-        name="batch show",
-        title="Show all that is known of a batch.",
-        text=(
-            "Show all that is known of a batch; BATCH is its id, the beginning of it, or the provider's job"
-            " id."
-        ),
-        answer="batch",
-        parameters=(_BATCH,),
-        examples=("memline batch show 5f3a", "memline batch show batch_68a1 --json"),
-    ),
-    Call(
         name="batch cancel",
         title="Cancel a batch; the vectors that it brought are kept.",
         text="""\
@@ -169,14 +104,6 @@ has ended.""",
         button="Collect now",
         parameters=(_BATCH,),
         examples=("memline batch collect 5f3a", "memline batch collect 5f3a --json"),
-    ),
-    Call(
-        name="batch errors",
-        title="List the texts of a batch that got an error.",
-        text="List the texts of a batch that got an error in place of a vector, at most 1,000.",
-        answer="batchErrors",
-        parameters=(_BATCH,),
-        examples=("memline batch errors 5f3a", "memline batch errors 5f3a --json"),
     ),
     Call(
         name="queue",

@@ -1,4 +1,4 @@
-"""`memline jobs`, `batch` and `reindex`: show jobs and batches; the table has what changes them."""
+"""`memline jobs`, `batch` and `reindex`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memline.producers.actions.perform import perform
+from memline.producers.actions import verbs
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, print_result
-from memline.producers.cli.options import print_table
-from memline.producers.cli.table_commands import act_on, add_actions, asker, asks, group
+from memline.producers.cli.options import AS_JSON, command, group, print_table
+from memline.producers.cli.table_commands import act_on, asker
 from memline.producers.reports import batch_jobs
 from memline.producers.reports.batch_jobs import SHORT, listed, named
 from memline.producers.reports.estimate import estimate
@@ -21,16 +21,36 @@ from memline.shared.words import counted, span
 if TYPE_CHECKING:
     from memline.producers.reports.estimate import Estimate
 
+#: What a job, and a batch, is named by.
+_JOB = click.argument("job")
+_BATCH = click.argument("batch")
+_LIMIT = click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Ended ones of each agent, at most.",
+)
 
-jobs = group(CALLS["jobs"])
+
+@group("memline jobs ls", "memline jobs show 5f3a", "memline jobs pause 5f3a")
+def jobs(_: Invocation) -> None:
+    """List, show, pause, resume and cancel jobs: reindexes, first imports, model changes and backfills.
+
+    A job is a row of the index, with a queue and without: it outlives every process. The older job goes
+    first, and live edits before all of them.
+    """
 
 
-@asks(CALLS["jobs ls"], parent=jobs)
-def list_jobs(
-    invocation: Invocation, open: bool = False, limit: int | None = None, as_json: bool = False
-) -> None:
-    """Print the jobs of the agents that are meant, as a table or as JSON."""
-    found = perform(CALLS["jobs ls"], asker(invocation), open=open, limit=limit).value
+@command(
+    "memline jobs ls", "memline jobs ls --open", "memline jobs ls --agent work --json", parent=jobs, name="ls"
+)
+@click.option("--open", is_flag=True, help="Only those that are running or paused.")
+@_LIMIT
+@AS_JSON
+def list_jobs(invocation: Invocation, open: bool, limit: int, as_json: bool) -> None:
+    """List the open jobs and the last ones that ended."""
+    found = verbs.list_jobs(asker(invocation), open=open, limit=limit).value
     if as_json or not found:
         return print_result(found, as_json, ["No open jobs." if open else "No jobs."])
     now = time.time()
@@ -51,10 +71,12 @@ def _cells(job: dict[str, Any], now: float) -> tuple[str, ...]:
     )
 
 
-@asks(CALLS["jobs show"], parent=jobs)
+@command("memline jobs show 5f3a", "memline jobs show 5f3a --json", parent=jobs, name="show")
+@_JOB
+@AS_JSON
 def show_job(invocation: Invocation, job: str, as_json: bool) -> None:
-    """Print what is known of a job. Raises JobUnknown."""
-    found = perform(CALLS["jobs show"], asker(invocation), job=job).value
+    """Show all that is known of a job; JOB is its id or the beginning of it."""
+    found = verbs.show_job(asker(invocation), job).value
     files, texts = (counted(round(found[f"{each}sPerSecond"]), each) for each in ("file", "text"))
     rates = f"{files}/s, {texts}/s"
     rows = {
@@ -90,16 +112,60 @@ def _cost(job: dict[str, Any]) -> str:
     return words
 
 
-add_actions(jobs, CALLS.values())
+@command("memline jobs pause 5f3a", parent=jobs)
+@_JOB
+@AS_JSON
+def pause(invocation: Invocation, job: str, as_json: bool) -> int | None:
+    """Read no more files of a job and send none of its texts until `resume`; live edits go on.
+
+    Requests and batches that are at the provider already are still stored. Exit status 1 when the job is not
+    running.
+    """
+    return act_on(invocation, CALLS["jobs pause"], as_json, job=job)
 
 
-batch = group(CALLS["batch"])
+@command("memline jobs resume 5f3a", parent=jobs)
+@_JOB
+@AS_JSON
+def resume(invocation: Invocation, job: str, as_json: bool) -> int | None:
+    """Let a paused job go on. Exit status 1 when it is not paused."""
+    return act_on(invocation, CALLS["jobs resume"], as_json, job=job)
 
 
-@asks(CALLS["batch ls"], parent=batch)
-def list_(invocation: Invocation, open: bool, limit: int | None, as_json: bool) -> None:
+@command("memline jobs cancel 5f3a", "memline jobs cancel 5f3a --json", parent=jobs)
+@_JOB
+@AS_JSON
+def cancel(invocation: Invocation, job: str, as_json: bool) -> int | None:
+    """End a job: nothing more of it is read or sent; what is indexed stays.
+
+    Its texts stay known as missing: `memline reindex` or `memline index` takes them up. Batches that hold
+    nothing else are cancelled at the provider. Exit status 1 when the job had ended already.
+    """
+    return act_on(invocation, CALLS["jobs cancel"], as_json, job=job)
+
+
+@group("memline batch ls", "memline batch show 5f3a", "memline batch cancel 5f3a")
+def batch(_: Invocation) -> None:
+    """List, show, collect and cancel jobs of a provider's Batch API, and list their errors.
+
+    They are made when remote.batch.enabled is true and the backlog is worth one.
+    """
+
+
+@command(
+    "memline batch ls",
+    "memline batch ls --open",
+    "memline batch ls --agent work --json",
+    parent=batch,
+    name="ls",
+)
+@click.option("--open", is_flag=True, help="Only those that are not closed.")
+@_LIMIT
+@AS_JSON
+def list_batches(invocation: Invocation, open: bool, limit: int, as_json: bool) -> None:
+    """List the open batches and the last closed ones."""
     now = time.time()
-    found = listed(invocation.agents(), limit=10 if limit is None else limit, only_open=open)
+    found = listed(invocation.agents(), limit=limit, only_open=open)
     jobs = [job.to_json(now) for job in found]
     if as_json or not jobs:
         return print_result(jobs, as_json, ["No open batches." if open else "No batches."])
@@ -119,8 +185,11 @@ def _price(job: dict[str, Any]) -> str:
     return "" if job["cost"] is None else f"${job['cost']:.4f}"
 
 
-@asks(CALLS["batch show"], parent=batch)
+@command("memline batch show 5f3a", "memline batch show batch_68a1 --json", parent=batch)
+@_BATCH
+@AS_JSON
 def show(invocation: Invocation, batch: str, as_json: bool) -> None:
+    """Show all that is known of a batch; BATCH is its id, the beginning of it, or the provider's job id."""
     job = named(invocation.agents(), batch).to_json(time.time())
     texts = f"{job['rows']}: {job['stored']} stored, {job['failed']} failed, {job['textsLeft']} to come"
     done, failed = job["providerRowsDone"], job["providerRowsFailed"]
@@ -151,8 +220,11 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
     print_result(job, as_json, (f"{label + ':':<15}{text}" for label, text in rows.items() if text))
 
 
-@asks(CALLS["batch errors"], parent=batch)
+@command("memline batch errors 5f3a", "memline batch errors 5f3a --json", parent=batch)
+@_BATCH
+@AS_JSON
 def errors(invocation: Invocation, batch: str, as_json: bool) -> None:
+    """List the texts of a batch that got an error in place of a vector, at most 1,000."""
     found = batch_jobs.error_rows(batch_jobs.named(invocation.agents(), batch))
     rows = [{"textHash": each.text_hash, "path": each.path or None, "error": each.error} for each in found]
     lines = [f"{each.text_hash[:8]}  {each.path or '(no file has it now)'}  {each.error}" for each in found]
@@ -163,45 +235,51 @@ def _moment(at: float | None) -> str | None:
     return None if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-add_actions(batch, CALLS.values())
+@command("memline batch cancel 5f3a", "memline batch cancel 5f3a --json", parent=batch, name="cancel")
+@_BATCH
+@AS_JSON
+def cancel_batch(invocation: Invocation, batch: str, as_json: bool) -> int | None:
+    """Cancel a batch. The vectors that it brought are kept; its other texts are sent in requests.
+
+    The batch worker tells the provider: `memline up`, a fleet, or the next `memline index`. Rows that the
+    provider had finished by then are kept and paid for. Exit status 1 when the batch had ended already.
+    """
+    return act_on(invocation, CALLS["batch cancel"], as_json, batch=batch)
 
 
-@asks(CALLS["reindex"])
-def reindex(
-    invocation: Invocation,
-    force: bool,
-    plan: bool,
-    list: bool,
-    status: bool,
-    cancel: bool,
-    job: str | None,
-    as_json: bool,
-) -> int | None:
-    """Ask for a reindex of every agent, or do what an option says instead."""
+@command("memline batch collect 5f3a", "memline batch collect 5f3a --json", parent=batch)
+@_BATCH
+@AS_JSON
+def collect(invocation: Invocation, batch: str, as_json: bool) -> int | None:
+    """Ask the provider about a batch now, without waiting for the next poll, and store what is finished.
+
+    The batch worker does it: `memline up`, a fleet, or the next `memline index`. Exit status 1 when the batch
+    has ended.
+    """
+    return act_on(invocation, CALLS["batch collect"], as_json, batch=batch)
+
+
+@command(
+    "memline reindex --plan",
+    "memline reindex --plan --force --json",
+    "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline reindex --agent main",
+)
+@click.option("--force", is_flag=True, help="All files, not only those that changed.")
+@click.option("--plan", is_flag=True, help="Only say what it would do: files, texts, tokens, cost.")
+@AS_JSON
+def reindex(invocation: Invocation, force: bool, plan: bool, as_json: bool) -> int | None:
+    """Ask for a reindex, print the id of its job and return.
+
+    A job is a row of the index: the fleet goes on with it after any restart, also with an emptied Redis. Its
+    texts wait behind those of live edits and of older jobs. It needs queue.url; without a queue, `memline
+    index` does the work and waits for it. `memline jobs` shows, pauses, resumes and cancels jobs.
+    """
     agents = tuple(invocation.enabled_agents())
-    context = click.get_current_context()
-    if plan + list + status + cancel > 1:
-        raise click.UsageError("--plan, --list, --status and --cancel exclude each other")
-    if job is not None and not (status or cancel):
-        raise click.UsageError("JOB goes with --status or --cancel")
-    if job is not None and cancel:
-        return act_on(invocation, CALLS["jobs cancel"], as_json, job=job)
-    if job is not None:
-        context.invoke(show_job, job=job, as_json=as_json)
-    elif list or status:
-        context.invoke(list_jobs, open=status, as_json=as_json)
-    elif plan:
-        plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
-        lines = (line for plan in plans for line in _plan_lines(plan))
-        print_result([plan.to_json() for plan in plans], as_json, lines)
-    elif cancel:
-        by = asker(invocation, agents)
-        opened = perform(CALLS["jobs ls"], by, open=True).value
-        done = [perform(CALLS["jobs cancel"], by, job=each["id"]) for each in opened]
-        words = [line for each in done for line in each.words]
-        print_result([each.value for each in done], as_json, words or ["No open jobs."])
-    else:
+    if not plan:
         return act_on(invocation, CALLS["reindex"], as_json, agents=agents, force=force)
+    plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
+    lines = (line for plan in plans for line in _plan_lines(plan))
+    print_result([plan.to_json() for plan in plans], as_json, lines)
     return None
 
 

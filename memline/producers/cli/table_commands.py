@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, Call, Parameter
 from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
-from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
 
 if TYPE_CHECKING:
@@ -165,7 +162,6 @@ def _parameters(each: Parameter) -> Iterator[click.Parameter]:
 
 def _parameter(each: Parameter) -> click.Parameter:
     kind = _type(each)
-    complete = _completer(each.known) if each.known else None
     if each.argument:
         metavar = each.metavar or None
         is_required = each.argument == "required"
@@ -175,7 +171,6 @@ def _parameter(each: Parameter) -> click.Parameter:
             nargs=-1 if each.kind == "array" else 1,
             required=is_required,
             metavar=metavar,
-            shell_complete=complete,
         )
     names = [f"{each.option}/{each.opposite}".rstrip("/"), *filter(None, [each.short]), each.key]
     words = f"{each.words}  [default: {each.default}]" if each.default else each.words
@@ -188,7 +183,6 @@ def _parameter(each: Parameter) -> click.Parameter:
         required=each.is_required,
         metavar=each.metavar or None,
         help=words,
-        shell_complete=complete,
     )
 
 
@@ -201,19 +195,3 @@ def _type(each: Parameter) -> click.ParamType[Any] | None:
         low, high = (None if limit is None else int(limit) for limit in (each.minimum, each.maximum))
         return click.IntRange(low, high)
     return click.FloatRange(each.minimum, each.maximum) if each.kind == "number" else None
-
-
-def _completer(known: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Complete a word to one of the values that are known; none when the configuration cannot be read."""
-
-    def complete(
-        context: click.Context, _parameter: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        module, _, name = known.partition(":")
-        try:
-            found = getattr(import_module(module), name)(invocation_of(context).agents())
-        except MemlineError:
-            return []
-        return [CompletionItem(value, help=words) for value, words in found if value.startswith(incomplete)]
-
-    return complete

@@ -163,8 +163,3 @@ def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
         cost=cost,
         findings=found,
     )
-
-
-def known(agents: Sequence[AgentSettings]) -> list[tuple[str, str]]:
-    """List id and words of the batches that are known, for the completion of a word."""
-    return [(job.batch.token, f"{job.provider} {job.batch.state}") for job in listed(agents, limit=100)]

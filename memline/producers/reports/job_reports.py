@@ -315,11 +315,3 @@ def _eta_s(job: Job, texts_ahead: float, rates: tuple[float, float]) -> float | 
             return None
         seconds = max(seconds, amount / rate if amount else 0.0)
     return round(seconds, 1)
-
-
-def known(agents: Sequence[AgentSettings]) -> list[tuple[str, str]]:
-    """List id and words of the jobs that are known, for the completion of a word."""
-    return [
-        (each.job.token, f"{each.name} {each.job.state}")
-        for each in listed(agents, prices={}, now=0.0, limit=100)
-    ]

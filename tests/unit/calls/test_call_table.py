@@ -25,9 +25,7 @@ def test_each_call_over_http_has_what_does_it_(call: Call) -> None:
     assert callable(function_of(call)) if call.run else callable(getattr(MemoryTools, call.name))
 
 
-@pytest.mark.parametrize(
-    "call", [call for call in CALLS.values() if call.has_json], ids=lambda call: call.name
-)
+@pytest.mark.parametrize("call", MEMORY_CALLS, ids=lambda call: call.name)
 def test_each_call_has_the_type_of_its_answer(call: Call) -> None:
     Draft202012Validator.check_schema(answers()[call.answer])
 

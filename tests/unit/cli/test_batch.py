@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli import root
 from memline.producers.cli.jobs import batch
 from memline.shared.clock import SystemClock
 from memline.shared.index import batches, erase
@@ -127,18 +126,6 @@ def test_what_is_over_cannot_be_cancelled(place: Place, run: Run) -> None:
     status, text, _ = run("cancel", "aaaa1111")
 
     assert (status, text) == (1, "aaaa1111 is not cancelled: it has ended (done).\n")
-
-
-def test_ids_are_completed(place: Place) -> None:
-    from click.shell_completion import ShellComplete
-
-    add(place, "aaaa1111")
-    add(place, "bbbb2222")
-    complete = ShellComplete(root.cli, {}, "memline", "_MEMLINE_COMPLETE")
-
-    found = complete.get_completions(place.arguments("batch", "show"), "aa")
-
-    assert [item.value for item in found] == ["aaaa1111"]
 
 
 def test_there_is_a_command_for_each_of_them() -> None:

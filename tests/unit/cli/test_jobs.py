@@ -1,14 +1,12 @@
-"""`memline jobs`, and the same jobs through `memline reindex` and `memline index`."""
+"""`memline jobs`, and what `memline index` has of them."""
 
 import json
 import time
 from contextlib import closing
 
 import pytest
-from click.shell_completion import ShellComplete
 
 from memline.producers.cli import run
-from memline.producers.cli.root import cli
 from memline.shared.index import driver, jobs
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row, make_job
@@ -38,7 +36,6 @@ def test_jobs_are_a_table_or_json(place: Place, job: str, capsys: pytest.Capture
 
     assert [each in table for each in (job, "reindex", "running", "1/2", "0/1", "me@here")] == [True] * 6
     assert (listed["id"], listed["files"]) == (job, {"done": 1, "total": 2})
-    assert json.loads(output(place, capsys, "reindex", "--list", "--json"))[0]["id"] == job
 
 
 def test_a_place_without_jobs_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,18 +52,17 @@ def test_a_job_is_shown_by_the_beginning_of_its_id(
     assert f"Job:        {job}" in shown
     assert "Progress:   1 of 2 files read, 0 of 1 text embedded, total about 2" in shown
     assert "asked by me@here" in shown
-    assert output(place, capsys, "reindex", "--status", job) == shown
 
 
 def test_a_job_is_paused_resumed_and_cancelled(
     place: Place, job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert output(place, capsys, "jobs", "pause", job) == f"main: job {job} is paused.\n"
-    assert "paused" in output(place, capsys, "reindex", "--status")
+    assert "paused" in output(place, capsys, "jobs", "ls")
     again = output(place, capsys, "jobs", "pause", job, status=1)
     assert again == f"main: job {job} was left alone, it is paused.\n"
     assert output(place, capsys, "jobs", "resume", job) == f"main: job {job} goes on.\n"
-    cancelled = output(place, capsys, "reindex", "--cancel", job)
+    cancelled = output(place, capsys, "jobs", "cancel", job)
     assert cancelled == (
         f"main: job {job} is cancelled: 1 text will not be embedded, 1 file will not be read.\n"
     )
@@ -82,21 +78,6 @@ def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
     error = capsys.readouterr().err
     assert "there is no job 'zzz'" in error
     assert f"Try: {place.typed('jobs ls')}" in error
-
-
-@pytest.mark.parametrize("command", [("jobs", "show"), ("jobs", "pause"), ("reindex", "--status")])
-def test_ids_are_completed(place: Place, job: str, command: tuple[str, ...]) -> None:
-    shell = ShellComplete(cli, {}, "memline", "_MEMLINE_COMPLETE")
-
-    found = shell.get_completions(list(place.arguments(*command)), job[:3])
-
-    assert [(each.value, each.help) for each in found] == [(job, "reindex running")]
-
-
-def test_an_id_without_a_verb_is_wrong_usage(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(place.arguments("reindex", "5f3a")) == 2
-
-    assert "JOB goes with --status or --cancel" in capsys.readouterr().err
 
 
 def kinds(place: Place) -> list[tuple[str, str, int]]:
