@@ -48,7 +48,7 @@ from memline.producers.calls.arguments import answers, input_schema, parse_texts
 from memline.producers.calls.memory_calls import CONTEXT, INSTRUCTIONS, MEMORY_CALLS
 from memline.producers.calls.rows import Call
 from memline.shared.errors import BadRequest, MemlineError
-from memline.shared.figures.counters import CALLS, MCP, Tally
+from memline.shared.figures.counters import MCP
 from memline.shared.logs import Log
 from memline.shared.values import replace
 from memline.shared.version import own_version
@@ -76,17 +76,12 @@ _READ_FOR: ContextVar[Any] = ContextVar("read_for", default=None)
 #: The caller of a request: over HTTP its token and its headers name it.
 CallerOf = Callable[[Any], Caller]
 
-#: What is told of a call, with its request and its arguments.
-Tell = Callable[[Any, dict[str, Any]], None]
-
 
 class MemoryTool(Tool):
     """A tool that answers with a call of `MemoryTools`, in a thread so that no other call waits for it."""
 
     caller_of: CallerOf = Field(exclude=True)
     pool: Pool = Field(exclude=True)
-    tally: Tally = Field(exclude=True)
-    tell: Tell = Field(exclude=True)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -96,7 +91,6 @@ class MemoryTool(Tool):
         """Return the answer, as JSON in a text and as structured content; an error is words for the model."""
         try:
             caller = self.caller_of(context.request_context.request)
-            self.tell(context.request_context.request, arguments)
             answer = await self.pool.run(partial(self.fn, replace(caller, face=MCP), arguments))
         except MemlineError as error:
             text = _error_text(error.message, error.hint)
@@ -108,10 +102,8 @@ class MemoryTool(Tool):
                 "try once more; if it fails again, tell the user to run: memline doctor",
             )
         else:
-            self.tally.add(CALLS, tool=self.name, outcome="ok")
             plain = TextContent(type="text", text=in_json(json.dumps(answer, ensure_ascii=False)))
             return CallToolResult(content=[plain], structured_content=answer)
-        self.tally.add(CALLS, tool=self.name, outcome="error")
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
@@ -159,9 +151,7 @@ class MemoryServer(MCPServer[Any]):
             _READ_FOR.reset(token)
 
 
-def server(
-    tools: MemoryTools, caller_of: CallerOf, *, pool: Pool, tell: Tell = lambda _request, _arguments: None
-) -> MCPServer[Any]:
+def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[Any]:
     """Make an MCP server of these tools; memory_append is listed to callers that may write."""
     writes = any(tools.memory(agent).settings.memory.append.enabled for agent in tools.agents)
     calls = [call for call in MEMORY_CALLS if call.tool and (writes or not call.audit)]
@@ -172,7 +162,7 @@ def server(
         description="Long-term memory of an agent, with citations",
         instructions=INSTRUCTIONS,
         version=own_version(),
-        tools=[_tool(call, schemas[call.answer], tools, caller_of, pool, tell) for call in calls],
+        tools=[_tool(call, schemas[call.answer], tools, caller_of, pool) for call in calls],
         log_level="WARNING",
         subscriptions=False,
     )
@@ -324,7 +314,7 @@ def unreadable(error: Exception) -> JSONRPCError:
 
 
 def _tool(
-    call: Call, answer: dict[str, Any], tools: MemoryTools, caller_of: CallerOf, pool: Pool, tell: Tell
+    call: Call, answer: dict[str, Any], tools: MemoryTools, caller_of: CallerOf, pool: Pool
 ) -> MemoryTool:
     return MemoryTool(
         fn=getattr(tools, call.name),
@@ -344,8 +334,6 @@ def _tool(
         ),
         caller_of=caller_of,
         pool=pool,
-        tally=tools.tally,
-        tell=tell,
     )
 
 

@@ -40,7 +40,6 @@ from memline.producers.http.request_log import RequestLog, methods_of, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
 from memline.shared.config.installation import Serve
 from memline.shared.errors import BadRequest, MemlineError, UnknownAgent
-from memline.shared.figures.counters import REFUSED
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
@@ -87,8 +86,7 @@ class Api:
     ) -> None:
         self._tools = tools
         self._pool = Pool(CALLS_AT_ONCE, timeout_s=CALL_TIMEOUT_S)
-        refused = partial(tools.tally.add, REFUSED)
-        authenticator = Authenticator(serve, default_agent=default_agent, on_refused=refused)
+        authenticator = Authenticator(serve, default_agent=default_agent)
         self._pages = dashboard(tools, authenticator, self._pool)
         made = server(tools, _caller_of, pool=self._pool)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=MAX_BODY_BYTES)

@@ -98,12 +98,8 @@ class Authenticator:
     nor its time tells how much of a guess was right.
     """
 
-    def __init__(
-        self, serve: Serve, *, default_agent: str, on_refused: Callable[[], object] = lambda: None
-    ) -> None:
-        """`on_refused` is called for each token that opens nothing."""
+    def __init__(self, serve: Serve, *, default_agent: str) -> None:
         self._default_agent = default_agent
-        self._on_refused = on_refused
         entries = [Token(name="token", token=serve.token)] if serve.token else []
         #: Digest of the token, and its entry.
         self._tokens = [(_digest(each.token), each) for each in (*entries, *serve.tokens)]
@@ -139,8 +135,6 @@ class Authenticator:
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
         """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong."""
         if not has_access:
-            if has_token:
-                self._on_refused()
             return self._wrong_tokens.take(address) if has_token else 0.0
         # Behind a proxy all clients have one address: none of them may lock the others out.
         return 0.0

@@ -38,10 +38,7 @@ METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml")
 PREFIX = "memline_"
 
 #: What processes count, beside histograms.
-_COUNTERS = (counters.SEARCHES, counters.REQUESTS, counters.CALLS, counters.REFUSED, counters.ASKED)
-
-#: State of a circuit breaker -> value of its gauge.
-BREAKER = {"closed": 0, "half_open": 1, "open": 2}
+_COUNTERS = (counters.SEARCHES, counters.REQUESTS, counters.ASKED)
 
 
 class FleetCollector(Collector):
@@ -96,23 +93,14 @@ class FleetCollector(Collector):
             self._add("redis_up", 0)
             return
         self._add("redis_up", 1)
-        self._add("redis_memory_bytes", fleet.used_memory)
-        if fleet.max_memory:
-            self._add("redis_memory_limit_bytes", fleet.max_memory)
         for queue in fleet.queues:
             on = {"queue": queue.role}
             for state in ("waiting", "in_flight", "delayed", "dead"):
                 self._add("queue_messages", getattr(queue, state), **on, state=state)
             self._add("queue_oldest_seconds", queue.oldest_s, **on)
-            self._add("queue_messages_per_second", queue.rate_per_minute / 60, **on)
             of = {"role": queue.role}
-            threads = [each.threads_of[queue.role] for each in fleet.workers if queue.role in each.queues]
-            self._add("workers", len(threads), **of)
+            self._add("workers", sum(queue.role in each.queues for each in fleet.workers), **of)
             self._add("worker_expected", int(queue.needs_worker(self._expected)), **of)
-            self._add("worker_threads", sum(threads), **of)
-        for worker in fleet.workers:
-            labels = {"role": "+".join(worker.queues), "host": worker.host, "pid": str(worker.pid)}
-            self._add("worker_busy_seconds_total", worker.busy_s, **labels)
 
     def _add_spending(self) -> None:
         try:
@@ -144,19 +132,20 @@ class FleetCollector(Collector):
         for name in _COUNTERS:
             for labels, count in found.get(name, ()):
                 self._add(f"{name}_total", count, **labels)
-        self._add_histogram(found, counters.SECONDS, counters.SECONDS_SUM, "agent")
-        self._add_histogram(found, counters.ANSWERED, counters.ANSWERED_SUM, "provider")
+        self._add_histogram(found)
 
-    def _add_histogram(self, found: counters.Counted, name: str, sum_name: str, label: str) -> None:
+    def _add_histogram(self, found: counters.Counted) -> None:
+        """Add the seconds of searches, a histogram for each agent that was asked."""
         buckets: dict[str, dict[str, float]] = {}
-        for labels, count in found.get(name, ()):
-            buckets.setdefault(labels[label], {})[labels["le"]] = count
+        for labels, count in found.get(counters.SECONDS, ()):
+            buckets.setdefault(labels["agent"], {})[labels["le"]] = count
         if not buckets:
             return
-        sums = {labels[label]: value for labels, value in found.get(sum_name, ())}
-        family = HistogramMetricFamily(PREFIX + name, METRICS[name], labels=[label])
-        for of, counts in buckets.items():
-            family.add_metric([of], counters.cumulative(counts), sums.get(of, 0.0))
+        sums = {labels["agent"]: value for labels, value in found.get(counters.SECONDS_SUM, ())}
+        name = counters.SECONDS
+        family = HistogramMetricFamily(PREFIX + name, METRICS[name], labels=["agent"])
+        for agent, counts in buckets.items():
+            family.add_metric([agent], counters.cumulative(counts), sums.get(agent, 0.0))
         self._families[name] = family
 
     def _add_agent(self, settings: AgentSettings) -> tuple[Finding, ...]:
@@ -167,23 +156,11 @@ class FleetCollector(Collector):
         self._add("index_up", 1, agent=agent)
         if state is None:
             return of_agent(settings, queue=queue, plan=plan)
-        self._add("vectors_backfill", state["vectors"].pop("backfill"), agent=agent)
         for name, count in state["vectors"].items():
-            self._add("vectors", count, agent=agent, state=name)
+            if name != "backfill":
+                self._add("vectors", count, agent=agent, state=name)
         self._add("vectors_per_second", state["vectorsPerSecond"], agent=agent)
-        self._add("vectors_embedded_total", state["embeddedTotal"], agent=agent)
-        self._add("vectors_cached_total", state["cachedTotal"], agent=agent)
-        self._add("ceiling_reached", int(state["ceiling"] is not None), agent=agent)
-        self._add("requests_out", state["requestsOut"], agent=agent)
         self._add_jobs(agent, state)
-        for provider in state["providers"]:
-            labels = {"agent": agent, "provider": provider["name"]}
-            for each in provider["modes"]:
-                self._add("provider_breaker", BREAKER[each["state"]], **labels, mode=each["mode"])
-            cooldown_s = max(0.0, (provider["holdUntil"] or 0.0) - time.time())
-            self._add("provider_paused", int(provider["state"] == "paused"), **labels)
-            self._add("provider_failures", provider["failures"], **labels)
-            self._add("provider_hold_seconds", cooldown_s, **labels)
         found: tuple[Finding, ...] = state["findings"]
         return found
 

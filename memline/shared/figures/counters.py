@@ -1,4 +1,4 @@
-"""Count what the processes of a home do, for its metrics: searches, requests, calls of tools, refused tokens.
+"""Count what the processes of a home do, for its metrics: searches, requests, calls of providers.
 
 A process counts in memory, and some seconds later adds what it counted to rows of the account file
 (`shared.index.accounts`). So no search waits for the disk, a count outlives its process, and every `/metrics`
@@ -28,8 +28,7 @@ else:
 
 #: Names of the counters; those of a histogram are its buckets and the sum of its values.
 SEARCHES, SECONDS, SECONDS_SUM = "searches", "search_seconds", "search_seconds_sum"
-REQUESTS, CALLS, REFUSED = "http_requests", "mcp_calls", "logins_refused"
-ASKED, ANSWERED, ANSWERED_SUM = "provider_calls", "provider_seconds", "provider_seconds_sum"
+REQUESTS, ASKED = "http_requests", "provider_calls"
 
 #: When an agent was backed up last (seconds since the epoch): it is set, not added to.
 BACKED_UP = "backed_up_at"

@@ -60,14 +60,9 @@ def record(
 
 
 def _count(connection: Connection, provider: str, counts: Mapping[tuple[str, int], int]) -> None:
-    """Count the same calls for the metrics, where they stay; their seconds as far as a bucket tells them."""
-    for (kind, bucket), count in counts.items():
+    """Count the same calls for the metrics, where they stay."""
+    for (kind, _), count in counts.items():
         counters.write(connection, [(counters.ASKED, {"provider": provider, "kind": kind}, count)])
-        if kind == OK:
-            took_s = _BASE**bucket / 1_000
-            labels = {"provider": provider, "le": counters.bucket_of(took_s)}
-            summed = (counters.ANSWERED_SUM, {"provider": provider}, took_s * count)
-            counters.write(connection, [(counters.ANSWERED, labels, count), summed])
 
 
 def of_account(file: AccountFile, account: str, now: float) -> dict[str, Any]:

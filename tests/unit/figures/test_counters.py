@@ -39,13 +39,13 @@ def hit() -> Hit:
 def test_counts_of_several_processes_are_added(path: Path) -> None:
     one, other = Tally(path), Tally(path)
 
-    one.add(counters.REFUSED)
-    one.add(counters.REFUSED)
-    other.add(counters.REFUSED)
+    one.add(counters.REQUESTS)
+    one.add(counters.REQUESTS)
+    other.add(counters.REQUESTS)
     one.write()
     other.write()
 
-    assert rows(path) == {counters.REFUSED: [({}, 3.0)]}
+    assert rows(path) == {counters.REQUESTS: [({}, 3.0)]}
 
 
 def test_what_is_counted_is_written_without_being_asked_to(
@@ -56,10 +56,10 @@ def test_what_is_counted_is_written_without_being_asked_to(
     write = tally.write
     monkeypatch.setattr(tally, "write", lambda: (write(), written.set()))
 
-    tally.add(counters.CALLS, tool="memory_search", outcome="ok")
+    tally.add(counters.ASKED, provider="openai", kind="ok")
 
     assert written.wait(60)
-    assert rows(path) == {counters.CALLS: [({"tool": "memory_search", "outcome": "ok"}, 1.0)]}
+    assert rows(path) == {counters.ASKED: [({"provider": "openai", "kind": "ok"}, 1.0)]}
 
 
 def test_a_question_is_counted_with_its_outcome_and_its_seconds(path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_home_that_cannot_be_written_loses_its_counts_and_nothing_else(tmp_pat
     tally = Tally(tmp_path / "file" / "accounts.sqlite")
     (tmp_path / "file").write_text("not a folder")
 
-    tally.add(counters.REFUSED)
+    tally.add(counters.REQUESTS)
     tally.write()
 
 
