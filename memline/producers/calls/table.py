@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from memline.producers.calls.memory_calls import MEMORY_CALLS
 from memline.producers.calls.rows import Call
-from memline.producers.calls.setup_calls import SETUP_CALLS
 from memline.producers.calls.upkeep_calls import UPKEEP_CALLS
 from memline.producers.calls.verb_calls import VERB_CALLS
 
 #: The calls by name.
-CALLS: dict[str, Call] = {
-    call.name: call for call in (*MEMORY_CALLS, *UPKEEP_CALLS, *VERB_CALLS, *SETUP_CALLS)
-}
+CALLS: dict[str, Call] = {call.name: call for call in (*MEMORY_CALLS, *UPKEEP_CALLS, *VERB_CALLS)}

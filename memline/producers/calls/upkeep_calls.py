@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import COMMAND, YES, Call, argument, flag, option
+from memline.producers.calls.rows import YES, Call, argument, flag, option
 
 _FORCE = flag("force", "All files, not only those that changed.")
 
 UPKEEP_CALLS = (
-    Call(
-        name="index",
-        title="Bring the index up to date with the files.",
-        text="""\
-Bring the index up to date with the files and wait until every vector is ready or failed.
-
-Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.""",
-        answer="runs",
-        audit="index",
-        button="Index now",
-        parameters=(
-            flag("force", "Read and split every file again; known vectors are kept."),
-            flag("reEmbed", "Forget all vectors and embed every text again."),
-            flag(
-                "acceptRemovals",
-                "Remove the files of a folder that was emptied; without it they stay.",
-                faces=COMMAND,
-            ),
-            flag("verbose", "Name the files that are added, changed and removed.", faces=COMMAND),
-        ),
-        examples=(
-            "memline --workspace ~/notes index",
-            "memline index --json",
-            "memline index --force          # split every file again; vectors are kept",
-            "memline index --re-embed       # pay for every vector again",
-        ),
-    ),
     Call(
         name="reindex",
         title="Ask for a reindex and return, or plan one.",
@@ -45,37 +18,6 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
         button="Reindex",
         needs_queue=True,
         parameters=(_FORCE,),
-    ),
-    Call(
-        name="flush",
-        title="Write down what is worth keeping of a session.",
-        text="""\
-Ask a chat model what is worth keeping of a session, and append its answer to today's note.
-
-`memline up` and `memline watch` do so before OpenClaw compacts a session, the hook of Claude Code before each
-compaction.""",
-        answer="flushed",
-        parameters=(argument("session", "Name of a transcript of OpenClaw.", metavar="SESSION"),),
-        examples=("memline flush 4f9c2e1a-….jsonl", "memline flush 4f9c2e1a --json"),
-    ),
-    Call(
-        name="import",
-        title="Take over the conversations of ChatGPT or Claude.",
-        text="""\
-Take over the conversations of an export of ChatGPT or Claude, a zip as it was downloaded.
-
-What a person and the model wrote in the thread that is shown becomes a note, secrets masked. The zip may be
-deleted; a later one adds what is new, and what was deleted or forgotten does not return.""",
-        answer="chats",
-        audit="import",
-        parameters=(
-            argument("source", "Whose export it is: chatgpt or claude.", metavar="chatgpt|claude"),
-            argument("path", "The zip as it was downloaded.", metavar="FILE"),
-        ),
-        examples=(
-            "memline import chatgpt ~/Downloads/chatgpt-export.zip",
-            "memline import claude ~/Downloads/claude-export.zip --json",
-        ),
     ),
     Call(
         name="forget",
@@ -111,44 +53,5 @@ as well, with --agent or --workspace.""",
             "memline forget --before 2025-01-01 --backup ~/attic",
             "memline forget --list",
         ),
-    ),
-    Call(
-        name="backup",
-        title="Copy the indexes, and bring such a copy back.",
-        text="""\
-Copy the index of each agent, and what the home knows of its providers, while everything runs.
-
-FILE is a file that ends in .sqlite, for one agent, or a folder, which gets <agent>.sqlite; without one it
-is backups in Memline's home. Each copy is whole, and readable by its owner alone. Notes are not in it: they
-are your files.""",
-        examples=(
-            "memline backup                                 # into backups, in Memline's home",
-            "memline backup /mnt/usb/main.sqlite --agent main",
-            "memline backup restore /mnt/usb/main.sqlite",
-        ),
-    ),
-    Call(
-        name="backup write",
-        title="Copy the indexes.",
-        text="Copy the index of each agent into FILE, or into a folder; see memline backup.",
-        answer="backups",
-        audit="backup",
-        parameters=(
-            argument("path", "A file for one agent, or a folder.", is_required=False, metavar="[FILE]"),
-        ),
-        examples=("memline backup ~/backups/memline",),
-    ),
-    Call(
-        name="backup restore",
-        title="Bring a backup back.",
-        text="""\
-Make a backup the index where that is missing or damaged; else take its vectors over.
-
-An index that is there keeps all it has: `memline index` reads the notes, and pays for no text whose vector
-is in the backup. A damaged or foreign file, and one of a newer Memline, changes nothing.""",
-        answer="restored",
-        audit="restore",
-        parameters=(argument("path", "A file that memline backup has written.", metavar="FILE"),),
-        examples=("memline backup restore ~/backups/memline/main.sqlite --agent main",),
     ),
 )

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memline.producers.calls.table import CALLS
+import click
+
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
-from memline.producers.cli.table_commands import asks, group
+from memline.producers.cli.options import AS_JSON, command, group
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.keys import Setting
@@ -26,11 +27,21 @@ if TYPE_CHECKING:
     from memline.shared.config.load import Loaded
 
 
-config = group(CALLS["config"])
+@group("memline config show", "memline config check")
+def config(_: Invocation) -> None:
+    """Show and check the configuration."""
 
 
-@asks(CALLS["config show"], parent=config)
+@command(
+    "memline config show",
+    "memline config show --agent work --json",
+    "memline --workspace ~/notes config show --changed",
+    parent=config,
+)
+@click.option("--changed", is_flag=True, help="Only what is set, and not left to its default.")
+@AS_JSON
 def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
+    """Print every value with its origin, secrets hidden."""
     loaded = invocation.loaded
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
@@ -65,8 +76,9 @@ def _set(settings: dict[str, Setting]) -> dict[str, Setting]:
     }
 
 
-@asks(CALLS["config path"], parent=config)
+@command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
 def show_path(invocation: Invocation) -> int:
+    """Print the file that is used; exit status 1 when there is none."""
     file = find(invocation.options.config, os.environ)
     if file is not None:
         echo(str(file))
@@ -77,8 +89,10 @@ def show_path(invocation: Invocation) -> int:
     return 1
 
 
-@asks(CALLS["config check"], parent=config)
+@command("memline config check", "memline --config new.json5 config check --json", parent=config)
+@AS_JSON
 def check(invocation: Invocation, as_json: bool) -> int:
+    """Name everything that is wrong; exit status 1 when anything is."""
     found: tuple[ConfigError, ...]
     try:
         loaded = examine(invocation.options)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from memline.producers.calls.table import CALLS
+import click
+
 from memline.producers.cli.invocation import Invocation, echo, print_json
-from memline.producers.cli.options import advise, drawing, once_a_minute
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import AS_JSON, advise, command, drawing, once_a_minute
 from memline.producers.memory import Memory
 from memline.shared.config.agents import USUAL
 from memline.shared.embedders.local.downloads import fetch, missing
@@ -40,7 +40,21 @@ _SHOWN_BYTES = 2_000_000
 NAMED_PATHS = 3
 
 
-@asks(CALLS["index"])
+@command(
+    "memline --workspace ~/notes index",
+    "memline index --json",
+    "memline index --force          # split every file again; vectors are kept",
+    "memline index --re-embed       # pay for every vector again",
+)
+@click.option("--force", is_flag=True, help="Read and split every file again; known vectors are kept.")
+@click.option("--re-embed", is_flag=True, help="Forget all vectors and embed every text again.")
+@click.option(
+    "--accept-removals",
+    is_flag=True,
+    help="Remove the files of a folder that was emptied; without it they stay.",
+)
+@click.option("--verbose", is_flag=True, help="Name the files that are added, changed and removed.")
+@AS_JSON
 def index(
     invocation: Invocation,
     force: bool,
@@ -49,7 +63,10 @@ def index(
     verbose: bool,
     as_json: bool,
 ) -> int | None:
-    """Bring the index of every agent up to date, and say what came of it."""
+    """Bring the index up to date with the files and wait until every vector is ready or failed.
+
+    Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
+    """
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
     agents = {each.agent: each for each in invocation.enabled_agents()}
     failed: list[MemlineError] = []

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from memline.producers.bridges.clients import CLIENTS
-from memline.producers.calls.table import CALLS
 from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agents
 from memline.producers.cli.invocation import Invocation, echo, put
-from memline.producers.cli.options import advise
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import advise, command
 from memline.producers.memory import Memory
 from memline.shared.config import config_file, environment, workspaces
 from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
@@ -27,7 +25,7 @@ from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver, ledger
-from memline.shared.providers import LOCAL
+from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.transcripts.formats import format_named
@@ -45,7 +43,20 @@ if TYPE_CHECKING:
 MANY_FILES = 2_000
 
 
-@asks(CALLS["init"])
+@command(
+    "memline init",
+    "memline init ~/notes --yes",
+    "memline init ~/vault --provider local   # a small model on this machine, downloaded once",
+    "memline init --provider openai --model nomic-embed-text --base-url http://127.0.0.1:11434/v1",
+)
+@click.argument("folder", required=False, metavar="[DIR]")
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--provider", type=click.Choice(list(PROVIDERS)), help="Search by meaning with this provider.")
+@click.option(
+    "--model", metavar="NAME", help="Its model; for local a GGUF or ONNX file, or hf:owner/repo/file."
+)
+@click.option("--base-url", metavar="URL", help="Its address, where it is not the usual one.")
+@click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")
 def init(
     invocation: Invocation,
     folder: str | None,
@@ -55,6 +66,12 @@ def init(
     base_url: str | None,
     anyway: bool,
 ) -> int | None:
+    """Make a folder of Markdown searchable: its index, a first answer, and how to connect an agent.
+
+    DIR is the current folder unless it is given. Nothing is written into it. From then on commands in it and
+    below it mean its notes. With --provider a configuration is written where there is none; else what to add
+    to it is printed.
+    """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
     count = markdown_below(str(workspace))
     if not count:
@@ -79,7 +96,7 @@ def init(
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
-        if not click.confirm(CALLS["init"].asks, default=True):
+        if not click.confirm("Index it?", default=True):
             return 1
     (report,) = index_agents(invocation.settings, [settings])
     for line in _indexed(settings, report):

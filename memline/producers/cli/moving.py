@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +11,8 @@ import click
 from memline.producers.actions import backup as backups
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.import_chats import PROGRAMS
-from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, print_result
-from memline.producers.cli.options import advise, once_a_minute
-from memline.producers.cli.table_commands import asks
-from memline.shared.config.check import nearest
-from memline.shared.errors import ConfigError
+from memline.producers.cli.options import AS_JSON, advise, command, group, once_a_minute
 from memline.shared.values import to_json
 from memline.shared.words import counted
 
@@ -33,11 +28,27 @@ class _Backup(click.Group):
         return super().parse_args(ctx, args if args and args[0] in named else ["write", *args])
 
 
-backup = asks(CALLS["backup"], cls=_Backup, subcommand_metavar="[FILE] | restore FILE")(lambda _: None)
+@group(
+    "memline backup                                 # into backups, in Memline's home",
+    "memline backup /mnt/usb/main.sqlite --agent main",
+    "memline backup restore /mnt/usb/main.sqlite",
+    cls=_Backup,
+    subcommand_metavar="[FILE] | restore FILE",
+)
+def backup(_: Invocation) -> None:
+    """Copy the index of each agent, and what the home knows of its providers, while everything runs.
+
+    FILE is a file that ends in .sqlite, for one agent, or a folder, which gets <agent>.sqlite; without one it
+    is backups in Memline's home. Each copy is whole, and readable by its owner alone. Notes are not in it:
+    they are your files.
+    """
 
 
-@asks(CALLS["backup write"], parent=backup, hidden=True)
+@command("memline backup ~/backups/memline", parent=backup, name="write", hidden=True)
+@click.argument("path", required=False, metavar="[FILE]")
+@AS_JSON
 def write_backup(invocation: Invocation, path: str | None, as_json: bool) -> None:
+    """Copy the index of each agent into FILE, or into a folder; see memline backup."""
     saved = backups.back_up(invocation.agents(), Path(path) if path else None)
     lines = (
         f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
@@ -47,8 +58,15 @@ def write_backup(invocation: Invocation, path: str | None, as_json: bool) -> Non
     print_result([to_json(each) for each in saved], as_json, lines)
 
 
-@asks(CALLS["backup restore"], parent=backup)
+@command("memline backup restore ~/backups/memline/main.sqlite --agent main", parent=backup, name="restore")
+@click.argument("path", metavar="FILE")
+@AS_JSON
 def restore_backup(invocation: Invocation, path: str, as_json: bool) -> None:
+    """Make a backup the index where that is missing or damaged; else take its vectors over.
+
+    An index that is there keeps all it has: `memline index` reads the notes, and pays for no text whose
+    vector is in the backup. A damaged or foreign file, and one of a newer Memline, changes nothing.
+    """
     agent = invocation.agent()
     restored = backups.restore(agent, Path(path))
     count = counted(restored.vectors, "vector")
@@ -61,12 +79,20 @@ def restore_backup(invocation: Invocation, path: str, as_json: bool) -> None:
         advise("memline index")
 
 
-@asks(CALLS["import"])
+@command(
+    "memline import chatgpt ~/Downloads/chatgpt-export.zip",
+    "memline import claude ~/Downloads/claude-export.zip --json",
+    name="import",
+)
+@click.argument("source", type=click.Choice(list(PROGRAMS)))
+@click.argument("path", metavar="FILE")
+@AS_JSON
 def import_command(invocation: Invocation, source: str, path: str, as_json: bool) -> None:
-    if source not in PROGRAMS:
-        known = ", ".join(PROGRAMS)
-        hint = f"memline import {nearest(source, PROGRAMS) or '|'.join(PROGRAMS)} {shlex.quote(path)}"
-        raise ConfigError(f"{source!r} is not one of {known}", hint=hint)
+    """Take over the conversations of an export of ChatGPT or Claude, a zip as it was downloaded.
+
+    What a person and the model wrote in the thread that is shown becomes a note, secrets masked. The zip may
+    be deleted; a later one adds what is new, and what was deleted or forgotten does not return.
+    """
     say = once_a_minute()
     chats = import_chats.take_in(
         invocation.agent(),

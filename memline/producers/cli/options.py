@@ -72,7 +72,7 @@ def command(
 
 def group(*lines: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Group]:
     """Make a function a group of commands, as `command` does."""
-    return command(*lines, cls=click.Group, **settings)  # type: ignore[return-value]
+    return command(*lines, **{"cls": click.Group, **settings})  # type: ignore[return-value]
 
 
 def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:

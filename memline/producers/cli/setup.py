@@ -13,23 +13,37 @@ import click
 
 from memline.producers.agents.session_context import answer_hook
 from memline.producers.bridges.clients import CLIENTS, Server, own_command
-from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
-from memline.producers.cli.options import confirm
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import AS_JSON, command, confirm
 from memline.shared.clock import SystemClock
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import MemlineError, NoWorkspace
 
 
-@asks(CALLS["setup"])
+@command(
+    "memline setup claude",
+    "memline --workspace ~/notes setup cursor --write",
+    "memline setup codex --write --yes",
+    "memline setup claude --write --file ~/projects/shop/.mcp.json",
+)
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.option("--write/--print", "is_written", help="Run the client's command, or change its file.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--file", metavar="FILE", help="The client's file, where it is not the usual one.")
+@click.option("--name", default="memline", show_default=True, help="What the client calls the memory.")
 def setup(
-    invocation: Invocation, client: str, is_written: bool, yes: bool, file: str | None, name: str | None
+    invocation: Invocation, client: str, is_written: bool, yes: bool, file: str | None, name: str
 ) -> int | None:
+    """Connect an MCP client to this memory: print what goes into its file, or write it.
+
+    --write runs the client's own command where it has one, or changes its file where that is plain JSON; all
+    else in the file stays. A file with comments is not changed: what to add is printed. No key is ever
+    written.
+    """
     if yes and not is_written:
         raise click.UsageError("--yes goes with --write")
-    known, name = CLIENTS[client], name or "memline"
+    known = CLIENTS[client]
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
     server, settings = _server(invocation), invocation.agent()
     snippet = known.snippet(name, server)
@@ -40,7 +54,7 @@ def setup(
         return subprocess.run(words).returncode
     content = known.plain_content(path) if is_written else None
     if content is not None:
-        if not confirm(CALLS["setup"].asks.format(path=path), is_answered=yes):
+        if not confirm(f"Write {path}?", is_answered=yes):
             return 1
         config_file.write(path, known.with_server(content, name, server))
         echo(f"Wrote {path}. Start {known.title} again.")
@@ -65,8 +79,14 @@ def _server(invocation: Invocation) -> Server:
     )
 
 
-@asks(CALLS["hook"])
+@command("""echo '{"hook_event_name": "SessionStart", "cwd": "'"$PWD"'"}' | memline hook""")
 def hook(invocation: Invocation) -> None:
+    """Answer a hook of Claude Code: an event as JSON on standard input, the answer on standard output.
+
+    SessionStart gives the session its context, as memline context --private does. PreCompact writes the
+    session down before it is compacted, where a flush is configured. The plugin of the repository calls it. A
+    problem is a message for the user, and never stops the session.
+    """
     try:
         event = json.loads(sys.stdin.buffer.read())
     except (ValueError, RecursionError):
@@ -90,8 +110,15 @@ def hook(invocation: Invocation) -> None:
         click.echo(json_line(answered))
 
 
-@asks(CALLS["flush"])
+@command("memline flush 4f9c2e1a-….jsonl", "memline flush 4f9c2e1a --json")
+@click.argument("session")
+@AS_JSON
 def flush(invocation: Invocation, session: str, as_json: bool) -> int | None:
+    """Ask a chat model what is worth keeping of a session, and append its answer to today's note.
+
+    SESSION is the name of a transcript of OpenClaw. `memline up` and `memline watch` do so before OpenClaw
+    compacts a session, the hook of Claude Code before each compaction.
+    """
     # Its HTTP client takes 60 ms, which a hook at the start of a session does not need.
     from memline.shared.flush.flush import SKIPPED, Session, folder_of
     from memline.shared.flush.flush import flush as flush_now
