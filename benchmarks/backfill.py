@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -23,7 +22,7 @@ from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
 
 if TYPE_CHECKING:
-    from memline.shared.queue.heartbeat import WorkerInfo
+    pass
 
 _TEXTS = int(os.environ.get("MEMLINE_BENCH_TEXTS", "20000"))
 _TEXT_CHARS = 1_200
@@ -45,7 +44,7 @@ class _Run:
     """One backlog, embedded."""
 
     rate: float
-    #: Part of their time that the embed threads spent on requests, 0 to 1.
+    #: Part of their time that the embed threads waited for the provider, 0 to 1.
     busy: float
     #: Cores that the store worker took.
     store_cores: float
@@ -95,14 +94,13 @@ def _embed_all(bench: Bench, *, processes: int, threads: int, rows: int) -> _Run
             fleet.start("store")
             _until_ready(place, 0.1)
             began, first, cpu = time.monotonic(), _ready(place), fleet.cpu_s("store")
-            before = _seen_after(fleet, time.time(), unless=lambda: _ready(place) >= 0.9 * _TEXTS)
             _until_ready(place, 0.9)
             took, last, cpu = time.monotonic() - began, _ready(place), fleet.cpu_s("store") - cpu
-            after = fleet.look().workers
             _until_ready(place, 1.0)
+            rate = (last - first) / took
             return _Run(
-                rate=(last - first) / took,
-                busy=_busy(before, after),
+                rate=rate,
+                busy=rate * _LATENCY_MS / (1_000 * processes * threads * rows),
                 store_cores=cpu / took,
                 peak_mb=fleet.peak_memory() / 2**20,
             )
@@ -110,24 +108,6 @@ def _embed_all(bench: Bench, *, processes: int, threads: int, rows: int) -> _Run
 
 def _until_ready(place: Place, part: float) -> None:
     wait_until(lambda: _ready(place) >= part * _TEXTS, f"{part:.0%} of the vectors")
-
-
-def _seen_after(fleet: FleetProcesses, moment: float, *, unless: Callable[[], bool]) -> Sequence[WorkerInfo]:
-    """What all workers told of themselves after a moment: what they did before is not measured."""
-    workers = fleet.look().workers
-    while not all(one.last_seen >= moment for one in workers) and not unless():
-        time.sleep(0.05)
-        workers = fleet.look().workers
-    return workers
-
-
-def _busy(before: Sequence[WorkerInfo], after: Sequence[WorkerInfo]) -> float:
-    """Part of the time between two pictures that the threads of embed workers spent on messages."""
-    first = {one.id: one for one in before}
-    embed = [one for one in after if "embed" in one.queues]
-    busy = sum(one.busy_s - first[one.id].busy_s for one in embed)
-    alive = sum((one.last_seen - first[one.id].last_seen) * one.threads for one in embed)
-    return busy / alive if alive else 0.0
 
 
 def backlog(bench: Bench, url: str, rows: int) -> Place:

@@ -331,7 +331,7 @@ class IndexWriter:
     def record_calls(self, identity: Identity, lease: str, calls: Iterable[tuple[str, int]]) -> None:
         """Count how the calls of a request ended and how long they took; the same ones once."""
         account = self.accounts.of(identity.provider)
-        call_times.record(self.accounts.file, account, calls, self._clock.now(), of=lease)
+        call_times.record(self.accounts.file, account, calls, of=lease)
 
     def settle(self, lease: str, tokens: int | None, calls: int = 1) -> None:
         """Set right what a request was counted with, see `shared.scheduling.budget`."""

@@ -69,7 +69,6 @@ def run(
 ) -> None:
     """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
 
-    A worker that is drained (`heartbeat.drain`) sets it itself, when it has finished what it had taken.
     What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
     cannot be trusted with messages, and the error that ended the work when it was not `stop`.
     """
@@ -98,12 +97,7 @@ def run(
             context.sweep_timer.start()
         workers = start(broker, threads_of, idle_check_ms=IDLE_CHECK_MS)
 
-        def drain() -> None:
-            broker.is_draining = True
-            if not any(broker.taken_ids.values()):
-                stop.set()
-
-        heartbeat.start(url, broker.broker_id, threads_of, on_drain=drain, file=settings.file)
+        heartbeat.start(url, broker.broker_id, threads_of, file=settings.file)
         if {"store", "batch"} & set(threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:

@@ -133,7 +133,7 @@ def test_queue_shows_depth_backlog_workers_and_providers(fleet: Fleet, notes: Pl
         assert (one["waiting"], one["delayed"], one["dead"]) == (0, 0, 0)
     assert ran.json["backlog"].keys() >= {"wanted", "leased", "failed", "etaSeconds"}
     assert sorted(one["role"] for one in ran.json["workers"]) == sorted(WORKERS)
-    assert all(one["host"] and one["lastSeenSeconds"] < 60 for one in ran.json["workers"])
+    assert all(one["host"] and one["pid"] for one in ran.json["workers"])
     assert [(one["name"], one["state"]) for one in ran.json["providers"]] == [("openai", "ok")]
     assert broken.status == 1 and "workers<5 holds" in broken.stderr
 
@@ -254,24 +254,6 @@ def test_sigterm_that_reaches_a_group_twice_lets_running_requests_end_and_nothin
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the rest")
 
     assert status == 0
-    assert_paid_once(provider)
-
-
-def test_a_worker_that_is_drained_finishes_what_it_has_and_takes_nothing_more(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer
-) -> None:
-    texts = write_notes(notes, 0, 60)
-    provider.control({"latency_ms": 500})
-    fleet.up_together("embed")
-    fleet.until(lambda: len(provider.requests) > 3, "requests that are out")
-
-    asked = fleet.run("queue", "drain", str(fleet.pid("embed")), "--json")
-    status = fleet.ended("embed")
-    fleet.start("embed")
-    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the rest")
-
-    assert asked.json["draining"]["role"] == "embed"
-    assert status == 0 and "worker.drains" in fleet.log("embed")
     assert_paid_once(provider)
 
 

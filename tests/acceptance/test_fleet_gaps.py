@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from memline.shared.sources.tokens import estimate_tokens
 from tests.acceptance.conftest import write_notes
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.workspace import Place, until
 
@@ -114,24 +112,3 @@ def test_no_bare_event_stands_on_stderr(notes: Place, command: tuple[str, ...]) 
     ran = notes.run(*command, env=unreachable)
 
     assert not [line for line in ran.stderr.splitlines() if line.replace(".", "").replace("_", "").isalpha()]
-
-
-@pytest.mark.parametrize("ahead_s", [600, -7_200])
-def test_an_embed_host_with_another_clock_embeds_all_and_is_told(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, ahead_s: int
-) -> None:
-    texts = write_notes(notes, 0, 20)
-    fleet.start("watch")
-    fleet.start_work("chunk", "store", "query")
-    fleet.start("embed", env={"SKEW_S": str(ahead_s)})
-
-    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
-
-    assert not provider.repeated()
-    report = fleet.run("queue", "--json").json
-    (told,) = (each for each in report["findings"] if each["code"] == "clock_skew")
-    assert ("ahead" if ahead_s > 0 else "behind") in told["what"]
-    assert abs(next(each for each in report["workers"] if each["role"] == "embed")["clockAheadSeconds"]) > 500
-    with provider.lock:
-        billed = sum(estimate_tokens(text) for each in provider.requests for text in each.body["input"])
-    fleet.until(lambda: notes.status()["spending"]["today"]["tokens"] == billed, "what was spent")

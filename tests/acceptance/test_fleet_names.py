@@ -6,7 +6,7 @@ import dramatiq
 import pytest
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import fleet_owner, message_list
+from memline.shared.queue import dead_letters, fleet_owner
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.middleware import FailMessages
 from memline.shared.queue.redis_broker import FleetBroker
@@ -112,9 +112,9 @@ def test_a_message_of_another_fleet_is_refused_with_both_names(redis_server: Red
 
     worker = dramatiq.Worker(ours, queues={"chunk"}, worker_timeout=200)
     worker.start()
-    until(lambda: message_list.listed(ours.url, message_list.Filter()) != [])
+    until(lambda: dead_letters.listed(ours.url) != [])
     worker.stop()
 
-    (letter,) = message_list.listed(ours.url, message_list.Filter())
+    (letter,) = dead_letters.listed(ours.url)
     assert "'memline:theirs'" in letter.error and "'memline:ours'" in letter.error
-    assert message_list.listed(theirs.url, message_list.Filter()) == []
+    assert dead_letters.listed(theirs.url) == []

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import dramatiq
+import msgspec
 import pytest
 import redis
 from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import TextRow
-from memline.shared.queue import depth, message_changes, message_list, redis_broker, redis_client
+from memline.shared.queue import dead_letters, depth, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack, send
 from memline.shared.queue.in_flight import RedisRequests
-from memline.shared.queue.message_list import Filter
 from memline.shared.queue.messages import EmbedTexts, StoreVectors, encode
 from memline.shared.queue.middleware import FailMessages, SkipRevoked
 from memline.shared.queue.redis_broker import FleetBroker
@@ -35,6 +35,7 @@ from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S
 from memline.shared.search.request import SearchRequest
 from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer, redis_command
+from tests.support.stored_messages import StoredMessages, files
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
 from tests.support.workspace import until
 
@@ -293,7 +294,7 @@ def test_a_message_that_fails_is_retried_later_and_a_dead_letter_with_its_error_
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = message_list.listed(redis_server.url, Filter())
+    (letter,) = dead_letters.listed(redis_server.url)
     assert (letter.id, letter.actor, letter.agent) == ("message-1", "work", "main")
     assert letter.error == "RuntimeError: the disk is on fire"
     assert process.got == [1, 1, 1, 1]
@@ -330,7 +331,7 @@ def test_a_message_for_an_actor_that_is_not_there_is_a_dead_letter_with_its_erro
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = message_list.listed(process.broker.url, Filter())
+    (letter,) = dead_letters.listed(process.broker.url)
     assert "burn" in letter.error
 
 
@@ -369,7 +370,7 @@ def test_what_a_task_sends_while_redis_is_away_arrives_when_it_is_back_and_the_t
         until(lambda: process.got == [1, 2])
         until(lambda: embed_queue(process).in_flight == 0)
 
-    assert message_list.listed(lasting_redis.url, Filter()) == []
+    assert dead_letters.listed(lasting_redis.url) == []
 
 
 def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next_one(
@@ -397,7 +398,7 @@ def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next
     with second.working():
         until(lambda: second.got == [1])
 
-    assert message_list.listed(lasting_redis.url, Filter()) == []
+    assert dead_letters.listed(lasting_redis.url) == []
 
 
 def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
@@ -423,9 +424,25 @@ def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(proc
         until(lambda: sorted(process.got) == [0, 2])
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = message_list.listed(process.broker.url, Filter())
+    (letter,) = dead_letters.listed(process.broker.url)
     assert letter.id == "message-1" and "cannot be decoded" in letter.error
     assert embed_queue(process).in_flight == 0
+
+
+def test_a_dead_letter_is_put_back_as_new_but_a_request_to_embed_is_removed_and_not_paid_for_again(
+    redis_server: RedisServer,
+) -> None:
+    stored = StoredMessages(redis_server.url)
+    stored.put("store", "one", files("a.md"), error="no", retries=3)
+    stored.put("embed", "two", files("a.md"), error="no", actor="embed_texts")
+
+    assert dead_letters.requeue(stored.url, dead_letters.listed(stored.url)) == 2
+
+    assert stored.client.lrange("memline:t:store", 0, -1) == [b"one"]
+    (content,) = stored.client.hvals("memline:t:store.msgs")
+    assert msgspec.msgpack.decode(content)["options"] == {}
+    assert stored.client.keys("memline:t:embed*") == []
+    stored.client.close()
 
 
 def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
@@ -435,11 +452,13 @@ def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
         until(lambda: embed_queue(process).dead == 3)
     url = process.broker.url
 
-    moved = message_changes.requeue(url, "dead", [("embed", "message-1")])
-    dropped = message_changes.drop(url, "dead", [("embed", "message-2")])
+    letters = {letter.id: letter for letter in dead_letters.listed(url)}
 
-    assert (moved, dropped) == (1, 1)
-    assert [letter.id for letter in message_list.listed(url, Filter())] == ["message-0"]
+    moved = [dead_letters.requeue(url, [letters["message-1"]]) for _ in range(2)]
+    dropped = [dead_letters.drop(url, [letters["message-2"]]) for _ in range(2)]
+
+    assert (moved, dropped) == ([1, 0], [1, 0])
+    assert [letter.id for letter in dead_letters.listed(url)] == ["message-0"]
     assert embed_queue(process).waiting == 1
 
 
@@ -820,15 +839,4 @@ def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(
         until(lambda: process.got == [0, 1, 2, 3])
         until(lambda: embed_queue(process).in_flight == 0)
 
-    assert message_list.listed(redis_server.url, Filter()) == []
-
-
-def test_what_is_taken_of_a_minute_is_told(redis_server: RedisServer) -> None:
-    limits = RedisLimits(redis_server.url)
-    limits.take("a", tokens=7, requests=3, max_requests=60)
-    limits.take("a", tokens=5)
-
-    used, none = limits.used("a"), limits.used("b")
-    limits.close()
-
-    assert (used.requests, used.tokens, none.requests) == (4, 12, 0)
+    assert dead_letters.listed(redis_server.url) == []

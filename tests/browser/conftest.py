@@ -21,7 +21,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import WorkerInfo
-from memline.shared.queue.message_list import DEAD
 from tests.support.http_api import serving
 from tests.support.index_rows import MODEL_A, add_batch, cancel_backfill, make_job
 from tests.support.redis_server import RedisServer
@@ -106,10 +105,9 @@ class World:
         """Put dead letters with hostile errors there, and a worker that seems to be alive."""
         stored = StoredMessages(self.redis.url, "web")
         for number, text in enumerate(HOSTILE):
-            stored.put(DEAD, "chunk", f"m{number}", files(text), error=text, trace=f"Traceback\n{text}")
+            stored.put("chunk", f"m{number}", files(text), error=text)
         worker = WorkerInfo(
             id="w1", threads_of={"chunk": 2}, host="<b>host</b>", pid=1, version="1", started=time.time(),
-            last_seen=time.time(), busy_s=0,
         )  # fmt: skip
         stored.client.sadd(redis_client.key(stored.client, "workers"), "w1")
         stored.client.set(redis_client.key(stored.client, "worker:w1"), msgspec.msgpack.encode(worker))

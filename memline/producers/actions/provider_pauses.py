@@ -92,23 +92,6 @@ def resume(
         return breakers.of_index(writer.accounts, settings)
 
 
-def probe(settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = "") -> list[str]:
-    """Let one request try at once what is stopped or asked to wait; returns which, as `<provider> <mode>`.
-
-    It goes with the next texts that are wanted; a pause by an operator stays. `queue_url`: as in `resume`.
-    """
-    with closing(IndexWriter.of(settings)) as writer:
-        with writer.session():
-            chosen = _selected(writer.accounts, settings, provider, mode)
-        _end_cooldowns(writer.accounts, chosen, queue_url)
-        with writer.session() as (_, now):
-            return [
-                f"{name} {each}"
-                for name, each in chosen
-                if health.probe_now(writer.accounts, name, now, each)
-            ]
-
-
 def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: str) -> None:
     """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
     names = [name for name, mode in chosen if mode == health.REQUESTS]

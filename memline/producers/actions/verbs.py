@@ -1,4 +1,4 @@
-"""Change jobs, batches, provider accounts, messages and workers: the functions of the verbs in the table.
+"""Change jobs, batches, provider accounts and dead letters: the functions of the verbs in the table.
 
 Each takes who asks and the parameters of its row, and returns what every face shows of it.
 """
@@ -17,9 +17,9 @@ from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.diagnosis import queue_of
-from memline.shared.index import batches, identities, vectors
+from memline.shared.index import batches
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import heartbeat, message_changes, message_list
+from memline.shared.queue import dead_letters
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.scheduling import health
 from memline.shared.words import counted
@@ -186,110 +186,28 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode
 pause, resume = partial(_set_paused, True), partial(_set_paused, False)
 
 
-def probe(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
-    """Let the next probe of open breakers be sent at once."""
-    done = []
-    for settings in asker.agents:
-        probed = provider_pauses.probe(
-            settings, provider=provider or "", mode=mode or "", queue_url=asker.queue_url
-        )
-        if probed:
-            wake(asker.queue_url, settings.agent)
-        done.append({"agentId": settings.agent, "probed": probed})
-    words = (
-        f"{each['agentId']}: {', '.join(each['probed'])}: asked again with the next text"
-        if each["probed"]
-        else f"{each['agentId']}: no breaker is open, and no provider asked to wait"
-        for each in done
-    )
-    count = sum(len(each["probed"]) for each in done)
-    audit = {"agents": _names(asker), "mode": mode or "", "provider": provider or "", "probed": count}
-    return Done(value=done, words=tuple(words), audit=audit, is_changed=count > 0)
-
-
-def _change_failed(is_left: bool, asker: Asker, group: str | None = None, text: str | None = None) -> Done:
-    counts = dict[str, int]()
-    for settings in asker.agents:
-        count = 0
-        with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
-            if (target := identities.target(connection)) is not None:
-                chosen = [
-                    digest
-                    for digest, error, _ in vectors.failed_texts(connection, target.id)
-                    if group in (None, message_list.group_of(error)) and digest.hex().startswith(text or "")
-                ]
-                count = vectors.change_failed(connection, target.id, chosen, is_left=is_left)
-        if count and not is_left:
-            wake(asker.queue_url, settings.agent)
-        counts[settings.agent] = count
-    what, total = "left alone" if is_left else "tried again", sum(counts.values())
-    return Done(
-        value=[{"agentId": agent, "texts": count} for agent, count in counts.items()],
-        words=tuple(f"{agent}: {counted(count, 'text', 'are')} {what}." for agent, count in counts.items()),
-        audit={"agents": _names(asker), "group": group or "", "count": total},
-        is_changed=total > 0,
-    )
-
-
-retry_texts, leave_texts = partial(_change_failed, False), partial(_change_failed, True)
-
-
-def dead_messages(asker: Asker, *, limit: int | None = None, **where: Any) -> Done:
-    """List the dead messages that are meant, in the groups of their errors."""
-    groups = message_list.groups(queue_url(asker.settings), message_list.Filter(agent=asker.agent, **where))
-    found = [
-        {
-            "group": group.id,
-            "error": group.error,
-            "count": len(group.messages),
-            "messages": [each.to_json() for each in group.messages[:limit]],
-        }
-        for group in groups
-    ]
-    return Done(value={"groups": found})
-
-
-def list_messages(asker: Asker, *, limit: int = 0, cursor: str = "", **where: Any) -> Done:
-    """Count the messages of a state, and list some."""
-    url, meant = queue_url(asker.settings), message_list.Filter(agent=asker.agent, **where)
-    page = message_list.page(url, meant, cursor=cursor, limit=limit or message_list.PAGE)
-    return Done(value=page.to_json())
-
-
-def drop(asker: Asker, **where: Any) -> Done:
-    """Remove messages for good."""
-    if not any(where.get(name) for name in ("queue", "group", "match", "ids")):
-        raise BadRequest("name the messages", hint="name them with --group, --id, --queue or --match GLOB")
-    return _change_messages("drop", asker, **where)
-
-
-def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
+def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
+    """Remove dead letters for good."""
+    if not error and not ids:
+        raise BadRequest("name the messages", hint="name them with --error or --id")
     url = queue_url(asker.settings)
-    given = {name: each for name, each in where.items() if each}
-    meant = message_list.Filter(agent=asker.agent, **given)
-    change, what = message_changes.drop, "removed"
-    if verb == "requeue":
-        change, what = message_changes.requeue, "put back on the queues"
-    chosen = message_list.listed(url, meant)
-    count = change(url, meant.state, [(each.queue, each.id) for each in chosen])
-    value, words = {"requeued": count}, [f"{counted(count, 'message')} {what}."]
-    if verb == "drop":
-        paid = message_changes.paid_answers(chosen)
-        value = {"dropped": count, "paidAnswers": paid}
-        words += filter(None, [message_changes.loss_of(paid)])
-    audit = {"state": meant.state, "queue": meant.queue, "count": count}
-    return Done(value=value, words=tuple(words), audit=audit)
+    chosen = dead_letters.listed(url, agent=asker.agent, error=error, ids=ids)
+    count, paid = dead_letters.drop(url, chosen), sum(each.is_paid_answer for each in chosen)
+    words = [f"{counted(count, 'message')} removed."]
+    if paid:
+        answers = counted(paid, "paid answer")
+        words.append(
+            f"Lost with them: {answers}. Texts that have no vector yet are sent, and paid for, again."
+        )
+    return Done(value={"dropped": count, "paidAnswers": paid}, words=tuple(words), audit={"count": count})
 
 
-requeue = partial(_change_messages, "requeue")
-
-
-def drain(asker: Asker, worker: str) -> Done:
-    """Ask a worker process to finish what it has taken, and to end."""
-    found = heartbeat.drain(queue_url(asker.settings), worker)
-    roles, name = "+".join(found.queues), f"{found.host}:{found.pid}"
-    words = f"The {roles} worker {name} finishes what it has taken, and ends."
-    return Done(value={"draining": found.to_json()}, words=(words,), audit={"worker": name, "roles": roles})
+def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
+    """Put dead letters back on their queues."""
+    url = queue_url(asker.settings)
+    count = dead_letters.requeue(url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids))
+    words = f"{counted(count, 'message')} put back on the queues."
+    return Done(value={"requeued": count}, words=(words,), audit={"count": count})
 
 
 def _names(asker: Asker) -> str:

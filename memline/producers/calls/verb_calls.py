@@ -18,18 +18,8 @@ _PROVIDER = option(
 )
 _MODE = option("mode", "Only this mode.", default="both", choices=("requests", "batch"))
 
-_STATE = option(
-    "state",
-    "Dead, to be retried, or waiting for a worker.",
-    default="dead",
-    choices=("dead", "delayed", "waiting"),
-)
-_QUEUE = option("queue", "Messages of this queue.")
-_GROUP = option("group", "Dead messages with this error: a group of `queue dead`.")
-_MATCH = option("match", "Glob over queue, actor, agent, error and id.")
+_ERROR = option("error", "Messages with this error, or with this text in their error.")
 _IDS = option("id", "Only messages of these ids.", kind="array", python="ids", limits=TEXTS)
-_ERROR = option("group", "Texts with this error: a group of the page of failed texts.")
-_TEXT = option("text", "The one whose hash begins so; `memline index --json` has hashes.")
 
 VERB_CALLS = (
     Call(
@@ -128,7 +118,7 @@ Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vector
             "memline queue --json",
             "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
             "memline queue dead",
-            "memline queue requeue --group 3fa2c1d8",
+            "memline queue requeue",
             "memline queue pause",
         ),
     ),
@@ -136,43 +126,10 @@ Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vector
         name="queue dead",
         title="List messages that failed, by their last error.",
         text="""\
-List messages that failed, by their last error: the largest group first, in a group the oldest.""",
-        run=f"{_VERBS}:dead_messages",
+List messages that failed for good, by their last error: the most frequent first, of each the oldest.""",
         answer="dead",
-        rights=OWNER,
-        needs_queue=True,
-        parameters=(
-            _QUEUE,
-            _GROUP,
-            _MATCH,
-            option("limit", "Of each group.", kind="integer", minimum=1, default="5; as JSON all"),
-        ),
-        examples=(
-            "memline queue dead",
-            "memline queue dead --group 3fa2c1d8",
-            "memline queue dead --match '*disk*' --json",
-        ),
-    ),
-    Call(
-        name="queue messages",
-        title="Count and list messages.",
-        text="""\
-Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones.""",
-        run=f"{_VERBS}:list_messages",
-        answer="messages",
-        rights=OWNER,
-        needs_queue=True,
-        parameters=(
-            _STATE,
-            _QUEUE,
-            option("limit", "Of a page.", kind="integer", minimum=1, maximum=500, default="50"),
-            option("after", "Where the page before said that the next one begins.", python="cursor"),
-        ),
-        examples=(
-            "memline queue messages",
-            "memline queue messages --state waiting --queue chunk",
-            "memline queue messages --state delayed --json",
-        ),
+        parameters=(_ERROR,),
+        examples=("memline queue dead", "memline queue dead --error 'disk is full' --json"),
     ),
     Call(
         name="queue requeue",
@@ -185,58 +142,25 @@ instead: its texts are wanted again, and go out by themselves.""",
         answer="requeued",
         audit="requeue",
         needs_queue=True,
-        parameters=(
-            option("state", "Dead, or to be retried.", default="dead", choices=("dead", "delayed")),
-            _QUEUE,
-            _GROUP,
-            _MATCH,
-            _IDS,
-        ),
-        examples=(
-            "memline queue requeue",
-            "memline queue requeue --group 3fa2c1d8",
-            "memline queue requeue --state delayed --queue store",
-        ),
+        parameters=(_ERROR, _IDS),
+        examples=("memline queue requeue", "memline queue requeue --error 'disk is full'"),
     ),
     Call(
         name="queue drop",
         title="Remove dead messages for good.",
         text="""\
-Remove dead messages for good, or with --state others.
+Remove dead messages for good.
 
 What they were about is in the rows. The exception is an answer that waits to be stored (store_vectors): its
-texts are sent, and paid for, again. Say which messages; --match '*' is all of them.""",
+texts are sent, and paid for, again.""",
         rights=OWNER,
         run=f"{_VERBS}:drop",
         answer="dropped",
         audit="drop",
         is_danger=True,
         needs_queue=True,
-        parameters=(_STATE, _QUEUE, _GROUP, _MATCH, _IDS),
-        examples=(
-            "memline queue drop --group 3fa2c1d8",
-            "memline queue drop --match '*unknown agent*'",
-            "memline queue drop --state waiting --queue chunk",
-        ),
-    ),
-    Call(
-        name="queue drain",
-        title="Ask a worker process to end.",
-        text="""\
-Ask a worker process to take no more messages, finish those in hand, and end with status 0.
-
-A supervisor may start another one in its place.""",
-        answer="draining",
-        run=f"{_VERBS}:drain",
-        audit="drain",
-        rights=OWNER,
-        needs_queue=True,
-        button="Drain",
-        is_danger=True,
-        parameters=(
-            argument("worker", "The process: HOST:PID, or the id of its heartbeat.", metavar="HOST:PID"),
-        ),
-        examples=("memline queue drain build-7:4211",),
+        parameters=(_ERROR, _IDS),
+        examples=("memline queue drop --error 'not configured here'", "memline queue drop --id 3fa2c1d8…"),
     ),
     Call(
         name="queue pause",
@@ -278,61 +202,5 @@ others follow when it works. At a ceiling of the day texts wait all the same, an
             "memline queue resume --mode batch",
             "memline queue resume --provider gemini",
         ),
-    ),
-    Call(
-        name="queue probe",
-        title="Try a provider that stopped or asked to wait with one request now.",
-        text="""\
-Try a provider that stopped, or asked to wait (429), with one request now, without waiting for the end of
-that time.
-
-If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open and nothing is waited
-for.""",
-        answer="probed",
-        run=f"{_VERBS}:probe",
-        audit="probe",
-        rights=OWNER,
-        button="Probe now",
-        parameters=(_PROVIDER, _MODE),
-        examples=("memline queue probe", "memline queue probe --provider openai --mode batch"),
-    ),
-    Call(
-        name="queue retry",
-        title="Try failed texts again now.",
-        text="""\
-Try texts without a vector again: those of a group, those named by --text, or all of the agents meant.
-
-Those that were left alone are tried as well. It costs what their tokens cost; the dashboard lists them by
-their error, with file and lines.""",
-        answer="texts",
-        run=f"{_VERBS}:retry_texts",
-        audit="retry",
-        button="Retry",
-        parameters=(_ERROR, _TEXT),
-        examples=("memline queue retry", "memline queue retry --agent work --group 3fa2c1d8"),
-    ),
-    Call(
-        name="queue leave",
-        title="Leave failed texts alone.",
-        text="""\
-Leave texts without a vector alone: those of a group, those named by --text, or all of the agents meant.
-
-They are found by their words, stop being a finding, and are not tried again until `queue retry`. A text
-that is changed is a new one.""",
-        answer="texts",
-        run=f"{_VERBS}:leave_texts",
-        audit="leave",
-        button="Leave",
-        parameters=(_ERROR, _TEXT),
-        examples=("memline queue leave", "memline queue leave --agent work --text 5f3a9c21"),
-    ),
-    Call(
-        name="queue providers",
-        title="Show the provider accounts.",
-        text=(
-            "Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."
-        ),
-        answer="accounts",
-        examples=("memline queue providers", "memline queue providers --agent work --json"),
     ),
 )

@@ -15,19 +15,14 @@ from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
 from memline.producers.cli.status import told
 from memline.producers.cli.table_commands import add_actions, asks
-from memline.producers.reports import breakers as reports
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
-from memline.shared.queue import message_list
-from memline.shared.queue.message_list import Filter
+from memline.shared.queue import dead_letters
 from memline.shared.visible_text import visible
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
-    from memline.shared.queue.message_list import StoredMessage
-
-#: Messages of a page, and of a group of dead ones.
-PAGE, SHOWN = 50, 5
+    pass
 
 #: Words of `--fail-if`, and where their value is in the report.
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
@@ -67,79 +62,17 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], as_json: bool) ->
 
 
 @asks(CALLS["queue dead"], parent=queue)
-def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str | None) -> None:
-    groups = message_list.groups(*_meant(invocation, **where))
-    if as_json:
-        # Since it failed, and the whole error: a list of messages says since it was sent.
-        print_json(
-            [
-                {**each.to_json(), "error": each.error, "ageSeconds": each.dead_s}
-                for group in groups
-                for each in group.messages[:limit]
-            ]
-        )
-        return
-    for group in groups:
-        newest, oldest = map(span, group.ages_s)
-        since = f"{newest} ago" if newest == oldest else f"{newest} to {oldest} ago"
-        echo(f"group {group.id}: {counted(len(group.messages), 'message')}, {since}\n    {group.error}")
-        shown = group.messages[: limit or (None if where["group"] else SHOWN)]
-        for each in shown:
-            echo(_line(each))
-        if len(shown) < len(group.messages):
-            echo(f"and {len(group.messages) - len(shown)} more: memline queue dead --group {group.id}")
-    if not groups:
-        echo("No dead messages.")
-
-
-@asks(CALLS["queue messages"], parent=queue)
-def messages(
-    invocation: Invocation, limit: int | None, cursor: str | None, as_json: bool, **where: str | None
-) -> None:
-    url, meant = _meant(invocation, **where)
-    page = message_list.page(url, meant, cursor=cursor or "", limit=limit or PAGE)
-    counts = {queue: count for queue, count in page.counts.items() if count}
-    lines = [", ".join(f"{queue}: {count:,} {meant.state}" for queue, count in counts.items())] * bool(counts)
-    for each in page.messages:
-        lines.append(_line(each) + f"\n    {each.error}" * bool(each.error))
-    print_result(page.to_json(), as_json, lines or [f"No {meant.state} messages here."])
-    if page.cursor and not as_json:
-        echo(f"There are more: --after {page.cursor}", err=True)
-
-
-def _meant(invocation: Invocation, **where: Any) -> tuple[str, Filter]:
-    """Return the URL of the queue, and which messages the options mean."""
-    given = {name: each for name, each in where.items() if each is not None}
-    return queue_url(invocation.settings), Filter(agent=invocation.options.agent or "", **given)
-
-
-def _line(each: StoredMessage) -> str:
-    when = "" if each.age_s is None else f"sent {span(each.age_s)} ago"
-    if each.dead_s is not None:
-        when = f"{span(each.dead_s)} ago"
-    if each.retry_in_s is not None:
-        when = f"again in {span(each.retry_in_s)}"
-    more = f" and {len(each.paths) - 1} more" * (len(each.paths) > 1)
-    return f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {''.join(each.paths[:1])}{more}  {when}"
-
-
-@asks(CALLS["queue providers"], parent=queue)
-def providers(invocation: Invocation, as_json: bool) -> None:
-    found = [each for agent in invocation.agents() for each in reports.of_agent(agent, invocation.settings)]
+def dead(invocation: Invocation, error: str | None, as_json: bool) -> None:
+    url, agent = queue_url(invocation.settings), invocation.options.agent or ""
+    found = dead_letters.by_error(dead_letters.listed(url, agent=agent, error=error))
     lines = []
-    for each in found:
-        day, minute = each["lastDay"], each["minute"]
-        line = f"{each['account']} ({each['agentId']}): {counted(day['calls'], 'call')} in a day"
-        if day["p50Ms"] is not None:
-            line += f", p50 {day['p50Ms']} ms, p95 {day['p95Ms']} ms"
-        line += "".join(f", {count} {kind}" for kind, count in day["errors"].items())
-        if minute["maxRequests"]:
-            line += f", {minute['requests']} of {counted(minute['maxRequests'], 'request')} a minute"
-        lines += [
-            line,
-            *(f"    {mode['mode']}: {mode['reason']}" for mode in each["modes"] if mode["reason"]),
-        ]
-    print_result(found, as_json, lines or ["No provider has been asked yet."])
+    for like, letters in found.items():
+        oldest, newest = (span(each.age_s) for each in (letters[0], letters[-1]))
+        since = f"{newest} ago" if newest == oldest else f"{newest} to {oldest} ago"
+        lines.append(f"{counted(len(letters), 'message')}, {since}: {like}")
+        lines += [f"    {each.id}  {each.queue}/{each.actor}  {each.agent}" for each in letters]
+    every = [each.to_json() for letters in found.values() for each in letters]
+    print_result(every, as_json, lines or ["No dead messages."])
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
@@ -159,14 +92,9 @@ def _tables(report: dict[str, Any]) -> list[Any]:
     for each in report["queues"]:
         counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
         queues.add_row(each["name"], *counts, span(each["oldestSeconds"]), f"{each['ratePerMinute']:.0f}")
-    workers = Table("worker", "host", "pid", "version", "busy", "memory", "last seen", title="Workers")
+    workers = Table("worker", "host", "pid", "version", "threads", title="Workers")
     for each in report["workers"]:
-        seen = f"{span(each['lastSeenSeconds'])} ago{', drains' * each['draining']}"
-        busy = f"{each['threadsBusy']} of {each['threads']}"
-        if each["current"]:
-            busy += f", {each['current'][0]['actor']} for {span(each['current'][0]['ageSeconds'])}"
-        memory = f"{each['memoryBytes'] / 2**20:.0f} MiB" if each["memoryBytes"] else ""
-        cells = (each["role"], each["host"], str(each["pid"]), each["version"], busy, memory, seen)
+        cells = (each["role"], each["host"], str(each["pid"]), each["version"], str(each["threads"]))
         workers.add_row(*map(visible, cells))
     return [queues, *map(visible, _backlog_lines(report)), workers]
 

@@ -38,7 +38,7 @@ from memline.shared.logs import AUDIT, Log
 #: The commands that have a button.
 ACTIONS = (
     *("jobs pause", "jobs resume", "jobs cancel", "batch cancel"),
-    *("queue pause", "queue resume", "queue requeue", "queue drop", "queue retry"),
+    *("queue pause", "queue resume", "queue requeue", "queue drop"),
 )
 
 #: Fields of every form that are not parameters of its command.

@@ -10,9 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from memline.producers.actions.perform import Asker, perform
 from memline.producers.agents.tools import MemoryTools
-from memline.producers.calls.table import CALLS
 from memline.producers.reports import batch_jobs, job_reports
 from memline.producers.web.rendering import ROOT
 from memline.producers.web.state import StateReader
@@ -20,6 +18,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.findings.diagnosis import queue_of
 from memline.shared.index import driver, identities, ledger, vectors
+from memline.shared.queue import dead_letters
 from memline.shared.search.request import search_request
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.paths import is_transcript
@@ -169,12 +168,10 @@ def jobs(view: View) -> Data:
 
 def queue(view: View) -> Data:
     """Show the queues, the workers and the dead letters by their error."""
-    state, dead = view.state.read(), list[Any]()
-    if state.queues:
-        asker = Asker(settings=view.tools.settings, agents=view.agents, by="")
-        dead = perform(CALLS["queue dead"], asker, limit=MESSAGES).value["groups"]
-    has_queue = bool(view.tools.settings.queue.url)
-    return {"state": state, "dead": dead, "has_queue": has_queue, "command": command("queue", "--watch")}
+    state, url = view.state.read(), view.tools.settings.queue.address
+    found = dead_letters.by_error(dead_letters.listed(url)) if state.queues else {}
+    dead = [(error, len(letters), letters[:MESSAGES]) for error, letters in found.items()]
+    return {"state": state, "dead": dead, "has_queue": bool(url), "command": command("queue")}
 
 
 def files(view: View) -> Data:

@@ -9,10 +9,7 @@ from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import FleetFacts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.version import own_version
-from memline.shared.words import counted, span
-
-#: Seconds that the clock of a host may be away from that of Redis.
-MAX_SKEW_S = 5.0
+from memline.shared.words import counted
 
 _EVICTING, _FULL = "evicts keys", "is out of memory"
 
@@ -100,20 +97,6 @@ def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
 def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     if facts.fleet is not None and facts.fleet.worker_failure:
         yield seen(reason=facts.fleet.worker_failure)
-
-
-@finding(
-    WARNING,
-    "the clock of {what} is {time} {way} that of Redis",
-    action="set it by NTP: timedatectl set-ntp true",
-    subject="host",
-)
-def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
-    hosts = {worker.host: worker for worker in facts.workers if abs(worker.skew_s) > MAX_SKEW_S}
-    for host, worker in hosts.items():
-        way = "ahead of" if worker.skew_s > 0 else "behind"
-        what = f"{host} ({'+'.join(worker.queues)}, process {worker.pid})"
-        yield seen(what=what, time=span(abs(worker.skew_s)), way=way, subject=host)
 
 
 @finding(

@@ -74,17 +74,6 @@ CREATE TABLE IF NOT EXISTS settled (
     token TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- How calls of an account ended, by the hour (number of hours since the epoch): `ok` or a kind of error, and a
--- bucket of the logarithm of their duration (shared/scheduling/call_times.py). Rows of a day.
-CREATE TABLE IF NOT EXISTS calls (
-    account TEXT NOT NULL,
-    hour INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    bucket INTEGER NOT NULL,
-    count INTEGER NOT NULL,
-    PRIMARY KEY (account, hour, kind, bucket)
-) STRICT;
-
 -- Processes of this home without a heartbeat: `up`, `watch`, `serve`, `mcp` and `index`. `owner` is
 -- `host:pid:start`, `boot` the start of the host it belongs to, `settings` what it does not take of them (JSON).
 CREATE TABLE IF NOT EXISTS processes (

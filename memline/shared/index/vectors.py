@@ -2,7 +2,7 @@
 
     wanted --lease--> leased --store--> ready          active = 1: some chunk needs it
        ^                |                 |             active = 0: it stays as cache
-       +---- later -----+---- refused --> failed (due: when to try again, LEFT_ALONE: never by itself)
+       +---- later -----+---- refused --> failed (due: when to try again)
 
 A text whose last chunk is removed while its request is in flight stays leased with active = 0. A batch may
 return its vector a day later, and a chunk that needs the text again until then must not pay for it twice.
@@ -42,9 +42,6 @@ FIRST_RETRY_S = 2.0
 
 #: Seconds until a failed text is tried again by a long-lived process; `index` tries at once.
 FAILED_RETRY_S = 3_600.0
-
-#: `due` of a failed text that a person left alone: it is tried again only when that is asked for.
-LEFT_ALONE = inf
 
 #: Seconds that vectors which came from elsewhere are kept at least, however many: until then their files have
 #: been read. A cached vector is "used" at this time in the future.
@@ -245,8 +242,8 @@ _FAILED = "identity_id = ? AND state = 'failed' AND state <> 'ready'"
 _RETRY = "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0, by_request = 1"
 
 
-def retry_failed(connection: Connection, identity_id: int, *, due_before: float = LEFT_ALONE) -> int:
-    """Make failed texts wanted again that are due before a time; all but those left alone without one."""
+def retry_failed(connection: Connection, identity_id: int, *, due_before: float = inf) -> int:
+    """Make failed texts wanted again that are due before a time; without one all of them."""
     return int(
         connection.execute(f"{_RETRY} WHERE {_FAILED} AND due < ?", (identity_id, due_before)).rowcount
     )
@@ -258,25 +255,9 @@ def set_back(connection: Connection, identity_id: int, now: float) -> None:
     retried = f"identity_id = ? AND by_request = 1 AND state <> 'ready' AND priority <= {PAUSED}"
     for rows, longest in ((_FAILED, FAILED_RETRY_S), (f"{retried} AND +state = 'wanted'", longest_s)):
         connection.execute(
-            f"UPDATE vectors SET due = 0 WHERE {rows} AND due > ? AND due < ?",
-            (identity_id, now + longest + MAX_AHEAD_S, LEFT_ALONE),
+            f"UPDATE vectors SET due = 0 WHERE {rows} AND due > ?",
+            (identity_id, now + longest + MAX_AHEAD_S),
         )
-
-
-def failed_texts(connection: Connection, identity_id: int) -> list[tuple[bytes, str, bool]]:
-    """List (text hash, error, whether it is left alone) of all failed texts."""
-    rows = connection.execute(
-        f"SELECT text_hash, error, due FROM vectors WHERE {_FAILED} ORDER BY id", (identity_id,)
-    )
-    return [(digest, error, due == LEFT_ALONE) for digest, error, due in rows]
-
-
-def change_failed(connection: Connection, identity_id: int, texts: Sequence[bytes], *, is_left: bool) -> int:
-    """Leave these failed texts alone, or make them wanted again; returns how many."""
-    change, values = ("UPDATE vectors SET due = ?", (LEFT_ALONE,)) if is_left else (_RETRY, ())
-    return connection.executemany(
-        f"{change} WHERE {_FAILED} AND text_hash = ?", ((*values, identity_id, each) for each in texts)
-    ).rowcount
 
 
 def backlog(connection: Connection, identity_id: int) -> Backlog:
@@ -290,9 +271,6 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
         cancelled = count_by_priority(connection, identity_id, CANCELLED)
         paused = count_by_priority(connection, identity_id, PAUSED)
         counts.update(wanted=wanted - cancelled - paused, cancelled=cancelled, paused=paused)
-    if failed := counts.get("failed"):
-        left = f"SELECT count(*) FROM vectors WHERE {_FAILED} AND active = 1 AND due = ?"
-        counts["failed"] = failed - scalar(connection, left, identity_id, LEFT_ALONE)
     return Backlog(**counts)
 
 
@@ -343,14 +321,14 @@ def next_due(connection: Connection, identity_id: int) -> float | None:
 
 
 def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple[str, str, str]]:
-    """List (text hash in hex, error, a path with the text) of failed texts that are not left alone."""
+    """List (text hash in hex, error, a path with the text) of failed texts."""
     return list(
         connection.execute(
             "SELECT lower(hex(text_hash)), error,"
             " (SELECT files.path FROM chunks JOIN files ON files.id = chunks.file_id"
             "  WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
-            f" FROM vectors WHERE {_FAILED} AND due < ? ORDER BY id LIMIT ?",
-            (identity_id, LEFT_ALONE, limit),
+            f" FROM vectors WHERE {_FAILED} ORDER BY id LIMIT ?",
+            (identity_id, limit),
         )
     )
 

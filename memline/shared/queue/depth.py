@@ -17,7 +17,6 @@ from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import (
     BUCKET_S,
-    KEPT_S,
     WorkerInfo,
     done_key,
     last_failure,
@@ -110,18 +109,6 @@ def _read(client: redis.Redis, url: str) -> Fleet:
         max_memory=int(memory.get("maxmemory", 0)),
         error=redis_client.trouble(client, memory, url),
     )
-
-
-def rates(url: str) -> dict[str, list[int]]:
-    """Count the messages finished in each `BUCKET_S` of the last minutes, oldest first, by queue."""
-    with redis_client.connected(url) as client:
-        last = int(redis_client.now(client)) // BUCKET_S
-        buckets = range(last - KEPT_S // BUCKET_S + 1, last + 1)
-        pipe = client.pipeline(transaction=False)
-        for queue in QUEUES:
-            pipe.mget([done_key(client, queue, bucket) for bucket in buckets])
-        found = pipe.execute()
-    return {queue: [int(count or 0) for count in counts] for queue, counts in zip(QUEUES, found, strict=True)}
 
 
 def _depths(client: redis.Redis) -> Iterator[QueueDepth]:

@@ -11,8 +11,8 @@ from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
+from memline.shared.queue.dead_letters import errors_since
 from memline.shared.queue.heartbeat import embed_threads, is_served, last_failure
-from memline.shared.queue.message_list import errors_since
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES

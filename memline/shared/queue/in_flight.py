@@ -26,7 +26,7 @@ import dramatiq
 from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import message_changes, message_list, redis_client
+from memline.shared.queue import dead_letters, redis_client
 from memline.shared.queue.heartbeat import embed_threads, is_served
 from memline.shared.queue.lease_owner import is_owner_alive, owner_at
 from memline.shared.queue.messages import AgentNotConfigured
@@ -212,7 +212,7 @@ class RedisRequests:
             pipe.hkeys(key(self._client, "store.msgs"))
             *is_there, stored = pipe.execute()
         # An answer that is retried has left the order of the queue: it may lie behind this sweep.
-        answered = {message_list.lease_of(raw_id) for raw_id in stored}
+        answered = {dead_letters.lease_of(raw_id) for raw_id in stored}
         absent = [
             token
             for token, there in zip(leases, is_there, strict=True)
@@ -226,7 +226,7 @@ class RedisRequests:
         """Give the leases whose answers lie on the store queue, also those that are tried again later."""
         with redis_client.translated(self._url):
             stored: Any = self._client.hkeys(key(self._client, "store.msgs"))
-        return {lease for raw_id in stored if (lease := message_list.lease_of(raw_id))}
+        return {lease for raw_id in stored if (lease := dead_letters.lease_of(raw_id))}
 
     def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
         """Give those of `leases` whose request, or the answer to it, became a dead letter, and why.
@@ -238,9 +238,9 @@ class RedisRequests:
         errors: dict[str, str] = {}
         with redis_client.translated(self._url):
             for queue in ("embed", "store") if leases else ():
-                for letter in message_list.dead_letters_of(self._client, queue, leases):
+                for letter in dead_letters.of_leases(self._client, queue, leases):
                     if queue == "store" and letter.error.startswith(AgentNotConfigured.__name__):
-                        message_changes.requeue(self._url, message_list.DEAD, [(queue, letter.id)])
+                        dead_letters.requeue(self._url, [letter])
                     else:
                         errors[letter.id.partition(".")[0]] = letter.error
         return errors

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import traceback
-from collections.abc import Mapping
 from typing import Any
 
 from dramatiq.middleware import Middleware, SkipMessage
@@ -17,9 +14,6 @@ from memline.shared.queue.routes import QUEUES, actor_of
 
 #: Characters of an error that are kept.
 MAX_ERROR_CHARS = 2_000
-
-#: Characters of a traceback that are kept: its end.
-MAX_TRACE_CHARS = 4_000
 
 #: Option of a message: the id of the request that it is the last answer to.
 ANSWERED = "answered"
@@ -68,26 +62,15 @@ class FailMessages(Middleware):
             queue=message.queue_name,
             actor=message.actor_name,
             agent=agent_of(message.args),
-            error=_error_text(exception),
+            error=error_text(exception),
         )
         if actor_of(message.actor_name).is_kept or isinstance(exception, MessageRefused):
             message.fail()
 
 
-def failure_options(options: Mapping[str, Any], error: BaseException) -> dict[str, Any]:
-    """Say how a message failed: what it keeps among its options (`message_list.FAILURE_OPTIONS`)."""
-    text = _error_text(error)
-    trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
-    first = {name: options[name] for name in ("first_error", "first_failed_at") if name in options}
-    at_ms = int(time.time() * 1000)
-    return {"first_error": text, "first_failed_at": at_ms, **first, "error": text, "trace": _encodable(trace)}
+def error_text(error: BaseException) -> str:
+    """Say an error as a dead letter keeps it.
 
-
-def _error_text(error: BaseException) -> str:
-    """Say an error as a dead letter keeps it."""
-    return _encodable(f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
-
-
-def _encodable(text: str) -> str:
-    """Replace what UTF-8 cannot say: half a letter of a file name would keep a message from being moved."""
-    return text.encode("utf-8", "replace").decode()
+    Half a letter of a file name, which UTF-8 cannot say, would keep a message from being moved.
+    """
+    return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS].encode("utf-8", "replace").decode()

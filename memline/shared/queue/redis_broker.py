@@ -35,7 +35,7 @@ from memline.shared.errors import ModelMismatch, QueueError
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
-from memline.shared.queue.middleware import ANSWERED, PAID, failure_options
+from memline.shared.queue.middleware import ANSWERED, PAID, error_text
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_scripts import BEGIN, CHANGES, ENQUEUE, MOVE, PUT_BACK, RETRY_DUE
 from memline.shared.queue.routes import (
@@ -101,8 +101,6 @@ class FleetBroker(RedisBroker):
         self.retry = retry or RetryPolicy(url)
         #: The process is told to stop: nothing is waited for any more.
         self.is_stopping = False
-        #: No more messages are taken; those in hand are finished.
-        self.is_draining = False
         #: Queue -> ids of the messages this process has taken and not finished, of all its consumers.
         self.taken_ids: dict[str, set[str]] = defaultdict(set)
         #: Queue -> when its consumer looked for a message last (monotonic seconds), also in vain.
@@ -196,7 +194,7 @@ class FleetBroker(RedisBroker):
         rule as in one process (`shared.queue.routes.is_retried`).
         """
         error = message._exception
-        failure = failure_options(message.options, error) if error else {}
+        failure = {"error": error_text(error)} if error else {}
         if isinstance(error, ModelMismatch):
             # Nothing is wrong with the message: another worker may be set up for its model.
             self.put_back(queue, [message_id])
@@ -305,8 +303,7 @@ class BlockingConsumer(_RedisConsumer):
             self.broker.retry_due(keys=[f"{self._list}.delayed", self._list, f"{self._list}.msgs"])
         self._has_room.clear()
         room = self.prefetch - self.outstanding_message_count
-        is_held = self.broker.is_draining and not self._is_delay_queue
-        if room <= 0 or self.broker.is_stopping or is_held:
+        if room <= 0 or self.broker.is_stopping:
             # Every thread has work and as much again waits here, or the process ends. The
             # heartbeat goes on through the consumer of the delay queue, which is never full.
             self._has_room.wait(self._block_s)

@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, Limits, Used, for_texts, minute_limits
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, Limits, for_texts, minute_limits
 
 _TAKE = """
 local cooldown, requests, sum = KEYS[1], KEYS[2], KEYS[3]
@@ -121,16 +121,6 @@ class RedisLimits:
 
     def close(self) -> None:
         self._client.close()
-
-    def used(self, account: str) -> Used:
-        """Tell what is taken of the limits of a minute now."""
-        seconds, microseconds = self._retry(self._client.time)
-        since_ms = 1000 * (seconds + microseconds / 1e6 - WINDOW_S)
-        key = self._key(account, "requests")
-        members: Any = self._retry(self._client.zrangebyscore, key, since_ms, "+inf")
-        parts = [member.split(b":") for member in members]
-        requests = sum(int(part[-2]) if len(part) > 2 else 1 for part in parts)
-        return Used(requests=requests, tokens=sum(int(part[-1]) for part in parts))
 
     def cooldown_s(self, account: str) -> float:
         wait_ms: Any = self._retry(self._client.pttl, self._key(account, "cooldown"))

@@ -20,7 +20,6 @@ from memline.shared.scheduling import breaker
 from memline.shared.scheduling.breaker import (
     CLOSED,
     HALF_OPEN,
-    OPEN,
     Health,
     Rules,
     after_lost_probe,
@@ -202,20 +201,6 @@ def retry(
     """
     for _ in range(2):
         update(accounts, provider, mode, now, lambda health: on_trial(health, rules or breaker.REQUEST_RULES))
-
-
-def probe_now(accounts: Accounts, provider: str, now: float, mode: str) -> bool:
-    """Let one request be sent at once, of an open breaker or of a provider that asked to wait.
-
-    False when neither holds.
-    """
-
-    def change(was: Health) -> Health:
-        return replace(was, probe_at=min(was.probe_at, now)) if was.state == OPEN else tried_now(was, now)
-
-    before = read(accounts, provider, mode)
-    after = update(accounts, provider, mode, now, change)
-    return after.state == OPEN or after.retry_at != before.retry_at
 
 
 def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:

@@ -18,7 +18,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
-from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -93,14 +92,6 @@ class Limits(Protocol):
         ...
 
 
-@value
-class Used:
-    """What a minute of an account holds: places that were given, those still to come among them."""
-
-    requests: int = 0
-    tokens: int = 0
-
-
 class FileLimits:
     """Limits the calls of all processes of a home, by rows of its account file."""
 
@@ -140,18 +131,6 @@ class FileLimits:
             if at - now <= max_wait_s:
                 connection.execute("INSERT INTO places VALUES (?, ?, ?, ?)", (account, at, requests, tokens))
             return float(at - now)
-
-    def used(self, account: str) -> Used:
-        """Tell what is taken of the limits of a minute now."""
-        query = (
-            "SELECT coalesce(sum(requests), 0), coalesce(sum(tokens), 0) FROM places"
-            " WHERE account = ? AND at > ?"
-        )
-        with self._file.reading() as connection:
-            if connection is None:
-                return Used()
-            row = connection.execute(query, (account, self._clock.now() - WINDOW_S)).fetchone()
-        return Used(requests=row[0], tokens=row[1])
 
     def cooldown_s(self, account: str) -> float:
         with self._file.reading() as connection:

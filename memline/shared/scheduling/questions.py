@@ -120,7 +120,7 @@ class QueryEmbedder:
         account = account_id(choice.provider, choice.mark)
         # Where it cannot be written the answer is worth more than its count.
         with suppress(IndexFault):
-            call_times.record(self._file, account, call_times.ended(attempts), self._clock.now())
+            call_times.record(self._file, account, call_times.ended(attempts))
 
     def _take_place(self, choice: Choice, text: str) -> bool:
         """Take a place within the account's limits of a minute; tells whether calls are counted there.

@@ -14,7 +14,6 @@ from memline.producers.web.rendering import path_of
 from memline.shared.index import jobs, meta
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.message_list import DEAD
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
 from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
@@ -112,16 +111,12 @@ def test_all_embedding_is_paused_and_resumed(browser: Browser, notes: Place) -> 
     assert not is_paused()
 
 
-def test_files_are_listed_with_their_outcome_and_failed_texts_tried_again(
-    browser: Browser, notes: Place
-) -> None:
+def test_files_are_listed_with_their_outcome_and_failed_texts(browser: Browser, notes: Place) -> None:
     fill(notes)
 
     page = browser.shows("/files", agent="main")
     assert "MEMORY.md" in page and "indexed" in page and "the server refuses it" in page
     assert "MEMORY.md" not in browser.shows("/files", agent="main", path="read").rpartition("Files")[2]
-    assert "tried again" in browser.press("/files", "Try all again", agent="main").text
-    assert "the server refuses it" not in browser.shows("/files", agent="main")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +130,7 @@ def test_dead_letters_are_shown_by_their_error_put_back_and_dropped(
 ) -> None:
     stored = StoredMessages(redis_server.url, "web")
     for name, error in (("one", "disk is full"), ("two", "disk is full"), ("three", "<b>odd</b>")):
-        stored.put(DEAD, "chunk", name, files("a.md"), error=error)
+        stored.put("chunk", name, files("a.md"), error=error)
     browser = opened(blocks={"queue": {"url": redis_server.url, "name": "web"}})
 
     shown = browser.shows("/queue")

@@ -1,12 +1,11 @@
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from memline.producers.actions import provider_pauses
 from memline.producers.reports import breakers
 from memline.shared.clock import SystemClock
-from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
@@ -130,22 +129,8 @@ def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexW
     assert len(lease_all(writer)) == 1
 
 
-def test_the_probe_of_an_open_breaker_may_be_sent_before_its_time(place: Place, writer: IndexWriter) -> None:
-    stop_batches(writer)
-    fail(writer, lease_all(writer)[0], "stop")
-    assert lease_all(writer) == []
-
-    probed = provider_pauses.probe(place.agent, mode="requests")
-
-    assert probed == ["openai requests"]
-    assert [request.is_probe for request in lease_all(writer)] == [True]
-    assert breakers.of_index(writer.accounts, place.agent)[1]["nextProbe"] == NOW + 1800
-    assert provider_pauses.probe(place.agent, mode="requests") == []
-
-
-@pytest.mark.parametrize("verb", [provider_pauses.resume, provider_pauses.probe])
 def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
-    place: Place, writer: IndexWriter, verb: Callable[[AgentSettings], object]
+    place: Place, writer: IndexWriter
 ) -> None:
     # A change of the model would begin anew.
     use(writer, choose(place.agent))
@@ -156,7 +141,7 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
     caps = replace(CAPS, max_rows=7)
     before = writer.lease(caps, credits=8, only_full=False)
 
-    verb(place.agent)
+    provider_pauses.resume(place.agent)
 
     assert before == []
     # The words of the provider stay until it has answered.
@@ -168,12 +153,6 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
     assert len(writer.lease(caps, credits=8, only_full=False)) == 2
 
 
-def test_without_a_wait_there_is_nothing_to_probe(place: Place, writer: IndexWriter) -> None:
-    assert provider_pauses.probe(place.agent) == []
-    hold(writer, 500_000)
-    assert provider_pauses.probe(place.agent) == ["openai requests"]
-
-
 def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWriter) -> None:
     hold(writer, 500_000)
     limits = FileLimits(writer.accounts.file, SystemClock())
@@ -182,15 +161,6 @@ def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWr
     provider_pauses.resume(place.agent, mode="batch")
 
     assert lease_all(writer) == [] and limits.cooldown_s(writer.accounts.of("openai")) > 400_000
-
-
-def test_no_probe_is_sent_while_an_operator_pauses(place: Place, writer: IndexWriter) -> None:
-    fail(writer, lease_all(writer)[0], "stop")
-    provider_pauses.pause(place.agent, mode="requests")
-
-    provider_pauses.probe(place.agent)
-
-    assert lease_all(writer) == []
 
 
 def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:

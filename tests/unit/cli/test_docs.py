@@ -89,7 +89,7 @@ def test_every_command_that_an_error_tells_to_type_exists() -> None:
     ("line", "word"),
     [
         ("index --force --json", ""),
-        ("--agent work queue dead --match '*'", ""),
+        ("--agent work queue dead --error '*'", ""),
         ("indx", "indx"),
         ("index --forced", "--forced"),
         ("queue dade", "dade"),

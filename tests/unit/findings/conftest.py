@@ -78,8 +78,6 @@ def fleet(
             pid=1,
             version=version or own_version(),
             started=0,
-            last_seen=0,
-            busy_s=0,
             **about,
         )
         for role in roles

@@ -424,8 +424,6 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
-    ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 10 min ahead of that of Redis", "NTP"),
-    ("clock_skew", WARNING, fleet_of("embed", skew_s=-172_800.0), "is 2 days behind that of Redis", "NTP"),
     ("old_settings", WARNING, fleet_of("store", newer_file="c.json5"), "memline worker store on h (process 1) runs with the settings of its start: c.json5 was changed since", "start it again"),
     ("no_watcher", WARNING, up_was_killed, "memline up ended without a word", "memline up"),
     ("no_watcher", NOTE, host_was_restarted, "memline up ended without a word", "memline up"),

@@ -11,7 +11,7 @@ from memline.shared.queue import fleet_workers
 from memline.shared.queue.fleet_workers import Fleet, drop_with
 from memline.shared.queue.heartbeat import HEARTBEAT_S, TTL_S
 from tests.unit.queue.conftest import URL
-from tests.unit.queue.test_message_list import dead_letter, names
+from tests.unit.queue.test_dead_letters import dead_letter, names
 
 #: Seconds after a loss within which it is named, and for which a restart is waited for.
 NAMED_S, ENDED_S = 15.0, 30.0

@@ -30,9 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def live(redis_server: redis.Redis, name: str, **threads_of: int) -> None:
     """A worker that has given a heartbeat."""
     redis_server.sadd("memline:workers", name)
-    info = WorkerInfo(
-        id=name, threads_of=threads_of, host="h", pid=1, version="1", started=0, last_seen=0, busy_s=0
-    )
+    info = WorkerInfo(id=name, threads_of=threads_of, host="h", pid=1, version="1", started=0)
     redis_server.set(f"memline:worker:{name}", msgspec.msgpack.encode(info))
 
 

@@ -36,7 +36,7 @@ def queue(name: str, **counts: float) -> QueueDepth:
     return QueueDepth(name=name, role=name, **{**found, **counts})  # type: ignore[arg-type]
 
 
-def worker(name: str, *queues: str, threads: int, busy_s: float = 0.0) -> WorkerInfo:
+def worker(name: str, *queues: str, threads: int) -> WorkerInfo:
     return WorkerInfo(
         id=name,
         threads_of=dict.fromkeys(queues, threads),
@@ -44,8 +44,6 @@ def worker(name: str, *queues: str, threads: int, busy_s: float = 0.0) -> Worker
         pid=len(name),
         version="1",
         started=0,
-        last_seen=0,
-        busy_s=busy_s,
     )
 
 
@@ -55,7 +53,7 @@ FLEET = Fleet(
         queue("store"),
     ),
     workers=(
-        worker("a", "embed", threads=4, busy_s=9.5),
+        worker("a", "embed", threads=4),
         worker("bb", "embed", threads=8),
         worker("ccc", "embed", "store", threads=1),
     ),

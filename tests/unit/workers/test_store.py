@@ -3,11 +3,11 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Ceilings
+from memline.shared.figures import counters
 from memline.shared.index.rows import VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, Wire
-from memline.shared.scheduling import call_times
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers import embed, store
@@ -109,11 +109,10 @@ def test_an_answer_that_is_stored_twice_counts_once(
     assert calls_of(writer, request_sent) == 3
 
 
-def calls_of(writer: IndexWriter, request: EmbedTexts) -> int:
+def calls_of(writer: IndexWriter, request: EmbedTexts) -> float:
     """How many calls of the provider are counted."""
-    account = writer.accounts.of(request.identity.provider)
-    counted: int = call_times.of_account(writer.accounts.file, account, writer._clock.now())["calls"]
-    return counted
+    asked = counters.read(writer.accounts.file)[counters.ASKED]
+    return sum(count for each, count in asked if each["provider"] == request.identity.provider)
 
 
 def test_texts_of_a_failed_request_are_wanted_again(

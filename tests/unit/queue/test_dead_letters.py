@@ -1,0 +1,77 @@
+import time
+
+import msgspec
+import pytest
+import redis
+
+from memline.shared.queue import dead_letters
+from tests.unit.queue.conftest import URL
+
+
+def dead_letter(
+    server: redis.Redis, queue: str, name: str, *, agent: str = "main", error: str = "", ago_s: float = 0
+) -> None:
+    """Put a dead letter as the broker leaves it."""
+    options = {"error": error, "retries": 3}
+    message = {"actor_name": f"{queue}_it", "args": [{"agent": agent}], "options": options}
+    server.zadd(f"memline:{queue}.XQ", {name: (time.time() - ago_s) * 1000})
+    server.hset(f"memline:{queue}.XQ.msgs", name, msgspec.msgpack.encode(message))
+
+
+def names(**where: str) -> list[str]:
+    return [letter.id for letter in dead_letters.listed(URL, **where)]
+
+
+def test_letters_are_listed_oldest_first_with_what_they_were_and_why(redis_server: redis.Redis) -> None:
+    dead_letter(redis_server, "store", "b", error="OSError: disk full", ago_s=10)
+    dead_letter(redis_server, "store", "a", agent="work", error="no", ago_s=20)
+
+    old, young = dead_letters.listed(URL)
+
+    assert (old.id, old.queue, old.actor, old.agent, old.error) == ("a", "store", "store_it", "work", "no")
+    assert young.error == "OSError: disk full" and 9 < young.age_s < 600
+    assert names(agent="work") == ["a"]
+    assert names(error="disk") == ["b"]
+
+
+def test_letters_are_grouped_by_what_their_errors_have_in_common(redis_server: redis.Redis) -> None:
+    errors = ["no file 'a.md'", "OSError: disk is full", "no file 'b c.md'", "OSError: disk is gone", "no"]
+    errors += ["pid 4211 ended", "pid 5312 ended", "status 401", "status 500", "at /x/y", "at /z"]
+    for number, error in enumerate(errors):
+        dead_letter(redis_server, "chunk", f"m{number:02}", error=error, ago_s=60 - number)
+
+    found = dead_letters.by_error(dead_letters.listed(URL))
+
+    together = [["m00", "m02"], ["m05", "m06"], ["m09", "m10"]]
+    alone = [[f"m{number:02}"] for number in (1, 3, 4, 7, 8)]
+    assert [[each.id for each in letters] for letters in found.values()] == together + alone
+    assert names(error=next(iter(found))) == ["m00", "m02"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xc1",
+        b"\x90",
+        b"\x80",
+        msgspec.msgpack.encode({"actor_name": 3, "args": 5, "options": "x"}),
+        msgspec.msgpack.encode({"actor_name": "a", "args": [{"agent": 1}]}),
+        msgspec.msgpack.encode({"refused": b"\xff\xfe", "options": {"error": "it is odd"}}),
+    ],
+)
+def test_what_is_no_message_is_listed_all_the_same(redis_server: redis.Redis, data: bytes) -> None:
+    redis_server.zadd("memline:chunk.XQ", {"odd": 1})
+    redis_server.hset("memline:chunk.XQ.msgs", "odd", data)
+
+    (letter,) = dead_letters.listed(URL)
+
+    assert letter.id == "odd" and letter.error
+
+
+def test_errors_of_one_agent_since_a_moment(redis_server: redis.Redis) -> None:
+    began = time.time()
+    dead_letter(redis_server, "store", "before", error="old", ago_s=60)
+    dead_letter(redis_server, "store", "other", agent="work", error="not ours")
+    dead_letter(redis_server, "store", "ours", error="new")
+
+    assert dead_letters.errors_since(redis_server, "store", "main", began - 1) == ["new"]
