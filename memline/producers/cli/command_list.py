@@ -10,39 +10,48 @@ COMMANDS = {
     "index": ("memline.producers.cli.index:index", "Bring the index up to date with the files."),
     "search": ("memline.producers.cli.search:search", "Answer a question from the notes, with citations."),
     "get": ("memline.producers.cli.read:get", "Print a memory file or some of its lines."),
-    "lint": ("memline.producers.cli.read:lint", "Name the links that lead nowhere, and notes without any."),
     "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
+    "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
+    "lint": ("memline.producers.cli.read:lint", "Name the links that lead nowhere, and notes without any."),
+    "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
+    "up": ("memline.producers.cli.up:up", "Run everything in one process."),
+    "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
+    "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
+    "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
+    "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
+    "reindex": ("memline.producers.cli.jobs:reindex", "Ask for a reindex and return, or plan one."),
+    "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
+    "batch": ("memline.producers.cli.jobs:batch", "List, show and cancel jobs of a provider's Batch API."),
+    "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),
     "setup": (
         "memline.producers.cli.setup:setup",
         "Connect Claude Code, Codex, Cursor or another MCP client.",
     ),
+    "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
     "context": (
         "memline.producers.cli.session_start:context",
         "Print what an agent reads when a session starts.",
     ),
-    "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
-    "reindex": ("memline.producers.cli.jobs:reindex", "Ask for a reindex and return, or plan one."),
-    "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
-    "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),
-    "batch": ("memline.producers.cli.jobs:batch", "List, show and cancel jobs of a provider's Batch API."),
-    "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
-    "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
-    "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
-    "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.setup:flush", "Write down what is worth keeping of a session."),
-    "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
-    "import": (
-        "memline.producers.cli.moving:import_command",
-        "Take over the conversations of ChatGPT or Claude.",
-    ),
     "forget": (
         "memline.producers.cli.forget_command:forget",
         "Forget lines of notes, or sessions, for good.",
     ),
+    "import": (
+        "memline.producers.cli.moving:import_command",
+        "Take over the conversations of ChatGPT or Claude.",
+    ),
     "backup": ("memline.producers.cli.moving:backup", "Copy the indexes, and bring such a copy back."),
-    "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
-    "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
+}
+
+#: The first command of each section of that list.
+SECTIONS = {
+    "init": "Notes and search",
+    "up": "Processes",
+    "reindex": "Work",
+    "setup": "Agents",
+    "forget": "Upkeep",
 }
 
 #: What else people type for a command.

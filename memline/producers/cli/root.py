@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, PROGRAM, SUMMARY
+from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, PROGRAM, SECTIONS, SUMMARY
 from memline.producers.cli.invocation import echo, put
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.shared.config import environment
@@ -60,8 +60,14 @@ class LazyGroup(click.Group):
             raise click.exceptions.NoSuchCommand(name, possibilities=known, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        sections: dict[str, list[tuple[str, str]]] = {}
+        title = ""
+        for name, (_, text) in COMMANDS.items():
+            title = SECTIONS.get(name, title)
+            sections.setdefault(title, []).append((name, text))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 @click.group(

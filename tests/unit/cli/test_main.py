@@ -130,7 +130,7 @@ def test_wrong_usage_is_exit_status_two(args: list[str], capsys: pytest.CaptureF
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([]) == 2
 
-    assert "Commands:" in capsys.readouterr().err
+    assert "Notes and search:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
