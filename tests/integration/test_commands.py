@@ -166,7 +166,7 @@ def test_the_json_of_the_other_commands_can_be_read(place: Place, server: Embedd
     assert verbose["files"] == []
     assert {finding["level"] for finding in doctor} <= {"ok", "warning", "problem"}
     assert all(finding["what"] for finding in doctor)
-    assert config["settings"]
+    assert config["agents"][0]["memorySearch"]
     assert "sk-test" not in json.dumps(config)
     assert check["problems"] == []
     assert explained["results"][0]["explain"]["terms"]

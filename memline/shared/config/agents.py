@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from memline.shared.config import environment, openclaw, schema, workspaces
-from memline.shared.config.check import Issues, RawConfig, check_block
+from memline.shared.config.check import RawConfig, Warnings, check_block, mismatch
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, Setting, build, given, values
+from memline.shared.config.keys import Block, build
 from memline.shared.config.transcript_programs import READ_IN_PLACE, place_of
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.note_names import ANY_MARKDOWN
@@ -36,6 +36,14 @@ NEAREST = "nearest folder with an index"
 
 
 @value
+class Place:
+    """A file or folder, and what says so: `<file>: <key>`, a variable, an option, or `default`."""
+
+    path: Path
+    origin: str
+
+
+@value
 class AgentList(Block):
     """The ids of a configuration's agents, with the settings of each."""
 
@@ -46,9 +54,9 @@ class AgentList(Block):
     is_listed: bool = False
     #: Whether they come from `agents.entries`: then other agents are below the common workspace.
     is_newest: bool = False
-    entries: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    entries: Mapping[str, schema.AgentEntry] = field(default_factory=dict)
     #: `memorySearch` of each agent that has one, by dotted path.
-    overrides: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict, repr=False)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     def require(self, agent: str) -> str:
         """Return the id itself when there is such an agent; else raise an error that lists the agents."""
@@ -76,35 +84,34 @@ def is_agent_id(text: str) -> bool:
 
 def read_agents(raw: RawConfig) -> AgentList:
     """Read `agents.list`, or `agents.entries` of the original's newest releases, which wins."""
-    issues = raw.issues
+    warnings = raw.warnings
     newest = openclaw.entries_of(raw)
     items = newest or _listed(raw)
     if not items:
         return AgentList()
-    by_id: dict[str, dict[str, Setting]] = {}
-    overrides: dict[str, Mapping[str, Setting]] = {}
+    by_id: dict[str, schema.AgentEntry] = {}
+    overrides: dict[str, Mapping[str, Any]] = {}
     for place, item in items:
-        entry = check_block(schema.AgentEntry, item, at=place, issues=issues)
-        if "id" not in entry:
-            continue
-        agent = entry["id"].value
+        entry = build(schema.AgentEntry, check_block(schema.AgentEntry, item, at=place, warnings=warnings))
+        agent = entry.id
         # Ids become file names, and some file systems take upper and lower case for the same.
         if agent.casefold() in map(str.casefold, by_id):
-            issues.problem(f"{place}.id: there is another agent {agent!r}", "give each agent its own id")
-            continue
+            raise ConfigError(
+                f"{place}.id: there is another agent {agent!r}", hint="give each agent its own id"
+            )
         by_id[agent] = entry
         if "memorySearch" in item:
             overrides[agent] = check_block(
-                schema.MemorySearch, item["memorySearch"], at=f"{place}.memorySearch", issues=issues
+                schema.MemorySearch, item["memorySearch"], at=f"{place}.memorySearch", warnings=warnings
             )
         elif isinstance(memory := item.get("memory"), dict) and "search" in memory:
             overrides[agent] = openclaw.read_search(raw, memory["search"], at=f"{place}.memory.search")
     ids = tuple(by_id) or (MAIN,)
-    marked = [agent for agent, entry in by_id.items() if given(entry, "default", False)[0]]
+    marked = [agent for agent, entry in by_id.items() if entry.default]
     default = [*marked, _system_agent(raw, ids) if newest else ids[0]][0]
     for other in marked[1:]:
         # As in the original, which uses such a file too.
-        issues.warn(f"{by_id[other]['default'].origin}: without effect, {default} is the default agent")
+        warnings.warn(f"{raw.at('agents')}: {other} is marked as the default agent, and {default} is it")
     return AgentList(
         ids=ids,
         default=default,
@@ -119,8 +126,7 @@ def _listed(raw: RawConfig) -> list[tuple[str, Any]]:
     """List the entries of `agents.list` with their places."""
     entries, at = raw.get("agents").get("list"), raw.at("agents.list")
     if entries is not None and not isinstance(entries, list):
-        raw.issues.mismatch(at, entries, "an array of { id, default, workspace }", '[{ id: "main" }]')
-        return []
+        raise mismatch(at, entries, "an array of { id, default, workspace }", '[{ id: "main" }]')
     return [(f"{at}[{number}]", item) for number, item in enumerate(entries or ())]
 
 
@@ -139,10 +145,11 @@ class ResolveContext(Block):
     env: Environment = field(repr=False)
     home: Path
     state_dir: Path
-    #: Folder of the file that was read: relative paths in it begin there.
+    #: The file that was read, empty without one, and its folder: relative paths in it begin there.
+    name: str
     base: Path
     #: `--workspace` or `MEMLINE_WORKSPACE`, with the agent that it is for.
-    named_workspace: Setting | None = None
+    named_workspace: Place | None = None
     named_for: str = ""
     #: Whether `--agent` names it.
     is_chosen: bool = False
@@ -151,19 +158,18 @@ class ResolveContext(Block):
     #: Whether the file that was read is the original's own: its usual workspace is then the configured one.
     is_openclaw: bool = False
     #: `memorySearch`, merged, by dotted path, of the agents with overrides; under "" that of all others.
-    memory: Mapping[str, Mapping[str, Setting]] = field(repr=False)
+    memory: Mapping[str, Mapping[str, Any]] = field(repr=False)
     providers: Mapping[str, schema.ProviderEntry]
-    #: What holds for all agents: the settings with their origins, and as blocks.
-    shared: Mapping[str, Setting] = field(repr=False)
+    #: What holds for all agents.
     file: schema.ConfigFile
     sessions: schema.Sessions
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def settings(self, agent: str) -> Mapping[str, Setting]:
+    def settings(self, agent: str) -> Mapping[str, Any]:
         """Return the agent's `memorySearch`; an agent that is not listed has the defaults."""
         return self.memory.get(agent, self.memory[""])
 
-    def workspace(self, agent: str) -> Setting:
+    def workspace(self, agent: str) -> Place:
         """Return the agent's workspace. Raises NoWorkspace when nothing says which one it is.
 
         For the agent of `--agent` it is the one that is configured for that agent, unless `--workspace` names
@@ -174,9 +180,9 @@ class ResolveContext(Block):
         if agent != self.named_for:
             found = configured or (self._beside(named, agent) if named else None)
         elif named is not None and not (self.is_chosen and configured and named.origin != WORKSPACE_OPTION):
-            if not named.value.is_dir() and not self._usual_index(agent, named.value).exists():
+            if not named.path.is_dir() and not self._usual_index(agent, named.path).exists():
                 # A slip of the pen, unlike a workspace of the file. One with an index answers from that.
-                words = f"{named.value}: no such folder (named by {named.origin})"
+                words = f"{named.path}: no such folder (named by {named.origin})"
                 raise ConfigError(words, hint="check the path, or name another: memline --workspace DIR …")
             found = named
         elif self.is_chosen:
@@ -188,57 +194,60 @@ class ResolveContext(Block):
             raise NoWorkspace("no workspace is configured, and no folder here has an index", hint=hint)
         return found
 
-    def _nearest(self, agent: str) -> Setting | None:
+    def _nearest(self, agent: str) -> Place | None:
         """Return the nearest folder at or above the current one that has an index of the agent."""
-        if not self.takes_folder or given(self.settings(agent), "store.path")[0]:
+        if not self.takes_folder or self.settings(agent).get("store.path"):
             return None
         folders = (Path.cwd(), *Path.cwd().parents)
         found = next((each for each in folders if self._usual_index(agent, each).exists()), None)
-        return Setting(value=found, origin=NEAREST) if found else None
+        return Place(path=found, origin=NEAREST) if found else None
 
-    def configured_workspace(self, agent: str) -> Setting | None:
+    def configured_workspace(self, agent: str) -> Place | None:
         """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
-        text, origin = given(self.agents.entries.get(agent, {}), "workspace")
-        if text:
-            return Setting(value=self.path(text), origin=origin)
-        usual = environment.user_home(self.env) / ".openclaw" / "workspace"
-        if self.file.agents.defaults.workspace:
-            text, origin = given(self.shared, "agents.defaults.workspace")
-            folder = self.path(text)
+        entry = self.agents.entries.get(agent)
+        if entry and entry.workspace:
+            origin = f"{self.name}: agents, {agent}"
+            return Place(path=self.path(entry.workspace), origin=origin)
+        if text := self.file.agents.defaults.workspace:
+            folder, origin = self.path(text), f"{self.name}: agents.defaults.workspace"
             if agent == self.agents.default:
-                return Setting(value=folder, origin=origin)
-            # Of two places: the common folder, and where the agent is listed.
-            _, listed = given(self.agents.entries.get(agent, {}), "id")
-            place = listed.rpartition(": ")[2].removesuffix(".id") or "--agent"
+                return Place(path=folder, origin=origin)
             beside = folder / agent if self.agents.is_newest else Path(f"{folder}-{agent}")
-            return Setting(value=beside, origin=f"{origin}; {place}")
-        return self._beside(Setting(value=usual, origin=USUAL), agent) if usual.is_dir() else None
+            return Place(path=beside, origin=origin)
+        usual = environment.user_home(self.env) / ".openclaw" / "workspace"
+        return self._beside(Place(path=usual, origin=USUAL), agent) if usual.is_dir() else None
 
-    def _beside(self, workspace: Setting, agent: str) -> Setting:
+    def _beside(self, workspace: Place, agent: str) -> Place:
         """Return the workspace itself for the default agent, for another one the folder beside it."""
         is_default = agent == self.agents.default
-        return workspace if is_default else replace(workspace, value=Path(f"{workspace.value}-{agent}"))
+        return workspace if is_default else replace(workspace, path=Path(f"{workspace.path}-{agent}"))
 
     def _usual_index(self, agent: str, workspace: Path) -> Path:
         configured = self.configured_workspace(agent)
-        return workspaces.index_file(self.home, agent, workspace, configured.value if configured else None)
+        return workspaces.index_file(self.home, agent, workspace, configured.path if configured else None)
 
-    def index_path(self, agent: str) -> Setting:
+    def index_path(self, agent: str) -> Path:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
-        named, origin = given(self.settings(agent), "store.path")
-        path = self.path(named.replace("{agentId}", agent)) if named else None
-        originals = (
+        if (path := self.named_index(agent)) is not None and path not in self.originals(agent):
+            return path
+        try:
+            workspace = self.workspace(agent).path
+        except ConfigError:
+            # Shown and checked without one, never opened.
+            return self.home / "memory" / f"{agent}.sqlite"
+        return self._usual_index(agent, workspace)
+
+    def named_index(self, agent: str) -> Path | None:
+        """Return the file that `store.path` names."""
+        named = self.settings(agent).get("store.path")
+        return self.path(named.replace("{agentId}", agent)) if named else None
+
+    def originals(self, agent: str) -> tuple[Path, Path]:
+        """Return the files of the original's own index."""
+        return (
             self.state_dir / "memory" / f"{agent}.sqlite",
             self.state_dir / "agents" / agent / "agent" / "openclaw-agent.sqlite",
         )
-        if path is not None and path not in originals:
-            return Setting(value=path, origin=origin)
-        try:
-            workspace = self.workspace(agent).value
-        except ConfigError:
-            # Shown and checked without one, never opened.
-            return Setting(value=self.home / "memory" / f"{agent}.sqlite", origin="default")
-        return Setting(value=self._usual_index(agent, workspace), origin="default")
 
     def path(self, text: str) -> Path:
         """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
@@ -247,7 +256,7 @@ class ResolveContext(Block):
 
     def resolve(self, agent: str, *, needs_workspace: bool = True) -> schema.AgentSettings:
         """Collect everything one agent needs, with absolute paths."""
-        memory = values(self.settings(agent))
+        memory = dict(self.settings(agent))
         for path in ("local.modelPath", "local.modelCacheDir", "store.vector.extensionPath"):
             if memory.get(path) and not memory[path].startswith(("hf:", "http://", "https://")):
                 memory[path] = str(self.path(memory[path]))
@@ -261,13 +270,12 @@ class ResolveContext(Block):
                 for entry in memory.get("extraPaths", ())
             )
         )
-        workspace = self.workspace(agent) if needs_workspace else Setting(value=Path(), origin="")
-        index = self.index_path(agent).value
+        workspace = self.workspace(agent) if needs_workspace else Place(path=Path(), origin="")
         return schema.AgentSettings(
             agent=agent,
-            workspace=workspace.value,
+            workspace=workspace.path,
             workspace_origin=workspace.origin,
-            index_path=index,
+            index_path=self.index_path(agent),
             state_dir=self.state_dir,
             transcript_places={name: place_of(name, self.env) for name in READ_IN_PLACE},
             memory=build(schema.MemorySearch, memory),
@@ -327,17 +335,17 @@ def without_workspace(agents: Mapping[str, schema.AgentSettings], agent: str) ->
     return agents.resolve(agent, needs_workspace=False) if isinstance(agents, Agents) else agents[agent]
 
 
-def check_index_paths(context: ResolveContext, issues: Issues) -> None:
-    """Report two agents in one index, which would see each other's notes, and the use of the original's."""
+def check_index_paths(context: ResolveContext, warnings: Warnings) -> None:
+    """Refuse two agents in one index, who would see each other's notes; warn of the original's index."""
     owners: dict[Path, str] = {}
     for agent in context.agents.ids:
-        file, named = context.index_path(agent), context.settings(agent).get("store.path")
-        path, origin = file.value, file.origin
-        if named and named.value and origin == "default":
-            issues.warn(f"{named.origin}: this is OpenClaw's own index, Memline keeps its own in {path}")
+        path = context.index_path(agent)
+        if context.named_index(agent) in context.originals(agent):
+            at = f"{context.name}: memorySearch.store.path"
+            warnings.warn(f"{at}: this is OpenClaw's own index, Memline keeps its own in {path}")
         if path in owners:
-            issues.problem(
-                f"{origin}: the agents {owners[path]!r} and {agent!r} would share the index {path}",
-                "put {agentId} into store.path",
+            raise ConfigError(
+                f"{context.name}: the agents {owners[path]!r} and {agent!r} would share the index {path}",
+                hint="put {agentId} into store.path",
             )
-        owners.setdefault(path, agent)
+        owners[path] = agent

@@ -1,7 +1,7 @@
 """Check an object of the file against a block of the schema: unknown keys, types, limits.
 
-Issues are collected, not raised, so that `memline config check` tells all of them at once; `load` raises
-the first problem. Values of secret keys never appear in an issue.
+The first problem is raised as ConfigError, with path, reason and nearest key. Warnings are collected. Values
+of secret keys appear in neither.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ from memline.shared.config.keys import (
     WARN,
     WARN_IF_NEAR,
     Block,
-    Setting,
     block_of,
     build,
-    leaves,
-    values,
 )
 from memline.shared.errors import ConfigError
 from memline.shared.values import Field, field, value
@@ -50,52 +47,42 @@ _DURATION = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?"
 _MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
 
-class Issues:
-    """Collects the problems of one configuration, and warnings of values that are not used as written."""
-
-    __slots__ = ("problems", "warnings")
-
-    def __init__(self) -> None:
-        self.problems: list[ConfigError] = []
-        self.warnings: list[str] = []
-
-    def problem(self, message: str, hint: str = "") -> None:
-        # A problem of the defaults is met again with every agent.
-        if all(message != known.message for known in self.problems):
-            self.problems.append(ConfigError(message, hint=hint))
-
-    def mismatch(self, at: str, raw: object, allowed: str = "an object", form: str = "{ … }") -> None:
-        # A text in the place of an object may be a key: it is not quoted.
-        found = "a text" if isinstance(raw, str) else describe(raw)
-        self.problem(f"{at}: found {found}, allowed: {allowed}", f"write {form} there")
+class Warnings(list[str]):
+    """Collects each warning of values that are not used as written once."""
 
     def warn(self, message: str) -> None:
-        if message not in self.warnings:
-            self.warnings.append(message)
+        if message not in self:
+            self.append(message)
+
+
+def mismatch(at: str, raw: object, allowed: str = "an object", form: str = "{ … }") -> ConfigError:
+    """Make the error of a value of another kind."""
+    # A text in the place of an object may be a key: it is not quoted.
+    found = "a text" if isinstance(raw, str) else describe(raw)
+    return ConfigError(f"{at}: found {found}, allowed: {allowed}", hint=f"write {form} there")
 
 
 @value
 class RawConfig(Block):
-    """The content of a configuration file before it is checked, and the issues that are found in it."""
+    """The content of a configuration file before it is checked, and the warnings about it."""
 
     content: Mapping[str, Any] = field(repr=False)
     #: The file; empty without one.
     name: str
     env: Environment = field(repr=False)
-    issues: Issues
+    warnings: Warnings
 
     def at(self, path: str) -> str:
         """Name a place in the file."""
         return f"{self.name}: {path}"
 
     def get(self, *names: str) -> Mapping[str, Any]:
-        """Return an object of the file; an empty one when it is absent or, which is a problem, not one."""
+        """Return an object of the file, an empty one when it is absent. Raises ConfigError."""
         member: Any = self.content
         for number, name in enumerate(names, 1):
             member = member.get(name, {})
             if not isinstance(member, dict):
-                self.issues.mismatch(self.at(".".join(names[:number])), member)
-                return {}
+                raise mismatch(self.at(".".join(names[:number])), member)
         return dict(member)
 
 
@@ -104,108 +91,96 @@ def check_block(
     raw: object,
     *,
     at: str,
-    issues: Issues,
+    warnings: Warnings,
     root: type[Block] | None = None,
     prefix: str = "",
-) -> dict[str, Setting]:
-    """Return the valid settings of one object by dotted path; `at` is `<file>: <path of the object>`.
+) -> dict[str, Any]:
+    """Return the settings of one object by dotted path; `at` is `<file>: <path of the object>`.
 
     An object inside another one is checked with `root`, the block of the outermost, and the path below it.
     """
     if not isinstance(raw, dict):
-        issues.mismatch(at, raw)
-        return {}
-    settings: dict[str, Setting] = {}
+        raise mismatch(at, raw)
+    settings: dict[str, Any] = {}
     root, known = root or block, block.members
     inside = f"{at}." if ": " in at else f"{at}: "
     for name, item in raw.items():
         field, place, path = known.get(name), f"{inside}{name}", f"{prefix}{name}"
         if field is None:
-            _report_unknown(root, block, path, item, place, issues)
+            _report_unknown(root, block, path, item, place, warnings)
         elif inner := block_of(field):
-            settings |= check_block(inner, item, at=place, issues=issues, root=root, prefix=f"{path}.")
-        elif (checked := check_value(field, item, at=place, issues=issues)) is not None:
+            settings |= check_block(inner, item, at=place, warnings=warnings, root=root, prefix=f"{path}.")
+        else:
+            checked = check_value(field, item, at=place, warnings=warnings)
             if field.metadata.get("clamp") and checked != item:
-                issues.warn(f"{place}: {item} is outside of its limits, {checked} is used")
-            settings[path] = Setting(value=checked, origin=place)
+                warnings.warn(f"{place}: {item} is outside of its limits, {checked} is used")
+            settings[path] = checked
     for name, field in known.items():
         if field.metadata.get("required") and not str(raw.get(name, "")).strip():
-            issues.problem(f"{at}: {name} is missing", f"add {name}: {field.metadata['doc']}")
+            raise ConfigError(f"{at}: {name} is missing", hint=f"add {name}: {field.metadata['doc']}")
     return settings
 
 
-def check_value(field: Field[Any], raw: object, *, at: str, issues: Issues) -> Any:
-    """Return the value in the type of its key, or None when it does not fit."""
+def check_value(field: Field[Any], raw: object, *, at: str, warnings: Warnings) -> Any:
+    """Return the value in the type of its key. Raises ConfigError when it does not fit."""
     limits, kind = field.metadata, str(field.type)
     if "of" in limits:
         if not kind.startswith("tuple"):
-            return _make(limits["of"], raw, at, issues)
+            return build(limits["of"], check_block(limits["of"], raw, at=at, warnings=warnings))
         if not isinstance(raw, list):
             members = f"{{ {', '.join(limits['of'].members)} }}"
             texts = "texts or " if "shorthand" in limits else ""
-            issues.mismatch(at, raw, f"an array of {texts}{members}", f"[{members}]")
-            return None
+            raise mismatch(at, raw, f"an array of {texts}{members}", f"[{members}]")
         made = []
         for number, item in enumerate(raw):
             if isinstance(item, str) and "shorthand" in limits:
                 if not item.strip():
                     continue
                 item = {limits["shorthand"]: item}
-            made.append(_make(limits["of"], item, f"{at}[{number}]", issues))
-        return tuple(each for each in made if each is not None)
+            entry = check_block(limits["of"], item, at=f"{at}[{number}]", warnings=warnings)
+            made.append(build(limits["of"], entry))
+        return tuple(made)
     checked, allowed = fit(raw, kind, limits)
     if checked is None and kind == _TEXTS and isinstance(raw, list):
         for number, member in enumerate(raw):
             fitting, allowed = fit(member, "str", limits)
             if fitting is None:
-                _report_mismatch(member, allowed, limits, f"{at}[{number}]", issues)
-    elif checked is None:
-        _report_mismatch(raw, allowed, limits, at, issues)
+                raise _misfit(member, allowed, limits, f"{at}[{number}]")
+    if checked is None:
+        raise _misfit(raw, allowed, limits, at)
     return checked
 
 
-def _report_mismatch(raw: object, allowed: str, limits: Mapping[str, Any], at: str, issues: Issues) -> None:
-    """Report a value that does not fit, with the allowed word that resembles it most."""
+def _misfit(raw: object, allowed: str, limits: Mapping[str, Any], at: str) -> ConfigError:
+    """Make the error of a value that does not fit, with the allowed word that resembles it most."""
     found, hint = describe(raw), ""
     if isinstance(raw, str):
         found = "a value" if limits.get("secret") else found
         near = nearest(raw, limits.get("choices", ()))
         hint = limits.get("advice", {}).get(raw) or (f"write {near} instead" if near else "")
-    issues.problem(
+    return ConfigError(
         f"{at}: found {found}, allowed: {allowed}",
-        hint or "correct the value, or remove the key to have its default",
+        hint=hint or "correct the value, or remove the key to have its default",
     )
 
 
-def _make(block: type[Block], raw: object, at: str, issues: Issues) -> Block | None:
-    before = len(issues.problems)
-    settings = check_block(block, raw, at=at, issues=issues)
-    return build(block, values(settings)) if len(issues.problems) == before else None
-
-
 def _report_unknown(
-    root: type[Block], block: type[Block], path: str, value: object, at: str, issues: Issues
+    root: type[Block], block: type[Block], path: str, value: object, at: str, warnings: Warnings
 ) -> None:
     name, known = path.rpartition(".")[2], (*block.members, *block.beside)
     if name in block.beside:
         return
-    if instead := block.gone.get(name):
-        issues.warn(f"{at}: without effect since 0.3: {instead}")
-        return
     near = nearest(name, known, _ALIKE if block.unknown == WARN_IF_NEAR else _RATHER_ALIKE)
     if block.unknown != REFUSE:
         if near or block.unknown == WARN:
-            issues.warn(f"{at}: {unknown_key(near)}")
+            warnings.warn(f"{at}: {unknown_key(near)}")
     elif reason := root.without_effect.get(path):
         if not (isinstance(value, dict) and value.get("enabled") is False):
-            issues.problem(f"{at}: this key of the original has no effect here: {reason}", f"remove {path}")
+            raise ConfigError(
+                f"{at}: this key of the original has no effect here: {reason}", hint=f"remove {path}"
+            )
     else:
-        # Perhaps it belongs elsewhere: the path of a key or block with this last name, or the nearest one.
-        paths = [path for path, _ in leaves(root)]
-        paths = [*(path.rpartition(".")[0] for path in paths), *paths]
-        by_name = {path.rpartition(".")[2]: path for path in paths}
-        near = near or by_name.get(name) or by_name.get(nearest(name, by_name), "")
-        issues.problem(f"{at}: unknown key", f"write {near} instead" if near else f"remove {path}")
+        raise ConfigError(f"{at}: unknown key", hint=f"write {near} instead" if near else f"remove {path}")
 
 
 def unknown_key(near: str) -> str:

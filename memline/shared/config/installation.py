@@ -147,10 +147,6 @@ class Token(Block):
     agent: str = key("", required=True, doc="the agent that it opens")
 
 
-#: Of 0.2.
-WITHOUT_THREADS = {"threads": "four requests are answered at once"}
-
-
 #: A host as people write it: with the scheme and the port of an address, an IPv6 address in brackets.
 _HOST = late(r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$")
 
@@ -159,7 +155,6 @@ _HOST = late(r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$")
 class Serve(Block):
     """`serve`: the HTTP server."""
 
-    gone = WITHOUT_THREADS
     host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
     port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")
     token: str = key("", secret=True, doc="bearer token for all agents")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from memline.shared.values import MISSING, Field, field, value
+from memline.shared.values import MISSING, Field, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ Bytes = int
 Day = str
 
 
-@value
-class Setting:
-    """A value and where it comes from: `<file>: <path>`, a variable, an option, or `default`."""
-
-    value: Any
-    origin: str
-
-
 class Block:
     """What all blocks have; each is a `@value` too, and hides secrets in its `repr`."""
 
@@ -48,8 +40,6 @@ class Block:
     beside: ClassVar[tuple[str, ...]] = ()
     #: Keys of OpenClaw that would change nothing here, by dotted path, and the reason.
     without_effect: ClassVar[Mapping[str, str]] = {}
-    #: Keys of an earlier version, and what holds in their place: a file that has one still works.
-    gone: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
         known: Mapping[str, Field[Any]] = getattr(cls, "__fields__", {})
@@ -120,17 +110,6 @@ def leaves(block: type[Block], prefix: str = "") -> Iterator[tuple[str, Field[An
 def default_of(field: Field[Any]) -> Any:
     """Return the default of a leaf."""
     return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def given(settings: Mapping[str, Setting], path: str, default: Any = "") -> tuple[Any, str]:
-    """Return what is set there, and where it comes from."""
-    setting = settings.get(path)
-    return (setting.value, setting.origin) if setting else (default, "")
-
-
-def values(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Drop the origins."""
-    return {path: setting.value for path, setting in settings.items()}
 
 
 def build(block: type[B], values: Mapping[str, Any], prefix: str = "") -> B:

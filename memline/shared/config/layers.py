@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from memline.shared.config import environment
-from memline.shared.config.check import Issues
+from memline.shared.config.check import Warnings
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, Setting, given, leaves
+from memline.shared.config.keys import Block, leaves
 from memline.shared.config.schema import Chunking, Hybrid
+from memline.shared.errors import ConfigError
 from memline.shared.patterns import late
 from memline.shared.values import replace
 from memline.shared.words import counted
@@ -25,37 +26,36 @@ if TYPE_CHECKING:
 _ADDRESS = late(r"(?i)https?://[^\s/?#:]")
 
 
-def merge(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
+def merge(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the layers, the weakest first."""
-    merged: dict[str, Setting] = {}
+    merged: dict[str, Any] = {}
     for layer in layers:
         for path, setting in layer.items():
             if path in ("extraPaths", "exclude") and path in merged:
-                weaker = merged[path]
-                both = tuple(dict.fromkeys((*weaker.value, *setting.value)))
-                setting = Setting(value=both, origin=f"{weaker.origin}; {setting.origin}")
+                setting = tuple(dict.fromkeys((*merged[path], *setting)))
             merged[path] = setting
     return merged
 
 
 def expand_references(
     block: type[Block],
-    settings: Mapping[str, Setting],
+    settings: Mapping[str, Any],
     env: Environment,
-    issues: Issues,
+    warnings: Warnings,
     *,
+    at: str,
     drop: bool = False,
-) -> dict[str, Setting]:
-    """Replace `${NAME}` in keys, headers and addresses.
+) -> dict[str, Any]:
+    """Replace `${NAME}` in keys, headers and addresses of the block at this place.
 
-    A reference to a variable that is not set is a problem: with another key than the one meant, a request
+    A reference to a variable that is not set is a ConfigError: with another key than the one meant, a request
     might go to the wrong place. With `drop` the setting is left out instead, with a warning.
     """
     expanded = dict(settings)
     for path, field in leaves(block):
         if path not in settings or not field.metadata.keys() & {"secret", "url", "of"}:
             continue
-        value, origin = given(settings, path)
+        value, place = settings[path], f"{at}{path}"
         if isinstance(value, Block):
             continue
         missing: list[str] = []
@@ -68,17 +68,17 @@ def expand_references(
             value = environment.expand(f"${{{value}}}", env, missing)
         else:
             value = environment.expand(value, env, missing)
-        expanded[path] = Setting(value=value, origin=origin)
+        expanded[path] = value
         # That of a Redis is checked by `load`.
         is_address = bool(field.metadata.get("url") and value and not missing) and path != "queue.url"
         if is_address and not _ADDRESS.match(value.strip()):
             # It may hold a password, so it is not repeated.
-            issues.warn(f"{origin}: not the address of a server, such as http://127.0.0.1:11434/v1")
+            warnings.warn(f"{place}: not the address of a server, such as http://127.0.0.1:11434/v1")
         if missing and drop:
             del expanded[path]
-            issues.warn(f"{origin}: without effect, the variable {', '.join(missing)} is not set")
-        for name in () if drop else missing:
-            issues.problem(f"{origin}: the variable {name} is not set", f"export {name}=…")
+            warnings.warn(f"{place}: without effect, the variable {', '.join(missing)} is not set")
+        elif missing:
+            raise ConfigError(f"{place}: the variable {missing[0]} is not set", hint=f"export {missing[0]}=…")
     return expanded
 
 
@@ -90,23 +90,21 @@ def _expanded(entry: Any, env: Environment, missing: list[str]) -> Any:
     )
 
 
-def adjust(settings: Mapping[str, Setting], issues: Issues) -> dict[str, Setting]:
+def adjust(settings: Mapping[str, Any], warnings: Warnings, *, at: str) -> dict[str, Any]:
     """Correct settings that contradict each other, and warn of each."""
     adjusted = dict(settings)
     if "sources" in settings:
-        sources, origin = given(settings, "sources")
-        allowed, _ = given(settings, "experimental.sessionMemory")
-        if "sessions" in sources and not allowed:
+        sources = settings["sources"]
+        if "sessions" in sources and not settings.get("experimental.sessionMemory"):
             sources = tuple(source for source in sources if source != "sessions")
-            issues.warn(f'{origin}: "sessions" is left out until experimental.sessionMemory is true')
-        adjusted["sources"] = Setting(value=sources or ("memory",), origin=origin)
-    tokens, tokens_origin = given(settings, "chunking.tokens", Chunking().tokens)
-    overlap, overlap_origin = given(settings, "chunking.overlap", Chunking().overlap)
+            warnings.warn(f'{at}sources: "sessions" is left out until experimental.sessionMemory is true')
+        adjusted["sources"] = sources or ("memory",)
+    tokens = settings.get("chunking.tokens", Chunking().tokens)
+    overlap = settings.get("chunking.overlap", Chunking().overlap)
     if overlap >= tokens:
-        origin = overlap_origin or tokens_origin
-        adjusted["chunking.overlap"] = Setting(value=tokens - 1, origin=origin)
-        issues.warn(
-            f"{origin}: the overlap of {overlap} does not fit into {counted(tokens, 'token')},"
+        adjusted["chunking.overlap"] = tokens - 1
+        warnings.warn(
+            f"{at}chunking.overlap: the overlap of {overlap} does not fit into {counted(tokens, 'token')},"
             f" {tokens - 1} is used"
         )
     defaults = {
@@ -115,11 +113,10 @@ def adjust(settings: Mapping[str, Setting], issues: Issues) -> dict[str, Setting
     }
     if weights := [settings[path] for path in defaults if path in settings]:
         # One weight alone means that the other is the rest, as with the original's 0.7 and 0.3.
-        rest = Setting(value=1 - weights[0].value, origin="default")
-        total = sum(settings.get(path, rest).value for path in defaults)
+        rest = 1 - weights[0]
+        total = sum(settings.get(path, rest) for path in defaults)
         if total == 0:
-            issues.warn(f"{weights[0].origin}: both weights are 0, the defaults are used")
+            warnings.warn(f"{at}query.hybrid: both weights are 0, the defaults are used")
         for path, default in defaults.items():
-            weight = settings.get(path, rest)
-            adjusted[path] = Setting(value=weight.value / total if total else default, origin=weight.origin)
+            adjusted[path] = settings.get(path, rest) / total if total else default
     return adjusted

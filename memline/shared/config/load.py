@@ -17,17 +17,22 @@ from memline.shared.config import config_file, environment, installation, opencl
 from memline.shared.config.agents import (
     AgentList,
     Agents,
+    Place,
     ResolveContext,
     check_index_paths,
     read_agents,
 )
-from memline.shared.config.check import Issues, RawConfig, check_block
+from memline.shared.config.check import RawConfig, Warnings, check_block, mismatch
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, Setting, build, given, values
+from memline.shared.config.keys import Block, build
 from memline.shared.config.layers import adjust, expand_references, merge
 from memline.shared.errors import ConfigError
 from memline.shared.patterns import late
-from memline.shared.values import field, replace, value
+from memline.shared.values import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Variables that win over a key of the file.
 _VARIABLES = {
@@ -83,19 +88,14 @@ class Options(Block):
 
 @value
 class Loaded(Block):
-    """A configuration that was read, with the origin of every value."""
+    """A configuration that was read."""
 
     settings: schema.Settings
     context: ResolveContext
     #: The agent named by `--agent`; None without the option.
     chosen: str | None
-    #: Always empty in what `load` returns.
-    problems: tuple[ConfigError, ...] = ()
     #: Values that have no effect, or another one than written.
     warnings: tuple[str, ...] = ()
-    #: What is set of `models.providers` and of `prices`, by name.
-    providers: Mapping[str, Mapping[str, Setting]] = field(repr=False)
-    prices: Mapping[str, Mapping[str, Setting]]
 
     def agent(self, agent: str | None = None) -> schema.AgentSettings:
         """Return the settings of this agent, else of the chosen one, else of the default one.
@@ -116,33 +116,17 @@ class Loaded(Block):
 
 
 def load(options: Options | None = None, env: Environment = os.environ) -> Loaded:
-    """Read the configuration; the first problem is raised as `ConfigError`."""
-    loaded = examine(options, env)
-    if not loaded.problems:
-        return loaded
-    first, *more = loaded.problems
-    if more:
-        raise ConfigError(
-            f"{first.message} (and {len(more)} more)", hint=f"{first.hint}; all of them: memline config check"
-        )
-    raise first
-
-
-def examine(options: Options | None = None, env: Environment = os.environ) -> Loaded:
-    """Read the configuration as far as it can be understood, with everything wrong in `problems`.
-
-    A file that cannot be read or parsed at all, and options that cannot be used, are raised.
-    """
+    """Read the configuration. Raises ConfigError for the first problem."""
     options = options or Options()
     path = config_file.find(options.config, env)
     file_read = config_file.SettingsFile(path or config_file.default_places(env)[0])
-    issues = Issues()
+    warnings = Warnings()
 
     def tell_twice(key: str) -> None:
-        issues.warn(f"{path}: {key[:80]} is there twice in one object, the last one counts")
+        warnings.warn(f"{path}: {key[:80]} is there twice in one object, the last one counts")
 
     content = config_file.read(path, tell_twice=tell_twice) if path else {}
-    raw = RawConfig(content=content, name=str(path or ""), env=env, issues=issues)
+    raw = RawConfig(content=content, name=str(path or ""), env=env, warnings=warnings)
     agents = read_agents(raw)
     chosen = agents.require(options.agent) if options.agent else None
     usual = agents.default
@@ -150,28 +134,29 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         agents, usual = replace(agents, ids=(chosen,)), chosen
     qmd = openclaw.read_qmd(raw)
     shared = _read_shared(raw, qmd, options)
-    file = build(schema.ConfigFile, values(shared))
+    file = build(schema.ConfigFile, shared)
     defaults = file.agents.defaults
-    _check_tokens(shared, agents, issues)
-    providers = openclaw.read_providers(raw)
+    _check_tokens(raw, file.serve, agents)
     prices = {
-        model: check_block(installation.PriceEntry, entry, at=raw.at(f"prices.{model}"), issues=issues)
+        model: check_block(installation.PriceEntry, entry, at=raw.at(f"prices.{model}"), warnings=warnings)
         for model, entry in raw.get("prices").items()
     }
     context = ResolveContext(
         agents=agents,
         env=env,
-        home=shared["home"].value,
-        state_dir=shared["stateDir"].value,
+        home=_home(options, env),
+        state_dir=environment.state_dir(env),
+        name=raw.name,
         base=path.parent if path else Path(),
         named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
         named_for=chosen or agents.default,
         is_chosen=chosen is not None,
         takes_folder=not (options.is_service and (len(agents.ids) > 1 or file.queue.url)),
-        is_openclaw=path is not None and path.parent == shared["stateDir"].value,
+        is_openclaw=path is not None and path.parent == environment.state_dir(env),
         memory={},
-        providers={name: build(schema.ProviderEntry, values(entry)) for name, entry in providers.items()},
-        shared=shared,
+        providers={
+            name: build(schema.ProviderEntry, entry) for name, entry in openclaw.read_providers(raw).items()
+        },
         file=file,
         sessions=schema.Sessions(
             context_tokens=defaults.context_tokens,
@@ -179,10 +164,10 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
             user_timezone=defaults.user_timezone,
             compaction=defaults.compaction,
         ),
-        prices={model: values(entry) for model, entry in prices.items()},
+        prices=prices,
     )
     context = replace(context, memory=_merge_memory(raw, qmd, agents))
-    check_index_paths(context, issues)
+    check_index_paths(context, warnings)
     openclaw.warn_of_includes(raw)
     return Loaded(
         settings=schema.Settings(
@@ -198,16 +183,13 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         ),
         context=context,
         chosen=chosen,
-        problems=tuple(issues.problems),
-        warnings=tuple(issues.warnings),
-        providers=providers,
-        prices=prices,
+        warnings=tuple(warnings),
     )
 
 
-def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -> dict[str, Setting]:
+def _read_shared(raw: RawConfig, qmd: Mapping[str, Any], options: Options) -> dict[str, Any]:
     """Return the settings that hold for all agents, by dotted path."""
-    env, issues = raw.env, raw.issues
+    env, warnings = raw.env, raw.warnings
     settings = {path: setting for path, setting in qmd.items() if path.startswith("memory.")}
     content = dict(raw.content)
     if isinstance(memory := content.get("memory"), dict):
@@ -218,99 +200,100 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
         # The short form: the token of each agent, by its id.
         entries = []
         for agent, token in tokens.items():
-            if isinstance(token, str):
-                entries.append({"name": f"tokens.{agent}", "token": token, "agent": agent})
-            else:
+            if not isinstance(token, str):
                 # Checked here, where the key that was written is known.
-                issues.mismatch(raw.at(f"serve.tokens.{agent}"), token, "text", '"…"')
+                raise mismatch(raw.at(f"serve.tokens.{agent}"), token, "text", '"…"')
+            entries.append({"name": f"tokens.{agent}", "token": token, "agent": agent})
         content["serve"] = {**serve, "tokens": entries}
-    settings |= check_block(schema.ConfigFile, content, at=raw.name, issues=issues)
-    if "scope" in raw.get("memory") and settings.get("memory.scope") is qmd.get("memory.scope"):
-        # What was meant to keep a chat out must not let it in because of a slip of the pen.
-        settings["memory.scope"] = Setting(
-            value=installation.ChatScope(default="deny"), origin=raw.at("memory.scope")
-        )
-    settings = expand_references(schema.ConfigFile, settings, env, issues)
+    settings |= check_block(schema.ConfigFile, content, at=raw.name, warnings=warnings)
+    settings = expand_references(schema.ConfigFile, settings, env, warnings, at=raw.at(""))
     for path, variable in _VARIABLES.items():
         if text := environment.secret(env, variable):
-            settings[path] = Setting(value=text, origin=environment.secret_name(env, variable))
-    url, origin = given(settings, "queue.url")
+            settings[path] = text
+    url, name = settings.get("queue.url"), settings.get("queue.name")
     if url and not url.startswith(("redis://", "rediss://", "unix://")):
-        issues.problem(
-            f"{origin}: not the address of a Redis server",
-            "write redis://HOST:6379/0, with TLS rediss://HOST:6379/0, or unix:///SOCKET; it has to be one"
-            " server: neither Sentinel nor Cluster is supported",
+        raise ConfigError(
+            f"{_place(raw, 'queue.url')}: not the address of a Redis server",
+            hint="write redis://HOST:6379/0, with TLS rediss://HOST:6379/0, or unix:///SOCKET; it has to be"
+            " one server: neither Sentinel nor Cluster is supported",
         )
-    name, origin = given(settings, "queue.name")
     if name and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
-        issues.problem(f"{origin}: not a valid name", "use letters, digits, '.', '_' and '-', 64 at most")
-    zone, origin = given(settings, "agents.defaults.userTimezone")
-    if zone:
+        allowed = "use letters, digits, '.', '_' and '-', 64 at most"
+        raise ConfigError(f"{_place(raw, 'queue.name')}: not a valid name", hint=allowed)
+    if url and not name:
+        settings["queue.name"] = environment.fleet_name(_home(options, env))
+    if zone := settings.get("agents.defaults.userTimezone"):
         try:
             time_zone(zone)
         except (KeyError, ValueError, OSError):
             del settings["agents.defaults.userTimezone"]
-            issues.warn(f"{origin}: {zone!r} is not a valid time zone, the machine's own is used")
-    moved = environment.STATE_DIR if environment.value(env, environment.STATE_DIR) else "default"
+            at = raw.at("agents.defaults.userTimezone")
+            warnings.warn(f"{at}: {zone!r} is not a valid time zone, the machine's own is used")
+    return settings
+
+
+def _place(raw: RawConfig, path: str) -> str:
+    """Name where a value comes from that a variable may give."""
+    variable = _VARIABLES[path]
+    is_variable = environment.secret(raw.env, variable)
+    return environment.secret_name(raw.env, variable) if is_variable else raw.at(path)
+
+
+def _home(options: Options, env: Environment) -> Path:
     home = _folder(options, "home", environment.HOME, env)
-    home = home or Setting(value=environment.xdg(env, "XDG_DATA_HOME", ".local/share"), origin="default")
-    if url and not name:
-        settings["queue.name"] = Setting(value=environment.fleet_name(home.value), origin="default")
-    return {"home": home, "stateDir": Setting(value=environment.state_dir(env), origin=moved), **settings}
+    return home.path if home else environment.xdg(env, "XDG_DATA_HOME", ".local/share")
 
 
-def _merge_memory(
-    raw: RawConfig,
-    qmd: Mapping[str, Setting],
-    agents: AgentList,
-) -> dict[str, Mapping[str, Setting]]:
+def _merge_memory(raw: RawConfig, qmd: Mapping[str, Any], agents: AgentList) -> dict[str, Mapping[str, Any]]:
     """Merge `memorySearch` of every agent that has its own; under "" that of an agent without overrides."""
     layers = [{path: setting for path, setting in qmd.items() if not path.startswith("memory.")}]
-    defaults = raw.get("agents", "defaults")
+    defaults, warnings = raw.get("agents", "defaults"), raw.warnings
     for block, place in ((raw.content, "memorySearch"), (defaults, "agents.defaults.memorySearch")):
         if "memorySearch" in block:
             at = raw.at(place)
-            layers.append(check_block(schema.MemorySearch, block["memorySearch"], at=at, issues=raw.issues))
+            layers.append(check_block(schema.MemorySearch, block["memorySearch"], at=at, warnings=warnings))
     if "search" in (memory := raw.get("memory")):
         layers.append(openclaw.read_search(raw, memory["search"], at=raw.at("memory.search")))
-    merged: dict[str, Mapping[str, Setting]] = {}
-    own: dict[str, Mapping[str, Setting]] = {"": {}, **agents.overrides}
+    merged: dict[str, Mapping[str, Any]] = {}
+    own: dict[str, Mapping[str, Any]] = {"": {}, **agents.overrides}
     for agent, override in own.items():
-        # No agent uses the defaults alone when every agent has overrides.
-        issues = Issues() if not agent and len(agents.overrides) == len(agents.ids) else raw.issues
-        settings = expand_references(schema.MemorySearch, merge([*layers, override]), raw.env, issues)
-        merged[agent] = adjust(settings, issues)
+        at = raw.at("memorySearch.")
+        try:
+            settings = merge([*layers, override])
+            settings = expand_references(schema.MemorySearch, settings, raw.env, warnings, at=at)
+        except ConfigError:
+            # No agent uses the defaults alone when every agent has overrides.
+            if agent or len(agents.overrides) < len(agents.ids):
+                raise
+            settings = {}
+        merged[agent] = adjust(settings, warnings, at=at)
     return merged
 
 
-def _folder(options: Options, name: str, variable: str, env: Environment) -> Setting | None:
+def _folder(options: Options, name: str, variable: str, env: Environment) -> Place | None:
     """Return the folder of an option, else of a variable."""
     option: Path | None = getattr(options, name)
     text, origin = (str(option), f"--{name}") if option else (environment.value(env, variable), variable)
     if not text:
         return None
-    folder = Path(environment.expand_user(text, env))
-    return Setting(value=folder.absolute(), origin=origin)
+    return Place(path=Path(environment.expand_user(text, env)).absolute(), origin=origin)
 
 
-def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Issues) -> None:
-    token, token_origin = given(settings, "serve.token")
-    tokens, origin = given(settings, "serve.tokens", ())
-    named = [(token_origin, token)] if token else []
-    for each in tokens:
-        place = f"{origin}: {each.name[:_LONGEST_NAME]!r}"
+def _check_tokens(raw: RawConfig, serve: installation.Serve, agents: AgentList) -> None:
+    named = [(_place(raw, "serve.token"), serve.token)] if serve.token else []
+    for each in serve.tokens:
+        place = raw.at(f"serve.{each.name[:_LONGEST_NAME]}")
         named.append((place, each.token))
         if each.agent and not agents.has(each.agent):
-            issues.problem(
-                f"{origin}: there is no agent {each.agent!r}", f"name one of these: {', '.join(agents.ids)}"
-            )
+            known = f"name one of these: {', '.join(agents.ids)}"
+            raise ConfigError(f"{place}: there is no agent {each.agent!r}", hint=known)
     seen: set[str] = set()
     for place, text in named:
         if len(text) < _SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
-            issues.problem(
+            raise ConfigError(
                 f"{place}: not usable as a token",
-                f"use at least {_SHORTEST_TOKEN} visible ASCII characters: openssl rand -hex 24",
+                hint=f"use at least {_SHORTEST_TOKEN} visible ASCII characters: openssl rand -hex 24",
             )
         if text in seen:
-            issues.problem(f"{place}: another entry has the same token", "give each its own")
+            raise ConfigError(f"{place}: another entry has the same token", hint="give each its own")
         seen.add(text)

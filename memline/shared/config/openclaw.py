@@ -8,9 +8,17 @@ above the defaults.
 
 from __future__ import annotations
 
-from memline.shared.config.check import Issues, RawConfig, check_block, describe, nearest, unknown_key
+from memline.shared.config.check import (
+    RawConfig,
+    Warnings,
+    check_block,
+    describe,
+    mismatch,
+    nearest,
+    unknown_key,
+)
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Qmd
-from memline.shared.config.keys import Block, Setting, block_of
+from memline.shared.config.keys import Block, block_of
 from memline.shared.config.layers import expand_references
 from memline.shared.config.schema import (
     FALLBACKS,
@@ -20,9 +28,9 @@ from memline.shared.config.schema import (
     MemorySearch,
     ProviderEntry,
 )
+from memline.shared.errors import ConfigError
 from memline.shared.providers import PROVIDERS
 from memline.shared.tables import as_dict
-from memline.shared.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,30 +76,24 @@ _NO_KEY = "none"
 _OWN_PROTOCOLS = {"ollama": "ollama"}
 
 
-def read_qmd(raw: RawConfig) -> dict[str, Setting]:
+def read_qmd(raw: RawConfig) -> dict[str, Any]:
     """Return the settings that `memory.qmd` gives; none unless `memory.backend` is qmd.
 
     Its own, and those of `memory` and `memorySearch` that follow from them: the builtin backend, which
     answers when qmd fails, has the same files, limits and scope, and pays for no vector unless a provider is
     named.
     """
-    memory, at, issues = raw.get("memory"), raw.at("memory.qmd"), raw.issues
-    if memory.get("backend") != "qmd":
+    if raw.get("memory").get("backend") != "qmd":
         return {}
-    written = raw.get("memory", "qmd")
-    own = check_block(Qmd, written, at=at, issues=issues)
-    if "scope" in written and "scope" not in own:
-        # What was meant to keep a chat out must not let it in because of a slip of the pen.
-        own["scope"] = Setting(value=ChatScope(default="deny"), origin=f"{at}.scope")
-    origin = raw.at("memory.backend")
-    settings = {
-        "provider": Setting(value="none", origin=origin),
-        "memory.maxInjectedChars": Setting(value=Qmd().limits.max_injected_chars, origin=origin),
-        "memory.scope": Setting(value=_SCOPE, origin=origin),
+    own = check_block(Qmd, raw.get("memory", "qmd"), at=raw.at("memory.qmd"), warnings=raw.warnings)
+    settings: dict[str, Any] = {
+        "provider": "none",
+        "memory.maxInjectedChars": Qmd().limits.max_injected_chars,
+        "memory.scope": _SCOPE,
     }
     for name in QMD_KEYS.keys() & own.keys():
         for path in QMD_KEYS[name]:
-            settings[path] = replace(own[name], value=_translated(path, own[name].value))
+            settings[path] = _translated(path, own[name])
     return settings | {f"memory.qmd.{name}": setting for name, setting in own.items()}
 
 
@@ -107,17 +109,24 @@ def _translated(path: str, value: Any) -> Any:
     return value
 
 
-def read_providers(raw: RawConfig) -> dict[str, dict[str, Setting]]:
+def read_providers(raw: RawConfig) -> dict[str, dict[str, Any]]:
     """Return address, key and headers of every provider, by id; faults count in those that Memline uses."""
-    providers: dict[str, dict[str, Setting]] = {}
+    providers: dict[str, dict[str, Any]] = {}
     for name, entry in raw.get("models", "providers").items():
         at = raw.at(f"models.providers.{name}")
-        issues = raw.issues if name in USED_PROVIDERS else Issues()
+        warnings = raw.warnings if name in USED_PROVIDERS else Warnings()
         if isinstance(entry, dict) and isinstance(entry.get("apiKey"), dict):
-            key = secret(entry["apiKey"], f"{at}.apiKey", issues)
+            key = secret(entry["apiKey"], f"{at}.apiKey", warnings)
             entry = {name: value for name, value in {**entry, "apiKey": key}.items() if value is not None}
-        settings = check_block(ProviderEntry, entry, at=at, issues=issues)
-        providers[name] = expand_references(ProviderEntry, settings, raw.env, issues, drop=True)
+        try:
+            settings = check_block(ProviderEntry, entry, at=at, warnings=warnings)
+        except ConfigError:
+            if name in USED_PROVIDERS:
+                raise
+            continue
+        providers[name] = expand_references(
+            ProviderEntry, settings, raw.env, warnings, at=f"{at}.", drop=True
+        )
     return providers
 
 
@@ -141,27 +150,29 @@ def warn_of_includes(raw: RawConfig) -> None:
     """Warn of settings that the original keeps in other files."""
     if "$include" in raw.content:
         advice = "not followed, put the keys that Memline reads into this file"
-        raw.issues.warn(f"{raw.at('$include')}: {advice}")
+        raw.warnings.warn(f"{raw.at('$include')}: {advice}")
 
 
-def read_search(raw: RawConfig, block: object, *, at: str) -> dict[str, Setting]:
+def read_search(raw: RawConfig, block: object, *, at: str) -> dict[str, Any]:
     """Return the settings of one `memory.search`, in the keys of `memorySearch`."""
-    issues = raw.issues
+    warnings = raw.warnings
     if not isinstance(block, dict):
-        return check_block(MemorySearch, block, at=at, issues=issues)
-    known = _known(MemorySearch, block, at=at, issues=issues)
+        return check_block(MemorySearch, block, at=at, warnings=warnings)
+    known = _known(MemorySearch, block, at=at, warnings=warnings)
     if isinstance(remote := known.get("remote"), dict) and "apiKey" in remote:
-        remote = {**remote, "apiKey": secret(remote["apiKey"], f"{at}.remote.apiKey", issues)}
+        remote = {**remote, "apiKey": secret(remote["apiKey"], f"{at}.remote.apiKey", warnings)}
         known["remote"] = {name: each for name, each in remote.items() if each is not None}
     _translate_provider(raw, known, at)
     if "fallback" in known and known["fallback"] not in FALLBACKS:
-        issues.warn(f"{at}.fallback: Memline has no {describe(known.pop('fallback'))}; there is no fallback")
+        warnings.warn(
+            f"{at}.fallback: Memline has no {describe(known.pop('fallback'))}; there is no fallback"
+        )
     if block.get("rememberAcrossConversations") is True:
         # In the original it implies both.
         sources = known.get("sources", ["memory"])
         known["sources"] = [*sources, "sessions"] if isinstance(sources, list) else sources
         known["experimental"] = {"sessionMemory": True}
-    return check_block(MemorySearch, known, at=at, issues=issues)
+    return check_block(MemorySearch, known, at=at, warnings=warnings)
 
 
 def entries_of(raw: RawConfig) -> list[tuple[str, dict[str, Any]]] | None:
@@ -170,30 +181,29 @@ def entries_of(raw: RawConfig) -> list[tuple[str, dict[str, Any]]] | None:
     if entries is None:
         return None
     if not isinstance(entries, dict):
-        raw.issues.mismatch(raw.at("agents.entries"), entries)
-        return []
+        raise mismatch(raw.at("agents.entries"), entries)
     found = []
     for agent, entry in entries.items():
         place = raw.at(f"agents.entries.{agent}")
         if isinstance(entry, dict):
             found.append((place, {**entry, "id": agent}))
         else:
-            raw.issues.mismatch(place, entry)
+            raise mismatch(place, entry)
     return found
 
 
-def secret(value: object, at: str, issues: Issues) -> object:
+def secret(value: object, at: str, warnings: Warnings) -> object:
     """Return a key as it is written; of a reference to the environment the variable, of others None."""
     if not isinstance(value, dict):
         return value
     if value.get("source") == "env" and isinstance(name := value.get("id"), str):
         return f"${{{name}}}"
-    issues.warn(f"{at}: a reference to a secret store is not read; the environment's key counts")
+    warnings.warn(f"{at}: a reference to a secret store is not read; the environment's key counts")
     return None
 
 
 def _known(
-    block: type[Block], raw: dict[str, Any], *, at: str, issues: Issues, path: str = ""
+    block: type[Block], raw: dict[str, Any], *, at: str, warnings: Warnings, path: str = ""
 ) -> dict[str, Any]:
     """Return the keys that have an effect here, and warn of the others."""
     kept: dict[str, Any] = {}
@@ -205,11 +215,11 @@ def _known(
                 continue
             if reason := WITHOUT_EFFECT.get(full):
                 if not is_off:
-                    issues.warn(f"{at}.{name}: without effect here: {reason}")
+                    warnings.warn(f"{at}.{name}: without effect here: {reason}")
             else:
-                issues.warn(f"{at}.{name}: {unknown_key(nearest(name, block.members))}")
+                warnings.warn(f"{at}.{name}: {unknown_key(nearest(name, block.members))}")
         elif (inner := block_of(field)) and isinstance(value, dict):
-            kept[name] = _known(inner, value, at=f"{at}.{name}", issues=issues, path=f"{full}.")
+            kept[name] = _known(inner, value, at=f"{at}.{name}", warnings=warnings, path=f"{full}.")
         else:
             kept[name] = value
     return kept
@@ -227,12 +237,12 @@ def _translate_provider(raw: RawConfig, known: dict[str, Any], at: str) -> None:
     url, variable, model = _COMPATIBLE.get(provider, ("", "", ""))
     remote = as_dict(known.get("remote"))
     own = {"baseUrl": entry.get("baseUrl") or url, "headers": entry.get("headers")}
-    key = secret(entry.get("apiKey"), raw.at(f"models.providers.{provider}.apiKey"), raw.issues)
+    key = secret(entry.get("apiKey"), raw.at(f"models.providers.{provider}.apiKey"), raw.warnings)
     own["apiKey"] = key or (f"${{{variable}}}" if variable and raw.env.get(variable) else _NO_KEY)
     remote = {name: value for name, value in {**own, **remote}.items() if value}
     if not remote.get("baseUrl"):
         known["provider"] = "none"
-        raw.issues.warn(
+        raw.warnings.warn(
             f"{at}.provider: Memline cannot embed with {describe(provider)}; words alone are searched"
         )
         return

@@ -66,15 +66,9 @@ class Experimental(Block):
     session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
 
 
-#: Of 0.2.
-WITHOUT_COOL_DOWN = {"coolDownMinutes": "it is 30 minutes"}
-
-
 @value
 class Batch(Block):
     """The provider's asynchronous Batch API."""
-
-    gone = WITHOUT_COOL_DOWN
 
     enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")

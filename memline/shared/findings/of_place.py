@@ -51,12 +51,9 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
     if not folder.is_dir():
         files = sum(count for _, count, _ in ledger.source_counts(facts.index)) if facts.index else 0
         if not files:
-            origin, _, key = facts.settings.workspace_origin.partition(": agents.")
-            key, _, own = key.partition("; ")
-            # Beside the common one: that may be right, and is of other agents too.
-            correct = f"set {own}.workspace" if own else f"correct agents.{key}"
-            again = f"{correct} in {origin}, or put the folder back, then: memline index"
-            yield seen(folder=folder, kept="", action=again if key and own != "--agent" else None)
+            origin = facts.settings.workspace_origin
+            again = f"correct it ({origin}), or put the folder back, then: memline index"
+            yield seen(folder=folder, kept="", action=again if ": agents" in origin else None)
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
         action = "mount it or put it back; where it was moved: memline --workspace DIR index"

@@ -40,27 +40,17 @@ def shown(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return dict(json.loads(output_of(capsys, "config", "show", "--json", *args)))
 
 
-def test_show_gives_every_value_with_its_origin(
+def test_show_gives_the_merged_values(
     capsys: pytest.CaptureFixture[str], file: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://:hush@h/0")
-    monkeypatch.setenv("VOYAGE_API_KEY", "hush")
 
     answer = shown(capsys, "--config", str(file), "--home", "/h")
 
-    assert answer["path"] == str(file)
-    assert answer["settings"]["home"] == {"value": "/h", "origin": "--home"}
-    assert answer["settings"]["queue.url"] == {"value": "redis://***@h/0", "origin": "MEMLINE_QUEUE_URL"}
-    assert answer["settings"]["keys.voyage"] == {"value": "(set)", "origin": "VOYAGE_API_KEY"}
-    assert answer["settings"]["keys.openai"] == {"value": "(not set)", "origin": "default"}
-    main, work = (agent["settings"] for agent in answer["agents"])
-    assert main["workspace"] == {"value": str(home / "notes"), "origin": f"{file}: agents.defaults.workspace"}
-    assert main["memorySearch.query.maxResults"]["value"] == 8
-    assert work["memorySearch.query.maxResults"] == {
-        "value": 3,
-        "origin": f"{file}: agents.list[1].memorySearch.query.maxResults",
-    }
-    assert work["memorySearch.query.minScore"] == {"value": 0.35, "origin": "default"}
+    assert (answer["path"], answer["home"], answer["queue"]["url"]) == (str(file), "/h", "redis://***@h/0")
+    main, work = answer["agents"]
+    assert main["workspace"] == str(home / "notes")
+    assert [each["memorySearch"]["query"]["maxResults"] for each in (main, work)] == [8, 3]
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]])
@@ -77,35 +67,10 @@ def test_show_hides_secrets(
     assert "https://***@host/v1" in text
 
 
-def test_show_of_what_is_changed_leaves_defaults_out(
-    capsys: pytest.CaptureFixture[str], file: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VOYAGE_API_KEY", "hush")
-
-    answer = shown(capsys, "--changed", "--config", str(file), "--agent", "work")
-    text = output_of(capsys, "config", "show", "--changed", "--config", str(file), "--agent", "work")
-    nothing = output_of(capsys, "config", "show", "--changed")
-
-    assert set(answer["settings"]) == {"agents.defaults.workspace", "keys.voyage"}
-    (work,) = answer["agents"]
-    assert set(work["settings"]) == {
-        "workspace",
-        *(f"memorySearch.{key}" for key in ("provider", "query.maxResults")),
-        *(f"memorySearch.remote.{key}" for key in ("apiKey", "headers", "baseUrl")),
-    }
-    assert (
-        "memorySearch.query.maxResults" in text
-        and "hush" not in text
-        and "default" not in text.split("agents.defaults")[0]
-    )
-    assert "nothing is set" in nothing
-
-
 def test_show_works_without_a_workspace(capsys: pytest.CaptureFixture[str]) -> None:
     text = output_of(capsys, "config", "show")
 
     assert "(not set)" in text
-    assert "file: (none)" in text
 
 
 def test_show_of_one_agent_leaves_the_others_out(capsys: pytest.CaptureFixture[str], file: Path) -> None:
@@ -143,13 +108,13 @@ def test_path_without_a_file_says_where_it_looked(capsys: pytest.CaptureFixture[
     assert str(home / ".openclaw" / "openclaw.json") in output.err
 
 
-def test_check_of_a_good_file_counts_its_keys(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+def test_check_of_a_good_file(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     text = output_of(capsys, "config", "check", "--config", str(file))
 
-    assert text == f"{file}: 7 keys\nNo problems.\n"
+    assert text == f"{file}\nNo problems.\n"
 
 
-def test_check_names_every_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_check_names_the_first_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "c.json5"
     path.write_text(
         "{memory: {backend: 'qmd', qmd: {mcporter: {}}}, memorySearch: {providr: 1, query: {maxResults: 0}}}"
@@ -158,14 +123,10 @@ def test_check_names_every_problem_and_fails(capsys: pytest.CaptureFixture[str],
     text = output_of(capsys, "config", "check", "--config", str(path), status=1)
     answer = json.loads(output_of(capsys, "--config", str(path), "config", "check", "--json", status=1))
 
-    assert text.count("problem: ") == 2
-    assert text.count("warning: ") == 1
-    assert [found["problem"].split(": ")[1] for found in answer["problems"]] == [
-        "memorySearch.providr",
-        "memorySearch.query.maxResults",
-    ]
-    assert answer["problems"][0]["action"] == "write provider instead"
-    assert len(answer["warnings"]) == 1
+    assert text.count("problem: ") == 1
+    (found,) = answer["problems"]
+    assert "memorySearch.providr: unknown key" in found["problem"]
+    assert found["action"] == "write provider instead"
 
 
 def test_check_of_a_file_that_does_not_parse_names_the_place(
@@ -176,4 +137,3 @@ def test_check_of_a_file_that_does_not_parse_names_the_place(
     text = output_of(capsys, "config", "check", "--config", str(tmp_path / "c"), status=1)
 
     assert "line 1, column 5" in text
-    assert text.startswith(f"{tmp_path / 'c'}: its keys are not counted\n")

@@ -27,10 +27,9 @@ def test_of_two_agents_marked_as_default_the_first_counts_and_the_other_is_told(
 
     loaded = read({"agents": {"entries": marked} if newest else {"list": listed}})
 
-    place = "entries.a" if newest else "list[1]"
     assert loaded.settings.default_agent == "b"
     assert loaded.warnings == (
-        f"{loaded.settings.path}: agents.{place}.default: without effect, b is the default agent",
+        f"{loaded.settings.path}: agents: a is marked as the default agent, and b is it",
     )
 
 
@@ -44,15 +43,15 @@ def test_other_agents_get_a_workspace_beside_the_default_one(read: Loader) -> No
     }
 
 
-def test_a_workspace_beside_the_default_one_comes_from_two_places(read: Loader) -> None:
+def test_a_workspace_says_where_it_comes_from(read: Loader) -> None:
     loaded = read(TWO)
     origins = {name: agent.workspace_origin for name, agent in loaded.settings.agents.items()}
 
     file = loaded.settings.path
     assert origins == {
-        "main": f"{file}: agents.defaults.workspace; agents.list[0]",
+        "main": f"{file}: agents.defaults.workspace",
         "work": f"{file}: agents.defaults.workspace",
-        "lab": f"{file}: agents.list[2].workspace",
+        "lab": f"{file}: agents, lab",
     }
 
 

@@ -22,8 +22,6 @@ from typing import Any
 import pytest
 
 from memline.producers.actions import provider_pauses
-from memline.producers.reports.status import examine
-from memline.shared.config.load import Options, load
 from memline.shared.errors import IndexFault, IndexUnwritable, MemlineError, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Trouble
 from memline.shared.findings import disk, facts, of_asking, of_host
@@ -220,7 +218,7 @@ def row_ids(table: list[tuple[str, str, State, str, str]]) -> list[str]:
 
 OF_AGENT: list[tuple[str, str, State, str, str]] = [
     # code, level, state, a part of its words, its action
-    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "correct agents.defaults.workspace in "),
+    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "agents.defaults.workspace), or put the folder back"),
     ("root_emptied", WARNING, empty_the_root, "5 files are gone from ", "put them back, or take them out"),
     ("memory_disabled", WARNING, lambda p, _: p.configure(enabled=False), "is disabled for this agent", "set memorySearch.enabled to true"),
     ("index_damaged", PROBLEM, damage, "is damaged", "memline index"),
@@ -523,26 +521,6 @@ def test_a_long_term_note_in_another_spelling_is_told_until_it_is_moved(
     for each in told:
         subprocess.run(shlex.split(each.action), check=True)
         assert "long_term_misnamed" not in {each.code for each in found(place)}
-
-
-def test_an_agent_without_its_folder_is_told_its_own_setting_not_that_of_all(place: Place) -> None:
-    text = json.loads(place.config.read_text())
-    text["agents"]["list"] = [{"id": "main"}, {"id": "lab"}, {"id": "own", "workspace": "/none"}]
-    place.config.write_text(json.dumps(text))
-
-    told = {}
-    for agent in ("lab", "own", "free"):
-        if agent == "free":
-            place.save()
-        settings = load(Options(config=place.config, home=place.home, agent=agent)).agent()
-        missing = one(list(examine(settings)[1]), "workspace_missing")
-        told[agent] = missing.action.replace(str(place.config), "FILE")
-
-    assert told == {
-        "lab": "set agents.list[1].workspace in FILE, or put the folder back, then: memline index",
-        "own": "correct agents.list[2].workspace in FILE, or put the folder back, then: memline index",
-        "free": "memline --workspace DIR index",
-    }
 
 
 def test_no_finding_advises_a_command_that_redis_would_refuse(
