@@ -47,15 +47,13 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
                     break
                 entry = ledger.entry(writer.connection, path)
                 gone = forgotten.lines_of(writer.connection, path)
-                for row in reader.read(path, entry=entry, forgotten=gone):
-                    rows.append(row)
-                    chars += sum(len(chunk.text) for chunk in row.chunks or ())
-                    if chars > BATCH_CHARS or len(rows) >= BATCH_ROWS or clock.now() > until:
-                        writer.store_files(rows)
-                        rows, chars, done = [], 0, read
-                    if clock.now() > until:
-                        break
-                read += path not in (*plan.changes.growing, *plan.changes.again) and not row.is_partial
+                row = reader.read(path, entry=entry, forgotten=gone)
+                rows.append(row)
+                chars += sum(len(chunk.text) for chunk in row.chunks or ())
+                read += path not in (*plan.changes.growing, *plan.changes.again)
+                if chars > BATCH_CHARS or len(rows) >= BATCH_ROWS or clock.now() > until:
+                    writer.store_files(rows)
+                    rows, chars = [], 0
                 done = done if rows else read
             if rows:
                 writer.store_files(rows)

@@ -216,7 +216,7 @@ class IndexWriter:
                     if cached:
                         meta.add(connection, meta.CACHED_TOTAL, cached)
                 vectors.release(connection, change.orphans, now)
-                if change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ:
+                if change.kind != "unknown":
                     observed[row.path] = row.observed_ns
                 kinds.append(change.kind)
                 added += change.added

@@ -43,14 +43,14 @@ def chunk_files(message: ChunkFiles) -> None:
     rows: list[FileRow] = []
     chars = 0
     for path in message.paths:
-        for row in file_reader.read(
+        row = file_reader.read(
             path, entry=entries.get(path), force=message.force, forgotten=gone.get(path, NOTHING)
-        ):
-            rows.append(row)
-            chars += sum(len(chunk.text) for chunk in row.chunks or ())
-            if chars > MESSAGE_CHARS:
-                _send(message, rows, context)
-                rows, chars = [], 0
+        )
+        rows.append(row)
+        chars += sum(len(chunk.text) for chunk in row.chunks or ())
+        if chars > MESSAGE_CHARS:
+            _send(message, rows, context)
+            rows, chars = [], 0
     if rows:
         _send(message, rows, context)
 

@@ -48,13 +48,11 @@ def store_files(message: StoreFiles) -> None:
     for row, change in zip(message.files, changes, strict=True):
         _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
         if change == "unknown":
-            # What is new of a transcript is found again from what the ledger has now.
-            is_note = row.progress is None
             again = ChunkFiles(
                 agent=message.agent,
                 source=row.source,
                 paths=(row.path,),
-                force=is_note,
+                force=True,
                 job=message.job,
                 index=message.index,
             )

@@ -8,9 +8,8 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.sources.transcripts.formats import format_named
-from memline.shared.sources.transcripts.progress import Progress
+from memline.shared.sources.transcripts.read_session import SessionReading, read_session
 from memline.shared.sources.transcripts.stores import TranscriptStore
-from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice, read_transcript
 
 
 def said(role: str, text: str, *, at: str = "2026-02-10T10:00:00.000Z") -> str:
@@ -68,22 +67,17 @@ def names_in(store: TranscriptStore) -> list[str]:
     return [file.path.rpartition("/")[2].removesuffix(".jsonl") for file in store.discover().files]
 
 
-def read_session(
-    store: TranscriptStore, program: str, name: str, *, known: TranscriptSlice | None = None
-) -> TranscriptSlice:
-    """What an index gets of a session: all of it, or what is new since `known`."""
-    *_, last = read_transcript(
+def reading(store: TranscriptStore, program: str, name: str) -> SessionReading:
+    """What an index gets of a session."""
+    return read_session(
         partial(store.open, f"sessions/{program}/{name}.jsonl"),
         format=format_named(program),
-        known=known.progress if known else Progress(),
-        known_digest=known.digest if known else "",
         max_tokens=4000,
         overlap_tokens=0,
         clock=ManualClock(1_800_000_000),
     )
-    return last
 
 
 def said_in(store: TranscriptStore, program: str, name: str) -> list[str]:
     """Who said what in a session, a line each."""
-    return [line for chunk in read_session(store, program, name).chunks for line in chunk.text.split("\n")]
+    return [line for chunk in reading(store, program, name).chunks for line in chunk.text.split("\n")]

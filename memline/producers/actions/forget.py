@@ -227,8 +227,8 @@ def _forget_one(
     others = _with_lines(connection, needles, hashes) if stays and not is_transcript else []
     for path in (target.path, *others):
         gone = forgotten.lines_of(connection, path)
-        for row in reader.read(path, entry=None, force=True, forgotten=gone):
-            writer.store_file(row)
+        row = reader.read(path, entry=None, force=True, forgotten=gone)
+        writer.store_file(row)
     return needles, len(rows)
 
 

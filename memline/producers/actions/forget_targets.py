@@ -178,8 +178,8 @@ class Transcript(Gone):
         if transcripts is None or transcripts.locate(self.path) is None:
             return lines, set()
         try:
-            with transcripts.open(self.path).file as file:
-                return lines, {line_hash(line) for line in file.read().split(b"\n") if line.strip()}
+            with transcripts.open(self.path) as opened:
+                return lines, {line_hash(line.rstrip(b"\n")) for line in opened.lines if line.strip()}
         except FileRefused as error:
             if error.problem.outcome != GONE:
                 raise

@@ -155,10 +155,9 @@ def estimate(
         for path in paths:
             entry = ledger.entry(reader, path) if reader and is_transcript(path) else None
             gone = forgotten.lines_of(reader, path) if reader else NOTHING
-            for row in file_reader.read(path, entry=entry, force=force, forgotten=gone):
-                chunks = row.chunks or ()
-                chunk_count += len(chunks)
-                texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in chunks)
+            chunks = file_reader.read(path, entry=entry, force=force, forgotten=gone).chunks or ()
+            chunk_count += len(chunks)
+            texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in chunks)
         states: dict[bytes, str] = {}
         requests, batches = Health(), Health()
         if reader and choice.identity:

@@ -76,11 +76,6 @@ TRANSCRIPT_PROGRAMS = {
             file_variable="OPENCODE_DB",
         ),
     ),
-    "qwen": TranscriptProgram(
-        title="Qwen Code",
-        module="qwen_code",
-        place=Place(variable="QWEN_HOME", usual=".qwen", below="projects"),
-    ),
 }
 
 #: Their names.

@@ -14,7 +14,7 @@ from typing import Any
 
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
 from memline.shared.sources.transcripts.stores import TranscriptFormat
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser, parse, seconds_of
 from memline.shared.tables import as_dict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from memline.shared.digests import sha256
 from memline.shared.index import forgotten, full_text, ledger, meta
@@ -18,8 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from memline.shared.index.ledger import LedgerEntry
-    from memline.shared.index.rows import FileRow
+    from memline.shared.index.rows import Chunk, FileRow
     from memline.shared.sources.links import Link
 
 #: Nanoseconds by which an older message can be late. A row that is further ahead of a new read was written
@@ -34,9 +33,8 @@ _ALL = 1 << 62
 class FileChange:
     """How a stored file compares with its row before, and which texts were added and removed."""
 
-    #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row,
-    #: or a part that continues what is not there; ignored) or unknown (compared with content that the ledger
-    #: has no longer; ignored, to be read again).
+    #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row;
+    #: ignored) or unknown (compared with content that the ledger has no longer; ignored, to be read again).
     kind: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)
@@ -57,8 +55,7 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
     What it added is put into full text by `full_text.add`, before the same file is applied again.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
-    nothing, so the newest read of the file always stays. A row that continues a file counts only on top of
-    the very bytes it continues.
+    nothing, so the newest read of the file always stays.
     """
     before = ledger.entry(connection, row.path)
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
@@ -71,9 +68,6 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
             return FileChange(kind="unknown")
         ledger.touch(connection, row)
         return FileChange(kind="unchanged")
-    if row.base and not _continues(connection, before, row):
-        # One more read is enqueued for all parts of this one: enqueued by each, reads would multiply.
-        return FileChange(kind="late" if row.is_partial else "unknown")
     is_forgotten = forgotten.is_any(connection)
     if is_forgotten and row.chunks and (gone := forgotten.texts_of(connection, row.path)):
         # Read before a part of the file was forgotten, and looked at again since.
@@ -82,7 +76,7 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
     if is_forgotten and row.source == MEMORY and row.outcome == outcomes.INDEXED:
         forgotten.stored(connection, row.path, row.hash)
     if row.source == SESSIONS:
-        ledger.save_progress(connection, file_id, row.progress)
+        ledger.save_facts(connection, file_id, row.transcript)
     texts, orphans, added = _replace_chunks(connection, file_id, row)
     if row.outcome == ledger.REMOVED:
         # Also for a file that was made and removed between two scans: the row tells that it was read.
@@ -94,26 +88,33 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
     return FileChange(kind=kind, texts=texts, orphans=orphans, added=added)
 
 
-def _continues(connection: Connection, before: LedgerEntry | None, row: FileRow) -> bool:
-    """Tell whether the ledger has what `row` builds on: the same bytes, cut alike, up to its chunks."""
-    if before is None or (before.hash, before.chunking) != (row.base, row.chunking):
-        return False
-    kept = "SELECT count(*) FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal < ?"
-    return bool(connection.execute(kept, (row.path, row.keeps)).fetchone()[0] == row.keeps)
+def _same_at_first(connection: Connection, file_id: int, chunks: Sequence[Chunk], hashes: list[bytes]) -> int:
+    """Count the chunks from the first on that are stored as they are."""
+    rows = connection.execute(
+        "SELECT start_line, end_line, heading, text_hash FROM chunks WHERE file_id = ? ORDER BY ordinal",
+        (file_id,),
+    )
+    same = 0
+    for old, chunk, digest in zip(rows, chunks, hashes, strict=False):
+        if tuple(old) != (chunk.start_line, chunk.end_line, chunk.heading, digest):
+            break
+        same += 1
+    return same
 
 
 def _replace_chunks(
     connection: Connection, file_id: int, row: FileRow
 ) -> tuple[dict[bytes, str], list[bytes], list[int]]:
     chunks = row.chunks or ()
-    first = row.keeps
-    stop = first + len(chunks) if row.is_partial else _ALL
-    where, span = "file_id = ? AND ordinal >= ? AND ordinal < ?", (file_id, first, stop)
+    hashes = [text_hash(chunk.text) for chunk in chunks]
+    # A session grows at its end: what it had keeps its rows.
+    first = _same_at_first(connection, file_id, chunks, hashes) if row.source == SESSIONS else 0
+    chunks, hashes = chunks[first:], hashes[first:]
+    where, span = "file_id = ? AND ordinal >= ?", (file_id, first)
     old = {digest for (digest,) in connection.execute(f"SELECT text_hash FROM chunks WHERE {where}", span)}
     if old:
-        full_text.remove(connection, *span)
+        full_text.remove(connection, file_id, first, _ALL)
         connection.execute(f"DELETE FROM chunks WHERE {where}", span)
-    hashes = [text_hash(chunk.text) for chunk in chunks]
     texts = {digest: chunk.text for digest, chunk in zip(hashes, chunks, strict=True)}
     added: list[int] = []
     if chunks:

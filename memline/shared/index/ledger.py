@@ -12,8 +12,8 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED, RecordedFiles
 from memline.shared.sources.paths import MEMORY, SESSIONS
-from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
-from memline.shared.values import asdict, astuple, replace, value
+from memline.shared.sources.transcripts.facts import TranscriptFacts
+from memline.shared.values import astuple, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ ANY_OF_PROBLEMS = "problems"
 #: Asks whether there is such a file, of few pages: each search does.
 ANY_PROBLEM = f"SELECT 1 FROM files WHERE {_HAS_PROBLEM} LIMIT 1"
 
-#: `mtime_ns` of a file that is read in parts and not to its end yet: no scan takes it for up to date.
-PARTIALLY_READ = -1
-
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
 
@@ -60,8 +57,6 @@ class LedgerEntry:
     chunking: str
     names: str = ""
     day: str = ""
-    #: Of a transcript, how far it was read.
-    progress: Progress | None = None
 
 
 @value
@@ -85,9 +80,6 @@ class FileRecord:
 
 _COLUMNS = tuple(name for name in LedgerEntry.__annotations__ if name != "progress")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
-
-
-_PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day, secrets"
 
 
 def entries(connection: Connection) -> dict[str, LedgerEntry]:
@@ -174,17 +166,13 @@ def entry(connection: Connection, path: str) -> LedgerEntry | None:
     row = connection.execute(f"{_SELECT} WHERE path = ?", (path,)).fetchone()
     if row is None:
         return None
-    file = _entry(row)
-    return replace(file, progress=progress(connection, path)) if file.source == SESSIONS else file
+    return _entry(row)
 
 
-def observations(connection: Connection, paths: Iterable[str]) -> dict[str, tuple[int, bool]]:
-    """Return when files were read (ns), and whether to their end, by path; of those that have a row."""
-    rows = connection.execute(
-        "SELECT path, observed_ns, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(paths)),),
-    )
-    return {path: (observed_ns, mtime_ns != PARTIALLY_READ) for path, observed_ns, mtime_ns in rows}
+def observations(connection: Connection, paths: Iterable[str]) -> dict[str, int]:
+    """Return when files were read (ns), by path; of those that have a row."""
+    query = "SELECT path, observed_ns FROM files WHERE path IN (SELECT value FROM json_each(?))"
+    return dict(connection.execute(query, (json.dumps(list(paths)),)))
 
 
 def record(connection: Connection, row: FileRow) -> int:
@@ -246,50 +234,36 @@ def _entry(row: tuple[object, ...]) -> LedgerEntry:
     return LedgerEntry(**dict(zip(_COLUMNS, row, strict=True)))  # type: ignore[arg-type]
 
 
-def progress(connection: Connection, path: str) -> Progress | None:
-    """Return how far the transcript of a ledger path was read; None when it never was."""
-    row = connection.execute(
-        f"SELECT {_PROGRESS} FROM transcripts WHERE file_id = (SELECT id FROM files WHERE path = ?)", (path,)
-    ).fetchone()
-    if row is None:
-        return None
-    consumed, lines, resume, title, *counts = row
-    try:
-        place = json.loads(resume)
-        begin = ChunkStart(**{**place, "context": TranscriptContext(**place["context"])})
-    except (ValueError, TypeError, KeyError):
-        # Written by another version: where it ended is unknown, so all of it is read again.
-        consumed, lines, begin = 0, 0, ChunkStart()
-    figures = Counts(**dict(zip(Counts.__annotations__, counts, strict=True)))
-    return Progress(consumed=consumed, lines=lines, resume=begin, title=title, counts=figures)
+def transcript_lines(connection: Connection, path: str) -> int:
+    """Return how many lines of a transcript were read."""
+    query = "SELECT lines FROM transcripts JOIN files ON files.id = file_id WHERE path = ?"
+    row = connection.execute(query, (path,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def transcripts(connection: Connection, *, first: int, limit: int) -> list[dict[str, Any]]:
-    """List transcripts with how far each was read, the one that changed last first; some from `first` on.
-
-    `size` is that of the file, `consumed` and `lines` are what was read of it.
-    """
+    """List transcripts with what is known of each, the one that changed last first; some from `first` on."""
     rows = connection.execute(
-        "SELECT path, outcome, reason, size, mtime_ns, coalesce(consumed, 0), coalesce(lines, 0),"
+        "SELECT path, outcome, reason, size, mtime_ns, coalesce(lines, 0),"
         " coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
         (REMOVED, limit, first),
     )
-    of_file, of_reading = ("path", "outcome", "reason", "size", "mtime_ns"), ("consumed", "lines", "title")
+    of_file, of_reading = ("path", "outcome", "reason", "size", "mtime_ns"), ("lines", "title")
     names = (*of_file, *of_reading, "messages", "broken", "secrets")
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def save_progress(connection: Connection, file_id: int, progress: Progress | None) -> None:
-    """Store how far a transcript was read, or with None delete it, inside the caller's transaction."""
-    if progress is None:
+def save_facts(connection: Connection, file_id: int, facts: TranscriptFacts | None) -> None:
+    """Store what is known of a transcript, or with None delete it, inside the caller's transaction."""
+    if facts is None:
         connection.execute("DELETE FROM transcripts WHERE file_id = ?", (file_id,))
         return
-    resume = json.dumps(asdict(progress.resume))
     connection.execute(
-        f"INSERT OR REPLACE INTO transcripts (file_id, {_PROGRESS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (file_id, progress.consumed, progress.lines, resume, progress.title, *astuple(progress.counts)),
+        "INSERT OR REPLACE INTO transcripts (file_id, lines, title, messages, broken, first_day, last_day,"
+        " secrets) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (file_id, facts.lines, facts.title, *astuple(facts.counts)),
     )
 
 

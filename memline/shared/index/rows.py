@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.links import Link as Link
-from memline.shared.sources.transcripts.progress import Progress
+from memline.shared.sources.transcripts.facts import TranscriptFacts
 from memline.shared.values import value
 
 
@@ -38,14 +38,8 @@ class FileRow:
     tags: str = ""
     #: Its links to other notes, as written.
     links: tuple[Link, ...] = ()
-    #: For a transcript how far it was read; its `hash` is that of the bytes read so far.
-    progress: Progress | None = None
-    #: Hash the ledger must have for `chunks` to continue what is there; empty when they continue nothing.
-    base: str = ""
-    #: Chunks that stay: `chunks` come in the place of those from this ordinal on.
-    keeps: int = 0
-    #: More of the file is to come: what the ledger has behind `chunks` stays until then.
-    is_partial: bool = False
+    #: What is known of a transcript beside its chunks.
+    transcript: TranscriptFacts | None = None
 
 
 @value

@@ -40,12 +40,10 @@ CREATE TABLE IF NOT EXISTS former_texts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS former_texts_hash ON former_texts (text_hash);
 
--- How far each session transcript has been read, and its figures.
+-- What is known of each session transcript.
 CREATE TABLE IF NOT EXISTS transcripts (
     file_id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE,
-    consumed INTEGER NOT NULL,
     lines INTEGER NOT NULL,
-    resume TEXT NOT NULL,
     title TEXT NOT NULL,
     messages INTEGER NOT NULL,
     broken INTEGER NOT NULL,
@@ -376,4 +374,4 @@ CREATE INDEX IF NOT EXISTS forgotten_everywhere ON forgotten (everywhere, hash) 
 CREATE INDEX IF NOT EXISTS forgotten_content ON forgotten (content, hash) WHERE content <> '';
 CREATE INDEX IF NOT EXISTS forgotten_texts ON forgotten (hash) WHERE kind = 'text';
 
-PRAGMA user_version = 20;
+PRAGMA user_version = 21;

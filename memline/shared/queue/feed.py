@@ -79,15 +79,8 @@ class FileFeeder:
         self._job = job
         #: When a file arrived or was enqueued last (monotonic seconds).
         self._moved_at = time.monotonic()
-        #: When the last part of a file that has not arrived as a whole was observed (ns).
-        self._parts: dict[str, int] = {}
         self._stall_s = STALL_S
         self.total = len(self._pending)
-
-    @property
-    def is_within_file(self) -> bool:
-        """Tell whether a part of a file arrived a moment ago: the next follows, however long that takes."""
-        return bool(self._parts) and time.monotonic() - self._moved_at < STALL_S
 
     @property
     def done(self) -> int:
@@ -98,15 +91,11 @@ class FileFeeder:
         """Take the files that have arrived off the list and enqueue the next; None: no index yet."""
         # Those of the window alone: the ledger may have a million rows.
         observed = ledger.observations(connection, self._sizes) if connection and self._sizes else {}
-        for path, (observed_ns, is_whole) in observed.items():
-            if observed_ns < self._scanned_ns or observed_ns == self._parts.get(path, 0):
-                continue
-            # A long transcript comes in parts.
-            self._parts[path] = observed_ns
-            self._moved_at = time.monotonic()
-            self._stall_s = STALL_S
-            if is_whole:
-                del self._sizes[path], self._parts[path]
+        for path, observed_ns in observed.items():
+            if observed_ns >= self._scanned_ns:
+                self._moved_at = time.monotonic()
+                self._stall_s = STALL_S
+                del self._sizes[path]
         paths: list[str] = []
         if self._sizes and time.monotonic() - self._moved_at > self._stall_s:
             paths.extend(self._sizes)

@@ -9,7 +9,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index.ledger import PARTIALLY_READ
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
@@ -305,7 +304,6 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
         is_growing = (
             0 < file.size - recorded.size < growth
             and recorded.outcome in (INDEXED, EMPTY)
-            and recorded.mtime_ns != PARTIALLY_READ
             and recorded.chunking == chunking
         )
         return "growing" if is_growing else "changed"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Chunking
@@ -25,9 +25,6 @@ from memline.shared.sources.transcripts.formats import Transcripts, format_of, t
 from memline.shared.sync.plan import chunking_digest, transcript_digest
 from memline.shared.values import replace
 
-if TYPE_CHECKING:
-    from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice
-
 
 class FileReader:
     """Reads files of one agent, whatever their source."""
@@ -44,17 +41,16 @@ class FileReader:
         entry: LedgerEntry | None,
         force: bool = False,
         forgotten: ForgottenLines = NOTHING,
-    ) -> Iterator[FileRow]:
-        """Read the file of a ledger path: one row, of a long transcript several.
+    ) -> FileRow:
+        """Read the file of a ledger path.
 
         `entry` is the row the ledger has of it, `forgotten` the hashes of lines that are left out. Never
         raises for what is on the disk.
         """
         if not is_transcript(path):
-            yield self._read_note(path, entry, force, forgotten)
-            return
+            return self._read_note(path, entry, force, forgotten)
         transcripts, chunking = transcripts_of(self._settings), self._settings.memory.chunking
-        yield from read_transcript(
+        return read_transcript(
             path,
             transcripts=transcripts,
             chunking=chunking,
@@ -132,50 +128,35 @@ def read_transcript(
     force: bool,
     forgotten: Collection[bytes] = (),
     clock: Clock,
-) -> Iterator[FileRow]:
-    """Read what is new of the transcript of a ledger path; all of it when the ledger has other content.
+) -> FileRow:
+    """Read the transcript of a ledger path; a row without chunks when it is the one of the ledger.
 
-    A long one comes in several rows, each continuing the one before; only the last says that the file was
-    read to its end. Without transcripts (the agent may see none) the path is `removed`. Never raises
-    for what is on the disk.
+    Without transcripts (the agent may see none) the path is `removed`. Never raises for what is on the disk.
     """
     # 8 ms, which a search that stores a changed note does not pay.
-    from memline.shared.sources.transcripts import transcript_slices
+    from memline.shared.sources.transcripts.read_session import read_session
 
-    observed_ns = clock.now_ns()
-    located = transcripts.locate(path) if transcripts else None
-    digest = transcript_digest(chunking.tokens, chunking.overlap)
-    row = FileRow(path=path, source=SESSIONS, outcome=ledger.REMOVED, observed_ns=observed_ns)
-    if transcripts is None or located is None:
+    row = FileRow(path=path, source=SESSIONS, outcome=ledger.REMOVED, observed_ns=clock.now_ns())
+    if transcripts is None or transcripts.locate(path) is None:
         problem = transcripts.problem_at(path) if transcripts else None
-        yield replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
-        return
-    is_usable = entry is not None and (entry.chunking, entry.source) == (digest, SESSIONS)
+        return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
+    digest = transcript_digest(chunking.tokens, chunking.overlap)
     try:
-        slices = transcript_slices.read_transcript(
+        read = read_session(
             partial(transcripts.open, path),
             format=format_of(path),
-            known=entry.progress if entry and is_usable and not force else None,
-            known_digest=entry.hash if entry else "",
             max_tokens=chunking.tokens,
             overlap_tokens=chunking.overlap,
             forgotten=forgotten,
             clock=clock,
         )
-        for number, part in enumerate(slices):
-            # Each is newer than the one before, and all are older than any later read.
-            yield _slice_row(replace(row, observed_ns=observed_ns + number, chunking=digest), part, entry)
     except Exception as error:
         # A bug must not take the other files of the message with it; the ledger keeps what happened. Where,
         # not the words of the error: they may quote the transcript before its secrets were redacted.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
-        reason = f"{type(error).__name__} in {where}"
-        yield replace(row, outcome=outcomes.FAILED, reason=reason, observed_ns=clock.now_ns())
-
-
-def _slice_row(row: FileRow, part: TranscriptSlice, entry: LedgerEntry | None) -> FileRow:
-    if part.outcome == outcomes.GONE and entry is not None and entry.outcome != ledger.REMOVED:
+        return replace(row, outcome=outcomes.FAILED, reason=f"{type(error).__name__} in {where}")
+    if read.outcome == outcomes.GONE and entry is not None and entry.outcome != ledger.REMOVED:
         # Its program deleted it while the message was on its way: it stays until it is forgotten.
         return replace(
             row,
@@ -188,31 +169,18 @@ def _slice_row(row: FileRow, part: TranscriptSlice, entry: LedgerEntry | None) -
             chunking=entry.chunking,
             chunks=None,
         )
-    if not part.digest:
-        return replace(row, outcome=part.outcome, reason=part.reason, chunking="")
-    row = replace(
-        row,
-        outcome=part.outcome,
-        reason=part.reason,
-        size=part.size if part.is_last else part.progress.consumed,
-        mtime_ns=part.mtime_ns if part.is_last else ledger.PARTIALLY_READ,
-        ctime_ns=part.ctime_ns,
-        hash=part.digest,
-    )
-    # A slice that begins within a message builds on its own bytes too, but not on those of the ledger.
-    if (
-        entry is not None
-        and part.base == part.digest == entry.hash
-        and entry.outcome == part.outcome
-        and entry.mtime_ns != ledger.PARTIALLY_READ
-    ):
-        # Nothing but half a line, or another time.
-        return replace(row, chunks=None)
+    row = replace(row, outcome=read.outcome, reason=read.reason)
+    if not read.digest:
+        return row
+    known = entry and (entry.outcome, entry.hash, entry.chunking, entry.source)
+    is_known = not force and known == (read.outcome, read.digest, digest, SESSIONS)
     return replace(
         row,
-        chunks=part.chunks,
-        progress=part.progress,
-        base=part.base,
-        keeps=part.keeps,
-        is_partial=not part.is_last,
+        size=read.size,
+        mtime_ns=read.mtime_ns,
+        ctime_ns=read.ctime_ns,
+        hash=read.digest,
+        chunking=digest,
+        chunks=None if is_known else read.chunks,
+        transcript=None if is_known else read.facts,
     )

@@ -71,7 +71,7 @@ def forget_line(place: Place, **options: object) -> None:
 
 def read_note(place: Place) -> FileRow:
     """What a chunk worker sends of the note now."""
-    return next(FileReader(place.agent, clock=SystemClock()).read("memory/doors.md", entry=None))
+    return FileReader(place.agent, clock=SystemClock()).read("memory/doors.md", entry=None)
 
 
 def test_a_note_that_cannot_be_changed_stops_it_before_any_other_is(place: Place) -> None:

@@ -20,7 +20,7 @@ def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer: Index
 def test_an_observation_tells_when_a_file_was_read_and_whether_to_its_end(writer: IndexWriter) -> None:
     writer.store_file(file_row("a.md", "apples", at=7))
 
-    assert ledger.observations(writer.connection, ["a.md", "unknown.md"]) == {"a.md": (7, True)}
+    assert ledger.observations(writer.connection, ["a.md", "unknown.md"]) == {"a.md": 7}
 
 
 def test_problems_are_the_files_that_a_user_should_look_at(writer: IndexWriter) -> None:

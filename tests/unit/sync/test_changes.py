@@ -1,6 +1,5 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
-from memline.shared.index.ledger import PARTIALLY_READ
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem, RecordedFile, RecordedFiles
 from memline.shared.sync.plan import Changes, compare
@@ -126,8 +125,6 @@ def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise() -
         grown(-1),
         grown(1, seen(chunking="t0", size=50)),
         grown(1, seen("unreadable", chunking="t1", size=50)),
-        # It is not read to its end yet.
-        grown(1, seen(chunking="t1", size=50, mtime_ns=PARTIALLY_READ)),
     ):
         assert changes == Changes(changed=("sessions/a.jsonl",))
     assert grown(1, seen(size=50), path="a.md") == Changes(changed=("a.md",))

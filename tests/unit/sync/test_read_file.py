@@ -1,6 +1,5 @@
-"""Transcripts in the index: continued on top of what is there, whatever order messages come in."""
+"""Transcripts in the index: what did not change keeps its rows, whatever order messages come in."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,10 @@ from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import session_days
-from memline.shared.sources.transcripts import transcript_slices
 from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.stores import TranscriptFolder
 from memline.shared.sync.read_file import read_transcript
+from memline.shared.values import replace
 from tests.support.index_rows import MODEL_A, answer, lease_all
 from tests.support.transcripts import opening, sessions_folder, talk
 
@@ -33,27 +32,23 @@ def look(
     *,
     force: bool = False,
     allowed: bool = True,
-    chunking: Chunking | None = None,
-) -> list[FileRow]:
-    """The rows of a look at the transcript as it is now, not stored yet."""
+) -> FileRow:
+    """A look at the transcript as it is now, not stored yet."""
     clock.advance(1)
     transcripts = Transcripts([TranscriptFolder(str(file.parents[3]), "agents/main/sessions")])
-    return list(
-        read_transcript(
-            PATH,
-            transcripts=transcripts if allowed else None,
-            chunking=chunking or Chunking(),
-            entry=ledger.entry(writer.connection, PATH),
-            force=force,
-            clock=clock,
-        )
+    return read_transcript(
+        PATH,
+        transcripts=transcripts if allowed else None,
+        chunking=Chunking(),
+        entry=ledger.entry(writer.connection, PATH),
+        force=force,
+        clock=clock,
     )
 
 
 def take_in(file: Path, writer: IndexWriter, clock: ManualClock) -> None:
     """Look at the transcript and store what was found."""
-    for row in look(file, writer, clock):
-        writer.store_file(row)
+    writer.store_file(look(file, writer, clock))
 
 
 def append(file: Path, text: str) -> None:
@@ -73,34 +68,48 @@ def texts(writer: IndexWriter) -> list[str]:
 def whole(file: Path, tmp_path: Path, clock: ManualClock) -> list[str]:
     """The texts of an index that read the file at once."""
     other = IndexWriter(tmp_path / "whole.sqlite", clock=clock)
-    for row in look(file, other, clock):
-        other.store_file(row)
+    other.store_file(look(file, other, clock))
     found = texts(other)
     other.close()
     (tmp_path / "whole.sqlite").unlink()
     return found
 
 
+def ids(writer: IndexWriter) -> list[int]:
+    return [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
+
+
 def test_growth_replaces_the_last_chunk_and_adds_to_it(
     file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path
 ) -> None:
     append(file, opening() + talk(30))
-    (row,) = look(file, writer, clock)
-    assert writer.store_file(row) == "added"
-    ids = [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
+    assert writer.store_file(look(file, writer, clock)) == "added"
+    before = ids(writer)
 
     append(file, talk(4, first=30))
-    (row,) = look(file, writer, clock)
-    change = writer.store_file(row)
+    assert writer.store_file(look(file, writer, clock)) == "changed"
 
-    after = [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
-    assert change == "changed"
-    assert after[: len(ids) - 1] == ids[:-1]
+    assert ids(writer)[: len(before) - 1] == before[:-1]
     assert texts(writer) == whole(file, tmp_path, clock)
     entry = ledger.entry(writer.connection, PATH)
-    assert entry is not None and entry.progress is not None
-    assert (entry.size, entry.progress.consumed) == (file.stat().st_size, file.stat().st_size)
-    assert entry.progress.counts.messages == 34
+    assert entry is not None and entry.size == file.stat().st_size
+    assert ledger.transcript_lines(writer.connection, PATH) == 35
+
+
+@pytest.mark.parametrize("kept", [0, 100, 4_000])
+def test_one_that_was_cut_short_or_written_anew_is_as_one_that_is_new(
+    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, kept: int
+) -> None:
+    append(file, opening() + talk(30))
+    take_in(file, writer, clock)
+
+    file.write_bytes(file.read_bytes()[:kept])
+    take_in(file, writer, clock)
+    assert texts(writer) == whole(file, tmp_path, clock)
+
+    file.write_text(opening() + talk(30).replace("word3x7", "WORD3X7"))
+    take_in(file, writer, clock)
+    assert texts(writer) == whole(file, tmp_path, clock)
 
 
 def test_nothing_but_the_last_changed_chunk_is_embedded_again(
@@ -110,8 +119,7 @@ def test_nothing_but_the_last_changed_chunk_is_embedded_again(
     append(file, opening() + talk(30))
     sent: list[bytes] = []
     for first in range(30, 60, 3):
-        for row in look(file, writer, clock):
-            writer.store_file(row)
+        take_in(file, writer, clock)
         requests = lease_all(writer)
         sent += [text.hash for request in requests for text in request.texts]
         answer(writer, requests)
@@ -124,10 +132,10 @@ def test_nothing_but_the_last_changed_chunk_is_embedded_again(
 
 def test_a_row_may_be_stored_twice(file: Path, writer: IndexWriter, clock: ManualClock) -> None:
     append(file, opening() + talk(10))
-    (first,) = look(file, writer, clock)
+    first = look(file, writer, clock)
     writer.store_file(first)
     append(file, talk(10, first=10))
-    (second,) = look(file, writer, clock)
+    second = look(file, writer, clock)
 
     writer.store_file(second)
     before = texts(writer)
@@ -137,110 +145,6 @@ def test_a_row_may_be_stored_twice(file: Path, writer: IndexWriter, clock: Manua
     assert texts(writer) == before
 
 
-def test_a_row_that_continues_what_is_not_there_is_unknown_and_changes_nothing(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
-    append(file, opening() + talk(10))
-    (first,) = look(file, writer, clock)
-    writer.store_file(first)
-    append(file, talk(10, first=10))
-    (second,) = look(file, writer, clock)
-    append(file, talk(10, first=20))
-    (third,) = look(file, writer, clock)
-    writer.store_file(second)
-    before = texts(writer)
-
-    assert writer.store_file(third) == "unknown"
-    assert texts(writer) == before
-    assert writer.store_file(replace(third, chunking="other", base=second.hash)) == "unknown"
-
-
-def test_slices_out_of_order_end_right_once_the_rest_is_read_again(
-    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transcript_slices, "SLICE_CHARS", 5_000)
-    append(file, opening() + talk(90))
-    rows = look(file, writer, clock)
-    assert len(rows) > 4
-
-    changes = [writer.store_file(row) for row in (rows[0], rows[2], rows[1], rows[3])]
-    assert changes == ["added", "late", "changed", "late"]
-    assert not ledger.observations(writer.connection, [PATH])[PATH][1]
-
-    take_in(file, writer, clock)
-    assert texts(writer) == whole(file, tmp_path, clock)
-    assert ledger.observations(writer.connection, [PATH])[PATH][1]
-
-
-def test_all_parts_of_a_read_that_is_too_late_enqueue_one_more_read(
-    file: Path, writer: IndexWriter, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transcript_slices, "SLICE_CHARS", 5_000)
-    append(file, opening() + talk(10))
-    take_in(file, writer, clock)
-    append(file, talk(80, first=10))
-    first, second = look(file, writer, clock), look(file, writer, clock)
-
-    for row in first:
-        writer.store_file(row)
-    changes = [writer.store_file(row) for row in second]
-
-    assert len(changes) > 4
-    assert changes == ["late"] * (len(changes) - 1) + ["unknown"]
-
-
-def test_when_only_the_open_chunk_is_missing_it_comes_with_the_next_look(
-    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A slice for every chunk that is closed: the last but one has read all bytes.
-    monkeypatch.setattr(transcript_slices, "SLICE_CHARS", 1)
-    append(file, opening() + talk(3, words=120))
-    *parts, last = look(file, writer, clock)
-    assert parts[-1].hash == last.hash
-    for row in parts:
-        writer.store_file(row)
-
-    (row,) = look(file, writer, clock)
-    writer.store_file(row)
-
-    assert texts(writer) == whole(file, tmp_path, clock)
-    assert ledger.observations(writer.connection, [PATH])[PATH][1]
-
-
-def test_a_slice_that_ends_within_the_last_message_loses_nothing_behind_it(
-    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transcript_slices, "SLICE_CHARS", 5_000)
-    append(file, opening() + talk(10))
-    take_in(file, writer, clock)
-
-    append(file, talk(1, first=10, words=800))
-    part, last = look(file, writer, clock)
-    assert part.hash == last.hash
-    for row in (part, last):
-        writer.store_file(row)
-
-    assert texts(writer) == whole(file, tmp_path, clock)
-
-
-def test_until_its_last_slice_a_transcript_that_is_read_anew_stays_searchable(
-    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transcript_slices, "SLICE_CHARS", 5_000)
-    append(file, opening() + talk(60))
-    take_in(file, writer, clock)
-    before = texts(writer)
-    file.write_text(file.read_text().replace("word59x1 ", "changed ").replace("word1x1 ", "changed "))
-
-    *parts, last = look(file, writer, clock)
-    for row in parts:
-        writer.store_file(row)
-        assert len(texts(writer)) >= len(before) - 1
-    writer.store_file(last)
-
-    assert texts(writer) == whole(file, tmp_path, clock)
-
-
 def test_half_a_line_more_only_moves_size_and_time(
     file: Path, writer: IndexWriter, clock: ManualClock
 ) -> None:
@@ -248,13 +152,26 @@ def test_half_a_line_more_only_moves_size_and_time(
     take_in(file, writer, clock)
 
     append(file, '{"type":"message","mess')
-    (row,) = look(file, writer, clock)
+    row = look(file, writer, clock)
 
     assert row.chunks is None
     assert writer.store_file(row) == "unchanged"
     entry = ledger.entry(writer.connection, PATH)
     assert entry is not None and entry.size == file.stat().st_size
-    assert look(file, writer, clock)[0].chunks is None
+
+
+def test_a_look_at_what_the_ledger_has_no_longer_is_taken_again(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    append(file, opening() + talk(10))
+    take_in(file, writer, clock)
+    same = look(file, writer, clock)
+    append(file, talk(10, first=10))
+    other = look(file, writer, clock)
+    same = replace(same, observed_ns=other.observed_ns + 1)
+    writer.store_file(other)
+
+    assert writer.store_file(same) == "unknown"
 
 
 def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(
@@ -264,29 +181,12 @@ def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(
     append(file, opening() + talk(30))
     take_in(file, writer, clock)
     answer(writer, lease_all(writer))
-    before = texts(writer)
+    before = ids(writer)
 
-    for row in look(file, writer, clock, force=True):
-        assert row.base == ""
-        writer.store_file(row)
+    writer.store_file(look(file, writer, clock, force=True))
 
-    assert texts(writer) == before
+    assert ids(writer) == before
     assert lease_all(writer) == []
-
-
-def test_a_place_that_another_version_kept_means_reading_all_of_it_again(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
-    append(file, opening() + talk(10))
-    take_in(file, writer, clock)
-    before = texts(writer)
-    writer.connection.execute("UPDATE transcripts SET resume = '{}'")
-
-    (row,) = look(file, writer, clock)
-    writer.store_file(row)
-
-    assert row.base == ""
-    assert texts(writer) == before
 
 
 def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(
@@ -295,11 +195,10 @@ def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(
     append(file, opening() + talk(10))
     take_in(file, writer, clock)
 
-    (row,) = look(file, writer, clock, allowed=False)
-    assert writer.store_file(row) == "removed"
+    assert writer.store_file(look(file, writer, clock, allowed=False)) == "removed"
 
     assert texts(writer) == []
-    assert ledger.progress(writer.connection, PATH) is None
+    assert ledger.transcript_lines(writer.connection, PATH) == 0
     file.unlink()
     clock.advance(10_000)
     writer.sweep()
@@ -313,9 +212,7 @@ def test_the_figures_of_a_transcript_are_kept_with_it(
     append(file, opening() + talk(4) + '{"type":"compaction"}\n' + talk(2, first=4))
     take_in(file, writer, clock)
 
-    figures = ledger.progress(writer.connection, PATH)
+    (figures,) = ledger.transcripts(writer.connection, first=0, limit=9)
 
-    assert figures is not None
-    assert figures.counts.messages == 6
+    assert (figures["messages"], figures["lines"]) == (6, 8)
     assert session_days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
-    assert ledger.progress(writer.connection, "sessions/b.jsonl") is None

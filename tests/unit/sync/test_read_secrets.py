@@ -53,20 +53,17 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
 
     with closing(IndexWriter(folder / "index.sqlite", clock=clock)) as writer:
         writer.retarget(MODEL_A)
-        rows = list(
-            read_transcript(
-                "sessions/a.jsonl",
-                transcripts=Transcripts([TranscriptFolder(str(folder / "state"), "agents/main/sessions")]),
-                chunking=Chunking(tokens=tokens, overlap=tokens // 5),
-                entry=None,
-                force=False,
-                clock=clock,
-            )
+        row = read_transcript(
+            "sessions/a.jsonl",
+            transcripts=Transcripts([TranscriptFolder(str(folder / "state"), "agents/main/sessions")]),
+            chunking=Chunking(tokens=tokens, overlap=tokens // 5),
+            entry=None,
+            force=False,
+            clock=clock,
         )
-        for row in rows:
-            writer.store_file(row)
+        writer.store_file(row)
         requests = lease_all(writer)
-    message = msgspec.msgpack.encode(StoreFiles(agent="main", files=tuple(rows)))
+    message = msgspec.msgpack.encode(StoreFiles(agent="main", files=(row,)))
     kept = (folder / "index.sqlite").read_bytes()
     sent = "".join(text.text for request in requests for text in request.texts)
 
@@ -80,14 +77,14 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
 def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def take(self: TranscriptParser, line: bytes, *, is_counted: bool = True) -> None:
+    def take(self: TranscriptParser, line: bytes) -> None:
         raise ValueError(f"what is {line!r}?")
 
     monkeypatch.setattr(TranscriptParser, "read_line", take)
     file = sessions_folder(tmp_path) / "a.jsonl"
     file.write_text(said("user", "password: opensesame"))
 
-    (row,) = read_transcript(
+    row = read_transcript(
         "sessions/a.jsonl",
         transcripts=Transcripts([TranscriptFolder(str(tmp_path), "agents/main/sessions")]),
         chunking=Chunking(),

@@ -19,7 +19,7 @@ from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
 from memline.shared.sources.discover import DiscoveredFile
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
-from memline.shared.sources.transcripts.transcript_slices import read_transcript
+from memline.shared.sources.transcripts.read_session import read_session
 from memline.shared.values import value
 
 #: How the path of a file outside of the workspace begins: `qmd/<collection>/<path in it>`.
@@ -261,19 +261,16 @@ def _write(
 
 def _said(source: Transcripts, path: str, gone: frozenset[bytes], clock: Clock) -> Iterator[str]:
     """Yield what was said in a transcript, as the builtin backend reads it; `gone` is what was forgotten."""
-    slices = read_transcript(
+    read = read_session(
         partial(source.open, path),
         format=format_of(path),
-        known=None,
-        known_digest="",
         max_tokens=400,
         overlap_tokens=0,
         clock=clock,
         forgotten=gone,
     )
-    for part in slices:
-        for chunk in part.chunks:
-            yield chunk.text
+    for chunk in read.chunks:
+        yield chunk.text
 
 
 def is_export(path: Path) -> bool:

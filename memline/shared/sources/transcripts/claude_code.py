@@ -13,6 +13,7 @@ import json
 import os
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from memline.shared.config.schema import AgentSettings
@@ -36,9 +37,8 @@ _PREFIX = f"{TRANSCRIPT_PREFIX}{NAME}/"
 #: Characters of a path that are in the name of its folder; a longer one ends in a digest.
 _NAMED_CHARS = 200
 
-#: How far into a session its place is looked for: the first records may be large, a pasted image or a
-#: snapshot of files.
-_LOOK_LINES, _LOOK_BYTES = 100, 16 << 20
+#: Lines in which the place of a session is looked for: the first records may be snapshots of files.
+_LOOK_LINES = 100
 
 #: What the program writes into messages of the user, with what is between the marks.
 _MARKED = MarkedParts(
@@ -79,9 +79,8 @@ def sessions_of(projects: str, workspace: str) -> TranscriptFolders:
 def _place_of(absolute: str, _inode: int) -> str:
     """Return the folder in which a session began; what is known of a file stays. Raises ValueError."""
     folder, name = os.path.split(absolute)
-    with open_file(folder, name).file as file:
-        for _ in range(_LOOK_LINES):
-            line = file.readline(_LOOK_BYTES)
+    with open_file(folder, name) as opened:
+        for line in islice(opened.lines, _LOOK_LINES):
             try:
                 record = json.loads(line) if b'"cwd"' in line else {}
             except (ValueError, RecursionError):
@@ -89,8 +88,6 @@ def _place_of(absolute: str, _inode: int) -> str:
             place = record.get("cwd") if isinstance(record, dict) else None
             if isinstance(place, str) and place.startswith("/"):
                 return os.path.normpath(place)
-            if not line or file.tell() > _LOOK_BYTES:
-                break
     raise ValueError("it does not say where it was held")
 
 

@@ -19,8 +19,8 @@ from typing import Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.discover import DiscoveredFile, discovered, status_of
 from memline.shared.sources.paths import FileLocation, is_transcript_name, printable
-from memline.shared.sources.transcripts.compressed import ENDING, first_line, is_there, open_compressed
-from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file
+from memline.shared.sources.transcripts.compressed import ENDING, is_there, open_compressed
+from memline.shared.sources.transcripts.opening import Line, OpenTranscript, open_file
 from memline.shared.sources.transcripts.stores import (
     TranscriptFolder,
     TranscriptFolders,
@@ -37,9 +37,6 @@ from memline.shared.tables import as_dict, as_list
 NAME = "codex"
 
 _DATED, _ARCHIVED = "sessions", "archived_sessions"
-
-#: Bytes of the first record that are read: it holds the instructions of the program.
-_LOOK_BYTES = 16 << 20
 
 _RELEVANT = rb'"type"\s*:\s*"(?:user_message|UserMessage|message)"'
 _COUNTED = re.compile(_RELEVANT + rb'|"thread_rolled_back"')
@@ -113,12 +110,8 @@ def _numbered(root: str, folder: str) -> list[str]:
 def _place_of(absolute: str, _inode: int) -> str:
     """Return the folder in which a session was held. Raises ValueError for what is no session of a person."""
     folder, name = os.path.split(absolute)
-    if absolute.endswith(ENDING):
-        line = first_line(folder, name, _LOOK_BYTES)
-    else:
-        with open_file(folder, name).file as file:
-            line = file.readline(_LOOK_BYTES)
-    meta = _payload(parse(line) or {}, "session_meta")
+    with (open_compressed if name.endswith(ENDING) else open_file)(folder, name) as opened:
+        meta = _payload(parse(next(opened.lines, b"")) or {}, "session_meta")
     if isinstance(meta.get("source"), dict):
         raise ValueError("a model was the user")
     return place_in(meta)
@@ -153,13 +146,13 @@ def _read(record: dict[str, Any]) -> Turn:
     return Turn(stamps=stamps)
 
 
-def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:
+def _taken_back(lines: Iterable[Line]) -> Iterator[int]:
     """Yield the lines of turns that were rolled back, and of messages that stand there twice."""
     #: The lines of each turn; one begins with what a person typed.
-    turns: list[list[Span]] = [[]]
+    turns: list[list[int]] = [[]]
     #: What was typed last, while the model has not answered.
     typed: tuple[str, str] | None = None
-    for span, line in lines:
+    for number, line in lines:
         record = parse(line) if _COUNTED.search(line) else None
         if record is None:
             continue
@@ -171,12 +164,12 @@ def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:
             typed = None
         elif prompt and typed and prompt[1] == typed[1] and prompt[0] != typed[0]:
             # Between two forms of the file both were written.
-            yield span
+            yield number
         elif prompt:
-            turns.append([span])
+            turns.append([number])
             typed = prompt
         elif _read(record).role:
-            turns[-1].append(span)
+            turns[-1].append(number)
             typed = None
 
 

@@ -1,9 +1,7 @@
-"""Cut a conversation into chunks as it grows: runs of messages, a long one in pieces.
+"""Cut a conversation into chunks: runs of messages, a long one in pieces.
 
 A chunk is closed by the first piece that does not fit any more, at the best place of its last third: before a
-question, else before an answer, else within a message. So nothing that follows changes a closed chunk, and a
-conversation that is read in parts gives the chunks of one that is read at once: only the open chunk is made
-again, from where it began.
+question, else before an answer, else within a message. So nothing that follows changes a closed chunk.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from memline.shared.sources.chunking import Chunk
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
-from memline.shared.sources.transcripts.progress import ChunkStart, TranscriptContext
+from memline.shared.sources.transcripts.facts import TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import USER, Message
-from memline.shared.values import replace, value
+from memline.shared.values import value
 
 # How good it is to cut before a piece, worst first.
 WITHIN_MESSAGE, AT_ANSWER, AT_QUESTION = range(3)
@@ -38,8 +36,8 @@ class Piece:
     weight: int
     #: How good it is to cut before it.
     rank: int
-    #: Where it is; its `ordinal` is not used.
-    start: ChunkStart
+    #: Number of its line.
+    line: int
     #: What holds after its line.
     context: TranscriptContext
 
@@ -47,31 +45,28 @@ class Piece:
 class TurnChunker:
     """Makes chunks of the pieces that are pushed."""
 
-    def __init__(self, begin: ChunkStart, *, max_tokens: int, overlap_tokens: int) -> None:
-        """`begin` is where the first chunk starts."""
+    def __init__(self, *, max_tokens: int, overlap_tokens: int) -> None:
         self._limit = max(1, max_tokens) * CHARS_PER_TOKEN
         self._overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, self._limit // 2)
         self._is_labelled = self._limit >= _LABELLED_FROM
         self._open: list[Piece] = []
         self._weight = 0
-        self.ordinal = begin.ordinal
 
-    def pieces(self, message: Message, start: ChunkStart, context: TranscriptContext) -> Iterator[Piece]:
-        """Cut a message on the line of `start` into pieces; those before `start.piece` are left out."""
+    def pieces(self, message: Message, line: int, context: TranscriptContext) -> Iterator[Piece]:
+        """Cut the message on a line into pieces."""
         label = len(message.speaker) + 2 if self._is_labelled else 0
         room = max(self._limit // 8, min(self._limit // 4, self._overlap)) - label
         whole = weighted_length(message.text)
         parts = [message.text] if whole <= self._limit // 2 - label else pieces(message.text, room)
         rank = AT_QUESTION if message.speaker == USER else AT_ANSWER
         for number, part in enumerate(parts):
-            text = part.strip()
-            if number >= start.piece and text:
+            if text := part.strip():
                 yield Piece(
                     speaker=message.speaker,
                     text=text,
                     weight=weighted_length(text) + label,
                     rank=WITHIN_MESSAGE if number else rank,
-                    start=replace(start, piece=number),
+                    line=line,
                     context=context,
                 )
 
@@ -83,19 +78,12 @@ class TurnChunker:
             first = self._start(stop, self._open[stop] if stop < len(self._open) else piece)
             self._open = self._open[first:]
             self._weight = _weight(self._open)
-            self.ordinal += 1
         self._weight += piece.weight + bool(self._open)
         self._open.append(piece)
 
     def open_chunk(self) -> Chunk | None:
         """Return the chunk as it is if nothing follows; None before the first piece."""
         return self._chunk(self._open) if self._open else None
-
-    def resume(self) -> ChunkStart | None:
-        """Return where the open chunk begins; None before the first piece."""
-        if not self._open:
-            return None
-        return replace(self._open[0].start, ordinal=self.ordinal)
 
     def _end(self, following: Piece) -> int:
         """Return the piece before which the open chunk ends."""
@@ -130,8 +118,8 @@ class TurnChunker:
             for number, piece in enumerate(run)
         ]
         return Chunk(
-            start_line=run[0].start.line,
-            end_line=run[-1].start.line,
+            start_line=run[0].line,
+            end_line=run[-1].line,
             text="\n".join(lines),
             heading=heading(run[0].context.day, run[-1].context.title),
         )

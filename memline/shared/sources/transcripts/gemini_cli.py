@@ -9,7 +9,6 @@ a compression replaced was said, and stays. Measured with Gemini CLI 0.61.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -20,15 +19,15 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.digests import sha256
 from memline.shared.sources.discover import DiscoveredFile, discovered, status_of
 from memline.shared.sources.outcomes import NOT_TEXT, Problem
-from memline.shared.sources.paths import FileLocation, printable
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, printable
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file
+from memline.shared.sources.transcripts.opening import Line, OpenTranscript, open_file
 from memline.shared.sources.transcripts.stores import (
     TranscriptFolder,
+    TranscriptFolders,
     TranscriptFormat,
     TranscriptStore,
     Turn,
-    in_projects,
     within,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
@@ -62,8 +61,9 @@ class _Chats(TranscriptFolder):
         opened = open_file(anchor, relative)
         if not relative.endswith(".json"):
             return opened
-        with opened.file as file:
-            return replace(opened, file=io.BytesIO(_lines_of(file.read(_MAX_DOCUMENT_BYTES))))
+        with opened:
+            document = b"".join(opened.lines) if opened.size <= _MAX_DOCUMENT_BYTES else b""
+        return replace(opened, lines=iter(_lines_of(document)))
 
     def _discovered(self, entry: os.DirEntry[str]) -> DiscoveredFile | None:
         if not entry.name.startswith(_FIRST):
@@ -77,7 +77,7 @@ class _Chats(TranscriptFolder):
         return discovered(printable(f"{self.prefix}{entry.name}l"), entry.path, status) if status else None
 
 
-def _lines_of(document: bytes) -> bytes:
+def _lines_of(document: bytes) -> list[bytes]:
     """Return the messages of a document, one a line. Raises FileRefused when it is none."""
     record = parse(document) or {}
     messages = record.get("messages")
@@ -89,7 +89,7 @@ def _lines_of(document: bytes) -> bytes:
         for each in messages
         if isinstance(each, dict)
     )
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    return [f"{line}\n".encode("utf-8", "replace") for line in lines]
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
@@ -103,13 +103,22 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
         return [name for name in names if name in hashes or _is_held_in(root, name, is_within)]
 
     root = str(settings.transcript_places[NAME] / "tmp")
-    return (in_projects(root, NAME, projects, _taken_back, kind=_Chats),)
+
+    def places(root: str) -> list[TranscriptFolder]:
+        chats = [os.path.join(project, "chats") for project in projects(root)]
+        found = [each for each in chats if os.path.isdir(os.path.join(root, each))]
+        return [_Chats(root, each, prefix=f"{TRANSCRIPT_PREFIX}{NAME}/") for each in found]
+
+    def between(root: str) -> list[str]:
+        return [root, *(os.path.join(root, each) for each in projects(root))]
+
+    return (TranscriptFolders(root, NAME, places=places, between=between, taken_back=_taken_back),)
 
 
 def _is_held_in(root: str, project: str, is_within: Callable[[str], bool]) -> bool:
     try:
-        with open_file(root, os.path.join(project, ".project_root")).file as file:
-            place = file.read(_MAX_PATH_BYTES).decode("utf-8", "replace").strip()
+        with open_file(root, os.path.join(project, ".project_root")) as opened:
+            place = next(opened.lines, b"")[:_MAX_PATH_BYTES].decode("utf-8", "replace").strip()
     except (OSError, ValueError, FileRefused):
         return False
     return is_within(os.path.normpath(place))
@@ -136,11 +145,11 @@ def _text_of(content: object) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:
+def _taken_back(lines: Iterable[Line]) -> Iterator[int]:
     """Yield the lines of messages that were written again or taken back."""
     #: Where each message was written last, by its id, in the order of the conversation.
-    messages: dict[str, Span] = {}
-    for span, line in lines:
+    messages: dict[str, int] = {}
+    for number, line in lines:
         record = parse(line) if _COUNTED.search(line) else None
         if record is None:
             continue
@@ -152,7 +161,7 @@ def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:
         elif isinstance(identity, str):
             if identity in messages:
                 yield messages[identity]
-            messages[identity] = span
+            messages[identity] = number
 
 
 FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, read=_read, find=_find)

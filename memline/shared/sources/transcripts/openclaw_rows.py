@@ -8,18 +8,15 @@ compressed from 2026.9 on. Tables and columns that a release does not have are d
 
 from __future__ import annotations
 
-import io
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memline.shared.sources.paths import is_storable, is_transcript_name
 from memline.shared.sources.transcripts.compressed import unpacked
-from memline.shared.sources.transcripts.opening import DerivedFile, OpenTranscript, as_ns, database_faults
+from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
 from memline.shared.sqlite import library, open_foreign, reading_foreign
 from memline.shared.values import value
 from memline.shared.words import counted
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a record at most, decompressed; OpenClaw compresses none above 4 MiB.
 _MAX_DECOMPRESSED = 4 << 20
-
-_BLOCK_BYTES = 1 << 20
 
 
 @value
@@ -91,20 +86,20 @@ def list_sessions(database: Path) -> Listing:
 
 
 def open_session(database: Path, session: str) -> OpenTranscript | None:
-    """Open a session as a file of lines; None when it has no rows. Raises FileRefused."""
+    """Open a session as lines; None when it has no rows. Raises FileRefused."""
     with _faults(database):
         connection = open_foreign(database)
     try:
         with _faults(database):
             connection.execute("BEGIN")
             columns = _columns(connection)
-            lines = _Lines(connection, session, columns) if columns else None
-            if lines is None or not lines.size:
+            size, time_ms, written_ms = None, 0, 0
+            if columns:
+                query = f"SELECT count(*) + sum({_length(columns)}), max(created_at) FROM transcript_events"
+                size, time_ms = connection.execute(f"{query} WHERE session_id = ?", (session,)).fetchone()
+            if not size:
                 connection.close()
                 return None
-            query = "SELECT max(created_at) FROM transcript_events WHERE session_id = ?"
-            (time_ms,) = connection.execute(query, (session,)).fetchone()
-            written_ms = 0
             if _columns(connection, "transcript_rewrite_watermarks"):
                 query = "SELECT updated_at FROM transcript_rewrite_watermarks WHERE session_id = ?"
                 (written_ms,) = connection.execute(query, (session,)).fetchone() or (0,)
@@ -112,11 +107,25 @@ def open_session(database: Path, session: str) -> OpenTranscript | None:
         connection.close()
         raise
     return OpenTranscript(
-        file=io.BufferedReader(lines, _BLOCK_BYTES),
-        size=lines.size,
+        lines=_lines(connection, session, columns),
+        size=size,
         mtime_ns=as_ns(time_ms),
         ctime_ns=as_ns(written_ms),
+        close=connection.close,
     )
+
+
+def _lines(connection: Connection, session: str, columns: set[str]) -> Iterator[bytes]:
+    """Yield the records of a session, one a line."""
+    compressed = "event_zstd" if "event_zstd" in columns else "NULL"
+    query = f"SELECT CAST(event_json AS BLOB), {compressed} FROM transcript_events WHERE session_id = ?"
+    try:
+        for plain, packed in connection.execute(f"{query} ORDER BY seq", (session,)):
+            data = _decompressed(packed) if plain is None else plain
+            # A record that is damaged takes its place and says nothing. Its own line ends would be lines.
+            yield (data or b"?").replace(b"\n", b" ") + b"\n"
+    except library().Error as error:
+        raise OSError(f"the database cannot be read: {error}") from error
 
 
 def sessions_of(database: Path, key: str) -> set[str]:
@@ -128,67 +137,11 @@ def sessions_of(database: Path, key: str) -> set[str]:
         return {session for (session,) in connection.execute(query, (key,)) if _is_name(session)}
 
 
-class _Lines(DerivedFile):
-    """The records of a session as the lines of a file."""
-
-    def __init__(self, connection: Connection, session: str, columns: set[str]) -> None:
-        super().__init__(connection)
-        self._connection, self._session = connection, session
-        compressed = "event_zstd" if "event_zstd" in columns else "NULL"
-        self._query = (
-            f"SELECT CAST(event_json AS BLOB), {compressed} FROM transcript_events"
-            " WHERE session_id = ? AND seq = ?"
-        )
-        rows = connection.execute(
-            f"SELECT seq, {_length(columns)} FROM transcript_events WHERE session_id = ? ORDER BY seq",
-            (session,),
-        ).fetchall()
-        self._numbers = [number for number, _ in rows]
-        #: Where each line begins, and the end of the last.
-        self._starts = [0, *accumulate(length + 1 for _, length in rows)]
-        self.size = self._starts[-1]
-        self._at = 0
-        #: The line that was read last: blocks end within lines.
-        self._last = (-1, b"")
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        room = memoryview(buffer)
-        filled = 0
-        while filled < len(room) and self._at < self.size:
-            row = bisect_right(self._starts, self._at) - 1
-            part = self._line(row)[self._at - self._starts[row] :][: len(room) - filled]
-            room[filled : filled + len(part)] = part
-            filled, self._at = filled + len(part), self._at + len(part)
-        return filled
-
-    def _line(self, row: int) -> bytes:
-        if self._last[0] != row:
-            length = self._starts[row + 1] - self._starts[row] - 1
-            try:
-                found = self._connection.execute(self._query, (self._session, self._numbers[row])).fetchone()
-                plain, compressed = found or (None, None)
-                data = _decompressed(compressed, length) if plain is None else plain
-            except library().Error as error:
-                raise OSError(f"the database cannot be read: {error}") from error
-            # A record that is not what its length says is damaged: it takes its place and says nothing. Its
-            # own line ends would be lines.
-            data = data.replace(b"\n", b" ") if len(data) == length else b"?" * length
-            self._last = row, data + b"\n"
-        return self._last[1]
-
-
-def _decompressed(data: object, length: int) -> bytes:
-    if not isinstance(data, bytes) or not 0 <= length <= _MAX_DECOMPRESSED:
+def _decompressed(data: object) -> bytes:
+    if not isinstance(data, bytes):
         return b""
-    return unpacked(data, length + 1, window=2 * _MAX_DECOMPRESSED)
+    record = unpacked(data, _MAX_DECOMPRESSED + 1, window=2 * _MAX_DECOMPRESSED)
+    return record if len(record) <= _MAX_DECOMPRESSED else b""
 
 
 def _length(columns: set[str]) -> str:

@@ -10,7 +10,6 @@ older folder `storage` was taken over into the database and is stale. Measured w
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -110,10 +109,8 @@ class OpencodeTranscripts:
             ).fetchone()
             lines = list(_lines(connection.execute(_TEXTS, (session,)), title, _record(revert)))
         _, _, written, size, said = row
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-        return OpenTranscript(
-            file=io.BytesIO(data), size=size, mtime_ns=as_ns(max(written, said)), ctime_ns=0
-        )
+        encoded = (f"{line}\n".encode("utf-8", "replace") for line in lines)
+        return OpenTranscript(lines=encoded, size=size, mtime_ns=as_ns(max(written, said)), ctime_ns=0)
 
     def folders(self) -> tuple[str, ...]:
         """Return the folder of the database."""

@@ -34,7 +34,7 @@ from memline.shared.sources.paths import (
     unprintable,
 )
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file, without
+from memline.shared.sources.transcripts.opening import Line, OpenTranscript, open_file, without
 from memline.shared.tables import as_dict, as_list
 from memline.shared.values import value
 
@@ -111,7 +111,7 @@ class TranscriptFolders(TranscriptStore):
         *,
         places: Callable[[str], Sequence[TranscriptFolder]],
         between: Callable[[str], Sequence[str]] = lambda root: (root,),
-        taken_back: Callable[[Iterable[Line]], Iterable[Span]] | None = None,
+        taken_back: Callable[[Iterable[Line]], Iterable[int]] | None = None,
     ) -> None:
         """`places` lists the folders with sessions, `between` those in which more of them may appear.
 
@@ -342,26 +342,3 @@ class TranscriptFolder(TranscriptStore):
         if self._belongs and not self._belongs(entry.path):
             return None
         return discovered(printable(self.prefix + entry.name), entry.path, status)
-
-
-def in_projects(
-    root: str,
-    name: str,
-    projects: Callable[[str], Sequence[str]],
-    taken_back: Callable[[Iterable[Line]], Iterable[Span]],
-    *,
-    kind: type[TranscriptFolder] = TranscriptFolder,
-    belongs: Callable[[str], bool] | None = None,
-) -> TranscriptFolders:
-    """Return the sessions in the folders `chats` of the projects that `projects` lists below `root`."""
-    prefix = f"{TRANSCRIPT_PREFIX}{name}/"
-
-    def places(root: str) -> list[TranscriptFolder]:
-        chats = [os.path.join(project, "chats") for project in projects(root)]
-        found = [each for each in chats if os.path.isdir(os.path.join(root, each))]
-        return [kind(root, each, prefix=prefix, belongs=belongs) for each in found]
-
-    def between(root: str) -> list[str]:
-        return [root, *(os.path.join(root, each) for each in projects(root))]
-
-    return TranscriptFolders(root, name, places=places, between=between, taken_back=taken_back)

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memline.shared.sources.redaction import redact_counted
+from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
 from memline.shared.sources.transcripts.openclaw_files import FORMAT
-from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.stores import TranscriptFormat, Turn
 from memline.shared.values import replace, value
 
@@ -59,18 +59,8 @@ class TranscriptParser:
         self._relevant = re.compile(format.relevant)
         self._latest_s = now + _AHEAD_S
 
-    def read_line(self, line: bytes, *, is_counted: bool = True) -> Message | None:
-        """Return the message on the next line, if there is one. Never raises.
-
-        `is_counted` is False for a line that is read again.
-        """
-        counts = self.counts
-        message = self._read(line)
-        if not is_counted:
-            self.counts = counts
-        return message
-
-    def _read(self, line: bytes) -> Message | None:
+    def read_line(self, line: bytes) -> Message | None:
+        """Return the message on the next line, if there is one. Never raises."""
         line = line.strip(b" \t\r\n\x00\xef\xbb\xbf")
         if not line:
             return None

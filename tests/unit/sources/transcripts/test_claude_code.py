@@ -9,7 +9,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.sources.transcripts.claude_code import FORMAT, sessions_of
-from memline.shared.sources.transcripts.transcript_slices import read_transcript
+from memline.shared.sources.transcripts.read_session import read_session
 
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
 
@@ -50,16 +50,14 @@ def found(projects: Path, workspace: str = "/w/proj") -> list[str]:
 
 def said(projects: Path, name: str = "a", workspace: str = "/w/proj") -> list[str]:
     store = sessions_of(str(projects), workspace)
-    *_, last = read_transcript(
+    found = read_session(
         partial(store.open, f"sessions/claude-code/{name}.jsonl"),
         format=FORMAT,
-        known=None,
-        known_digest="",
         max_tokens=4000,
         overlap_tokens=0,
         clock=ManualClock(1_772_000_000),
     )
-    return [line for chunk in last.chunks for line in chunk.text.split("\n")]
+    return [line for chunk in found.chunks for line in chunk.text.split("\n")]
 
 
 def test_the_folder_in_the_records_decides_not_the_name_of_the_folder(projects: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from memline.shared.sources.transcripts.stores import TranscriptStore
-from tests.support.transcripts import names_in, read_session, said_in, store_of
+from tests.support.transcripts import names_in, reading, said_in, store_of
 
 DAY = "sessions/2026/11/23"
 NAME = "rollout-2026-11-23T03-27-13-0a1b"
@@ -171,28 +171,14 @@ def test_turns_that_were_rolled_back_are_not_found(home: Path, turns: Any, left:
 
 def test_a_rollback_after_it_was_read_reads_the_session_anew_and_lines_stay(home: Path) -> None:
     file = session(home, meta(), typed("one"), answered("two"), typed("secret plan"), answered("yes"))
-    first = read_session(store(home), "codex", NAME)
     with file.open("a") as stream:
         stream.write(rolled_back(1) + typed("other plan"))
 
-    second = read_session(store(home), "codex", NAME, known=first)
+    second = reading(store(home), "codex", NAME)
 
     (chunk,) = second.chunks
-    assert (second.keeps, second.base) == (0, "")
     assert "secret plan" not in chunk.text
     assert (chunk.start_line, chunk.end_line) == (2, 9)
-
-
-def test_growth_is_read_on_from_where_it_was(home: Path) -> None:
-    file = session(home, meta(), typed("one"), answered("two"))
-    first = read_session(store(home), "codex", NAME)
-    with file.open("a") as stream:
-        stream.write(typed("three"))
-
-    second = read_session(store(home), "codex", NAME, known=first)
-
-    assert second.base == first.digest
-    assert second.progress.counts.messages == 3
 
 
 def test_new_days_are_watched(home: Path) -> None:
@@ -222,15 +208,15 @@ def compressed(file: Path, *, keep: bool = False) -> Path:
 def test_a_compressed_session_keeps_its_path_its_lines_and_its_words(home: Path) -> None:
     output = line("response_item", {"type": "function_call_output", "output": "word " * 800_000})
     file = session(home, meta(), typed("which dinghy?"), output, answered("the red one"))
-    before = read_session(store(home), "codex", NAME)
+    before = reading(store(home), "codex", NAME)
 
     packed = compressed(file)
-    after = read_session(store(home), "codex", NAME, known=before)
+    after = reading(store(home), "codex", NAME)
 
     (seen,) = store(home).discover().files
     assert (seen.path, seen.absolute) == (f"sessions/codex/{NAME}.jsonl", str(packed))
-    # Nothing of it is read again, and a scan finds what the ledger has.
-    assert (after.base, after.digest, after.progress) == (before.digest, before.digest, before.progress)
+    # Nothing of it is stored again, and a scan finds what the ledger has.
+    assert (after.digest, after.facts) == (before.digest, before.facts)
     assert after.size == seen.size == packed.stat().st_size < 10_000
     assert said_in(store(home), "codex", NAME) == ["User: which dinghy?", "Assistant: the red one"]
 
@@ -259,4 +245,4 @@ def test_a_compressed_session_of_another_folder_or_a_damaged_one_is_not_read(hom
     cut.write_bytes(data[:-2_000] + bytes(2_000))
 
     assert names_in(store(home)) == ["rollout-cut"]
-    assert read_session(store(home), "codex", "rollout-cut").outcome == "not_text"
+    assert reading(store(home), "codex", "rollout-cut").outcome == "not_text"

@@ -9,7 +9,7 @@ import pytest
 
 from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.stores import TranscriptStore
-from tests.support.transcripts import names_in, read_session, said_in, store_of
+from tests.support.transcripts import names_in, reading, said_in, store_of
 
 NAME = "session-2026-11-23T03-27-0a1b2c3d"
 AT = "2026-11-23T03:27:13.592Z"
@@ -94,14 +94,13 @@ def test_what_a_person_typed_and_what_was_answered(home: Path) -> None:
 
 def test_a_message_written_again_replaces_the_first(home: Path) -> None:
     file = session(home, HEAD, message("a", "user", "hello"), message("b", "gemini", "I will"))
-    first = read_session(store(home), "gemini", NAME)
     with file.open("a") as stream:
         stream.write(message("b", "gemini", "I will look.", tokens={"total": 3}))
 
-    second = read_session(store(home), "gemini", NAME, known=first)
+    second = reading(store(home), "gemini", NAME)
 
     assert [chunk.text for chunk in second.chunks] == ["User: hello\nAssistant: I will look."]
-    assert (second.keeps, second.chunks[0].end_line) == (0, 4)
+    assert second.chunks[0].end_line == 4
 
 
 @pytest.mark.parametrize(
@@ -181,4 +180,4 @@ def test_a_document_that_cannot_be_read_is_named_with_its_reason(home: Path) -> 
 def test_a_document_that_is_none_ends_nothing(home: Path, document: str) -> None:
     session(home, document, name=f"{NAME}.json")
 
-    assert read_session(store(home), "gemini", NAME).chunks == ()
+    assert reading(store(home), "gemini", NAME).chunks == ()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
 from memline.shared.sources.transcripts.openclaw_files import assistant_words, user_words
-from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 
 METADATA = """Conversation info (untrusted metadata):

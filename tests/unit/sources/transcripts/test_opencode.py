@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memline.shared.sources.transcripts.stores import TranscriptStore
-from tests.support.transcripts import names_in, read_session, said_in, store_of
+from tests.support.transcripts import names_in, reading, said_in, store_of
 
 T0 = 1_795_000_000_000
 
@@ -113,11 +113,11 @@ def test_what_a_person_typed_and_what_was_answered(desk: Desk) -> None:
     desk.say("ses_a", "assistant", "a summary", summary=True)
     desk.say("ses_a", "assistant", "another", mode="compaction")
 
-    last = read_session(store(desk), "opencode", "ses_a")
+    last = reading(store(desk), "opencode", "ses_a")
 
     assert said(desk) == ["User: Where is it?", "Assistant: I look. At the window."]
-    assert last.progress.title == "The lamp"
-    assert (last.chunks[0].start_line, last.chunks[0].end_line, last.progress.lines) == (1, 2, 4)
+    assert last.facts.title == "The lamp"
+    assert (last.chunks[0].start_line, last.chunks[0].end_line, last.facts.lines) == (1, 2, 4)
 
 
 def test_what_was_reverted_is_not_found_and_comes_back_when_that_is_undone(desk: Desk) -> None:
@@ -125,33 +125,16 @@ def test_what_was_reverted_is_not_found_and_comes_back_when_that_is_undone(desk:
     desk.say("ses_a", "user", "one")
     second = desk.say("ses_a", "assistant", "two", "three")
     desk.say("ses_a", "user", "four")
-    first = read_session(store(desk), "opencode", "ses_a")
 
     desk.revert("ses_a", {"messageID": second})
-    whole = read_session(store(desk), "opencode", "ses_a", known=first)
+    whole = reading(store(desk), "opencode", "ses_a")
     desk.revert("ses_a", {"messageID": second, "partID": "prt_00021"})
     partly = said(desk)
     desk.rows.execute("UPDATE session SET revert = NULL")
 
-    assert (whole.keeps, [chunk.text for chunk in whole.chunks]) == (0, ["User: one"])
+    assert [chunk.text for chunk in whole.chunks] == ["User: one"]
     assert partly == ["User: one", "Assistant: two"]
     assert said(desk) == ["User: one", "Assistant: two three", "User: four"]
-
-
-def test_growth_is_read_on_and_a_changed_answer_anew(desk: Desk) -> None:
-    desk.session("ses_a")
-    desk.say("ses_a", "user", "one")
-    first = read_session(store(desk), "opencode", "ses_a")
-    desk.say("ses_a", "assistant", "two")
-    grown = read_session(store(desk), "opencode", "ses_a", known=first)
-    desk.rows.execute(
-        "UPDATE part SET data = ? WHERE id LIKE 'prt_0002%'", (json.dumps({"type": "text", "text": "2!"}),)
-    )
-
-    changed = read_session(store(desk), "opencode", "ses_a", known=grown)
-
-    assert grown.base == first.digest
-    assert (changed.keeps, changed.chunks[0].text) == (0, "User: one\nAssistant: 2!")
 
 
 def test_the_listing_and_the_reading_agree_so_that_nothing_is_read_twice(desk: Desk) -> None:
@@ -160,10 +143,8 @@ def test_the_listing_and_the_reading_agree_so_that_nothing_is_read_twice(desk: D
         desk.say("ses_a", "user" if number % 2 else "assistant", f'"quoted" \\ {number} ' * 30)
     (file,) = store(desk).discover().files
 
-    with store(desk).open(file.path).file as stream:
-        data = stream.read()
     opened = store(desk).open(file.path)
-    opened.file.close()
+    data = b"".join(opened.lines)
 
     assert (opened.size, opened.mtime_ns, opened.ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
     assert len(data) <= opened.size

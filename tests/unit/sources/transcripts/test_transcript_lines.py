@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import Message, TranscriptParser
 
 NOW = 1_770_000_000.0  # 2 February 2026

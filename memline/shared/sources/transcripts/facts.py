@@ -1,4 +1,4 @@
-"""Hold how far a transcript has been read: what an index keeps, so that the next reading goes on there."""
+"""Hold what is known of a transcript that was read, beside its chunks."""
 
 from __future__ import annotations
 
@@ -32,28 +32,10 @@ class Counts:
 
 
 @value
-class ChunkStart:
-    """Where a chunk begins: a piece of the message on a line, and what is needed to read on from there."""
+class TranscriptFacts:
+    """What a transcript held when it was read."""
 
-    #: First byte of the line, and its number from 1.
-    offset: int = 0
-    line: int = 1
-    #: Which piece of the line, from 0.
-    piece: int = 0
-    #: Number of the chunk in the transcript, from 0.
-    ordinal: int = 0
-    #: What holds before the line.
-    context: TranscriptContext = field(default_factory=TranscriptContext)
-
-
-@value
-class Progress:
-    """How far a transcript has been read, and what it held."""
-
-    #: Bytes and lines that were read; a last line that is not complete is not.
-    consumed: int = 0
-    lines: int = 0
-    #: Where the last chunk begins: the next reading makes it again.
-    resume: ChunkStart = field(default_factory=ChunkStart)
     title: str = ""
+    #: Lines that were read; a last one that is not complete is not.
+    lines: int = 0
     counts: Counts = field(default_factory=Counts)

@@ -1,0 +1,170 @@
+"""A session is read whole: its chunks have the lines of its file, and nothing on the disk ends a reading."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memline.shared.clock import ManualClock
+from memline.shared.sources.tokens import weighted_length
+from memline.shared.sources.transcripts import opening as opening_of_files
+from memline.shared.sources.transcripts import read_session as module
+from memline.shared.sources.transcripts.opening import open_file
+from memline.shared.sources.transcripts.read_session import SessionReading, read_session
+from tests.support.transcripts import opening, said, talk, tool_result
+
+
+def read(folder: Path, *parts: str | bytes, tokens: int = 400, overlap: int = 80) -> SessionReading:
+    data = b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
+    (folder / "a.jsonl").write_bytes(data)
+    return read_again(folder, tokens=tokens, overlap=overlap)
+
+
+def read_again(folder: Path, *, tokens: int = 400, overlap: int = 80) -> SessionReading:
+    open_ = partial(open_file, str(folder), "a.jsonl")
+    return read_session(open_, max_tokens=tokens, overlap_tokens=overlap, clock=ManualClock(1_772_000_000))
+
+
+def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path: Path) -> None:
+    first = opening() + tool_result("x") + said("user", "Where is the key?") + "\nnot json\n"
+
+    found = read(tmp_path, first, said("assistant", "Under the mat."))
+
+    (chunk,) = found.chunks
+    assert chunk.text == "User: Where is the key?\nAssistant: Under the mat."
+    assert (chunk.start_line, chunk.end_line) == (3, 6)
+    assert chunk.heading == "2026-02-10 10 February 2026 > Where is the key?"
+    assert (found.outcome, found.reason) == ("indexed", "no valid record on 1 line, left out")
+    assert (found.facts.lines, found.facts.counts.messages) == (6, 2)
+    assert found.size == (tmp_path / "a.jsonl").stat().st_size
+
+
+def test_growth_changes_no_chunk_but_the_last(tmp_path: Path) -> None:
+    before = read(tmp_path, opening() + talk(40)).chunks
+
+    after = read(tmp_path, opening() + talk(43)).chunks
+
+    assert len(before) > 5 and after[: len(before) - 1] == before[:-1]
+
+
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    line = said("assistant", "The rest comes later, über alles.").encode()
+    first = opening() + said("user", "Tell me.")
+
+    half, none = read(tmp_path, first, line[:70]), read(tmp_path, first)
+    whole = read(tmp_path, first, line)
+
+    assert [chunk.text for chunk in half.chunks] == ["User: Tell me."]
+    assert (half.digest, half.facts) == (none.digest, none.facts) and half.size > none.size
+    assert whole.chunks[0].end_line == 3
+
+
+def test_a_last_line_without_a_line_end_is_taken_when_it_is_a_whole_message(tmp_path: Path) -> None:
+    found = read(tmp_path, opening() + said("user", "The last words").rstrip("\n"))
+
+    assert found.chunks[0].text == "User: The last words" and found.facts.counts.messages == 1
+
+
+def test_of_an_endless_session_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CHARS", 10_000)
+
+    found = read(tmp_path, opening() + talk(300))
+
+    assert 9_000 < sum(len(chunk.text) for chunk in found.chunks) < 15_000
+    assert (found.outcome, found.reason) == ("indexed", "only the first 10,000 characters are read")
+
+
+def test_a_very_long_message_is_cut_in_pieces_that_say_who_speaks(tmp_path: Path) -> None:
+    found = read(tmp_path, said("assistant", "This is a sentence. " * 2_000))
+
+    assert len(found.chunks) > 20
+    assert all(chunk.text.startswith("Assistant: This is a sentence.") for chunk in found.chunks)
+    assert all(len(chunk.text) <= 1600 for chunk in found.chunks)
+    assert {(chunk.start_line, chunk.end_line) for chunk in found.chunks} == {(1, 1)}
+
+
+def test_a_line_beyond_all_measure_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening_of_files, "MAX_LINE_BYTES", 500)
+
+    found = read(tmp_path, said("user", "before") + said("user", "x" * 5_000) + said("user", "after"))
+
+    assert [chunk.text for chunk in found.chunks] == ["User: before\nUser: after"]
+    assert (found.chunks[0].end_line, found.facts.counts.broken) == (3, 1)
+
+
+def test_the_name_of_a_session_holds_from_where_it_was_given(tmp_path: Path) -> None:
+    named = json.dumps({"type": "session_info", "name": "The rollout"}) + "\n"
+
+    found = read(tmp_path, opening() + said("user", "Hello there") + talk(12), named + talk(12, first=12))
+
+    assert found.chunks[0].heading.endswith("> Hello there")
+    assert found.chunks[-1].heading.endswith("> The rollout")
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome", "reason"),
+    [
+        (b"", "empty", "no complete line yet"),
+        (b'{"type":', "empty", "no complete line yet"),
+        (opening().encode(), "empty", "it has no messages"),
+        (b"PK\x03\x04 something\nbinary\n", "not_text", "no valid record on 2 of its 2 lines"),
+        (b"\n\n\n", "empty", "it has no messages"),
+    ],
+)
+def test_a_transcript_without_words_says_why(tmp_path: Path, data: bytes, outcome: str, reason: str) -> None:
+    found = read(tmp_path, data)
+
+    assert (found.outcome, found.reason, found.chunks) == (outcome, reason, ())
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    assert read_again(tmp_path).outcome == "removed"
+    os.mkfifo(tmp_path / "a.jsonl")
+    assert read_again(tmp_path).outcome == "special"
+    (tmp_path / "a.jsonl").unlink()
+    (tmp_path / "other").write_text(said("user", "not yours"))
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "other")
+    assert read_again(tmp_path).outcome == "symlink"
+
+
+TURNS = st.lists(
+    st.one_of(
+        st.builds(
+            said,
+            st.sampled_from(["user", "assistant"]),
+            st.text(alphabet="ab .中é", min_size=1, max_size=400),
+        ),
+        st.builds(said, st.just("assistant"), st.integers(1, 60).map(lambda n: "A sentence here. " * n)),
+        st.builds(tool_result, st.text(max_size=20)),
+        st.sampled_from(["no record\n", "\n"]),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TURNS, st.sampled_from([(400, 80), (60, 10), (40, 0), (20, 15), (3, 1)]))
+def test_the_lines_of_every_chunk_are_lines_that_say_something(
+    tmp_path_factory: pytest.TempPathFactory, turns: list[str], limits: tuple[int, int]
+) -> None:
+    data = "".join(turns)
+    found = read(tmp_path_factory.mktemp("t"), data, tokens=limits[0], overlap=limits[1])
+
+    speaking = [number for number, line in enumerate(data.split("\n"), 1) if '"text": "' in line]
+    for chunk in found.chunks:
+        assert chunk.start_line in speaking and chunk.end_line in speaking
+        assert chunk.start_line <= chunk.end_line
+        if limits[0] > 3:
+            assert weighted_length(chunk.text) <= 4 * limits[0]
+    starts = [(chunk.start_line, chunk.end_line) for chunk in found.chunks]
+    assert starts == sorted(starts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=800))
+def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    assert read(tmp_path_factory.mktemp("t"), data).outcome
