@@ -89,5 +89,8 @@ def test_the_token_of_an_agent_opens_its_four_calls_and_nothing_else(notes: Plac
             refused(client.get(path, headers=bearer(WORK)), 403)
         refused(client.post("/reindex", json={}, headers=bearer(WORK)), 403)
         assert "queue.url" in refused(client.post("/reindex", json={}, headers=bearer(ALL)), 503)
+        unknown = client.post("/reindex", json={"agent": "nobody"}, headers=bearer(ALL))
+        assert "name one of these: main, work" in refused(unknown, 404)
+        assert "force" in refused(client.post("/reindex", json={"force": "yes"}, headers=bearer(ALL)), 400)
 
     assert 'memline_index_up{agent="work"} 1.0' in metrics.text

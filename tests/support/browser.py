@@ -22,10 +22,9 @@ class Browser:
     def __exit__(self, *_: object) -> None:
         self.client.close()
 
-    def get(self, path: str, /, *, fragment: str = "", **query: Any) -> httpx.Response:
+    def get(self, path: str, /, **query: Any) -> httpx.Response:
         """Open a page below `/ui`."""
-        headers = {"memline-fragment": fragment} if fragment else {}
-        return self.client.get(f"/ui{path}", params=query or None, headers=headers)
+        return self.client.get(f"/ui{path}", params=query or None)
 
     def shows(self, path: str, /, **query: Any) -> str:
         """Return what a page says, as a reader sees it: without tags. Fails when it cannot be shown."""

@@ -1,1 +1,1 @@
-"""List what can be asked of Memline, once for all faces: names, parameters, words, rights and audit lines."""
+"""List what can be asked of Memline, once for all faces: names, parameters, words and audit lines."""

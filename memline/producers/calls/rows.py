@@ -24,9 +24,6 @@ COMMAND, REMOTE = frozenset((CLI,)), frozenset((JSON,))
 #: What has to be at a path: one of both, a file, a folder; or no folder, no file.
 ANY, FILE, FOLDER, NEW_FILE = "any", "file", "folder", "new file"
 
-#: Whose token may ask: one of an agent about that agent, or only the one for all.
-AGENT, OWNER = "agent", "owner"
-
 
 @value
 class Parameter:
@@ -75,11 +72,6 @@ class Parameter:
         return "--" + "".join(f"-{char.lower()}" if char.isupper() else char for char in self.name)
 
     @property
-    def label(self) -> str:
-        """Its name in words, for a form."""
-        return self.option.removeprefix("--").replace("-", " ").capitalize()
-
-    @property
     def allowed(self) -> tuple[str, ...]:
         """Its choices; empty when everything is allowed."""
         if not self.choices_of:
@@ -125,13 +117,10 @@ class Call:
     examples: tuple[str, ...] = ()
     #: `module:function` that does it, of `producers.actions.perform`; empty where the face has its own.
     run: str = ""
-    #: Methods and path over HTTP, such as `POST /jobs/{job}/pause`; empty: not over HTTP.
+    #: Methods and path over HTTP, such as `POST /append`; empty: not over HTTP.
     http: str = ""
     #: Name of the schema of its answer in answers.json; empty: it has none as JSON.
     answer: str = ""
-    rights: str = AGENT
-    #: Over HTTP and on pages: whether it is about one agent, the default one when none is named.
-    is_of_one_agent: bool = False
     #: What is asked on the command line before it is done, and with `{}` what; empty: it does not ask.
     asks: str = ""
     #: The verb of its line in the audit log, `audit.<verb>`; empty: it only reads, or writes settings, which
@@ -140,7 +129,6 @@ class Call:
     #: Words of its button on the dashboard.
     button: str = ""
     is_danger: bool = False
-    needs_queue: bool = False
 
     @property
     def has_json(self) -> bool:

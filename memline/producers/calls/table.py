@@ -1,6 +1,6 @@
 """List every call and action once: command line, MCP, HTTP, dashboard and `Memory` are made of it.
 
-A row has the name, the parameters with their limits and words, the rights, whether it asks first, and the
+A row has the name, the parameters with their limits and words, whether it asks first, and the
 line in the audit log.
 """
 

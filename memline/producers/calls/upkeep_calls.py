@@ -11,12 +11,8 @@ UPKEEP_CALLS = (
         name="reindex",
         title="Ask for a reindex and return, or plan one.",
         run="memline.producers.actions.verbs:reindex",
-        is_of_one_agent=True,
-        http="POST /reindex",
         answer="job",
         audit="reindex",
-        button="Reindex",
-        needs_queue=True,
         parameters=(_FORCE,),
     ),
     Call(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.producers.calls.rows import OWNER, TEXTS, Call, argument, option
+from memline.producers.calls.rows import TEXTS, Call, argument, option
 
 #: Where the functions of the verbs are.
 _VERBS = "memline.producers.actions.verbs"
@@ -91,7 +91,6 @@ has ended.""",
         answer="batchDue",
         run=f"{_VERBS}:collect_batch",
         audit="collect",
-        button="Collect now",
         parameters=(_BATCH,),
         examples=("memline batch collect 5f3a", "memline batch collect 5f3a --json"),
     ),
@@ -137,11 +136,9 @@ List messages that failed for good, by their last error: the most frequent first
         text="""\
 Put dead messages back on their queues. Safe: every actor may run twice. A dead request to embed is removed
 instead: its texts are wanted again, and go out by themselves.""",
-        rights=OWNER,
         run=f"{_VERBS}:requeue",
         answer="requeued",
         audit="requeue",
-        needs_queue=True,
         parameters=(_ERROR, _IDS),
         examples=("memline queue requeue", "memline queue requeue --error 'disk is full'"),
     ),
@@ -153,12 +150,10 @@ Remove dead messages for good.
 
 What they were about is in the rows. The exception is an answer that waits to be stored (store_vectors): its
 texts are sent, and paid for, again.""",
-        rights=OWNER,
         run=f"{_VERBS}:drop",
         answer="dropped",
         audit="drop",
         is_danger=True,
-        needs_queue=True,
         parameters=(_ERROR, _IDS),
         examples=("memline queue drop --error 'not configured here'", "memline queue drop --id 3fa2c1d8…"),
     ),
@@ -173,7 +168,6 @@ a batch; open batches are still collected.""",
         answer="pauses",
         run=f"{_VERBS}:pause",
         audit="pause",
-        rights=OWNER,
         button="Pause",
         parameters=(_PROVIDER, _MODE),
         examples=(
@@ -194,7 +188,6 @@ others follow when it works. At a ceiling of the day texts wait all the same, an
         answer="pauses",
         run=f"{_VERBS}:resume",
         audit="resume",
-        rights=OWNER,
         button="Resume",
         parameters=(_PROVIDER, _MODE),
         examples=(

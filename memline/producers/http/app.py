@@ -39,7 +39,7 @@ from memline.producers.http.auth import (
 from memline.producers.http.request_log import RequestLog, methods_of, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
 from memline.shared.config.installation import Serve
-from memline.shared.errors import BadRequest, MemlineError, UnknownAgent
+from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
@@ -50,6 +50,8 @@ CALL_TIMEOUT_S = 30
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
+
+REINDEX = CALLS["reindex"]
 
 #: Calls that the token of an agent opens, about that agent.
 OF_AN_AGENT = frozenset(("search", "get", "status", "append"))
@@ -92,7 +94,7 @@ class Api:
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=MAX_BODY_BYTES)
         self.routes = (
             *(self._memory_route(call) for call in MEMORY_CALLS if call.http),
-            *(self._table_route(call) for call in CALLS.values() if call.http and call.run),
+            Route("/reindex", self._reindex, methods=["POST"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
             Route("/ready", self._ready, methods=["GET"]),
@@ -147,32 +149,19 @@ class Api:
 
         return Route(call.path, answer, methods=list(call.methods))
 
-    def _table_route(self, call: Call) -> Route:
-        """Make the route of a call with a function; it reads or changes rows in a thread of the pool."""
-        parameters = (*call.takes_json, AGENT_ID)
-
-        async def answer(request: Request) -> Response:
-            given = await read_arguments(request, parameters, example="{}", is_body_needed=False)
-            arguments = read(parameters, {**given, **request.path_params})
-            asker = self._asker(request, call, arguments.get("agent", ""))
-            return await self._pool.run(partial(_answer, call, asker, by_key(call, arguments)))
-
-        return Route(call.path, answer, methods=list(call.methods))
-
-    def _asker(self, request: Request, call: Call, agent: str) -> Asker:
-        """Return who asks, with the agents that it may mean. Raises AccessDenied and UnknownAgent."""
-        access, names, settings = access_of(request.scope), self._tools.agents, self._tools.settings
+    async def _reindex(self, request: Request) -> Response:
+        """Ask for a reindex of an agent, and answer with its job."""
+        access = access_of(request.scope)
         access.require_all()
-        if agent or call.is_of_one_agent:
-            agent = access.caller(agent).agent
-            if agent not in names:
-                raise UnknownAgent(
-                    f"there is no agent {agent[:80]!r}", hint=f"name one of these: {', '.join(names)}"
-                )
-            names = (agent,)
-        note(request.scope, agent=agent)
-        agents = tuple(settings.agents[name] for name in names)
-        return Asker(settings=settings, agents=agents, agent=agent, by=access.client)
+        parameters = (*REINDEX.takes_json, AGENT_ID)
+        given = await read_arguments(request, parameters, example="{}", is_body_needed=False)
+        arguments = read(parameters, given)
+        agent = access.caller(arguments.get("agent", "")).agent
+        note(request.scope, agent=agent[:80])
+        agents = (self._tools.memory(agent).settings,)
+        asker = Asker(settings=self._tools.settings, agents=agents, agent=agent, by=access.client)
+        done = await self._pool.run(partial(perform, REINDEX, asker, **by_key(REINDEX, arguments)))
+        return JsonResponse(done.value[0])
 
     async def _metrics(self, request: Request) -> Response:
         """Answer with the metrics of all agents, so only to a token that opens all."""
@@ -215,15 +204,6 @@ def _caller_of(request: Request, named: Mapping[str, str] | None = None) -> Call
     )
     note(request.scope, agent=caller.agent[:80])
     return caller
-
-
-def _answer(call: Call, asker: Asker, arguments: dict[str, Any]) -> Response:
-    done = perform(call, asker, **arguments)
-    if not done.is_changed:
-        return error_response(
-            409, done.words[0].rstrip("."), "its state does not allow that; it is unchanged"
-        )
-    return JsonResponse(done.value)
 
 
 async def read_arguments(
