@@ -95,42 +95,6 @@ has ended.""",
         examples=("memline batch collect 5f3a", "memline batch collect 5f3a --json"),
     ),
     Call(
-        name="queue",
-        title="Show depth, backlog, workers and dead messages.",
-        text="""\
-Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers.""",
-        answer="fleet",
-        parameters=(
-            option(
-                "failIf",
-                (
-                    "Exit 1 when it holds, e.g. 'oldest>300'; one of oldest, waiting, dead, backlog, failed,"
-                    " workers, paused, open with < or >."
-                ),
-                kind="array",
-                metavar="CONDITION",
-                python="conditions",
-            ),
-        ),
-        examples=(
-            "memline queue",
-            "memline queue --json",
-            "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
-            "memline queue dead",
-            "memline queue requeue",
-            "memline queue pause",
-        ),
-    ),
-    Call(
-        name="queue dead",
-        title="List messages that failed, by their last error.",
-        text="""\
-List messages that failed for good, by their last error: the most frequent first, of each the oldest.""",
-        answer="dead",
-        parameters=(_ERROR,),
-        examples=("memline queue dead", "memline queue dead --error 'disk is full' --json"),
-    ),
-    Call(
         name="queue requeue",
         title="Put dead messages back on their queues.",
         text="""\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,16 +13,15 @@ from rich.table import Table
 
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
+from memline.producers.cli.options import AS_JSON, command, group
 from memline.producers.cli.status import told
-from memline.producers.cli.table_commands import add_actions, asks
+from memline.producers.cli.table_commands import act_on
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
+from memline.shared.providers import PROVIDERS
 from memline.shared.queue import dead_letters
 from memline.shared.visible_text import visible
 from memline.shared.words import counted, span
-
-if TYPE_CHECKING:
-    pass
 
 #: Words of `--fail-if`, and where their value is in the report.
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
@@ -39,8 +38,35 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
 }
 
 
-@asks(CALLS["queue"], cls=click.Group, invoke_without_command=True)
+_ERROR = click.option("--error", help="Messages with this error, or with this text in their error.")
+_IDS = click.option("--id", "ids", multiple=True, help="Only messages of these ids.")
+_PROVIDER = click.option(
+    "--provider", type=click.Choice(list(PROVIDERS)), help="Only this one.  [default: all]"
+)
+_MODE = click.option(
+    "--mode", type=click.Choice(["requests", "batch"]), help="Only this mode.  [default: both]"
+)
+
+
+@group(
+    "memline queue",
+    "memline queue --json",
+    "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
+    "memline queue dead",
+    "memline queue requeue",
+    "memline queue pause",
+    invoke_without_command=True,
+)
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help=f"Exit 1 when it holds, e.g. 'oldest>300'; one of {', '.join(MEASURES)} with < or >.",
+)
+@AS_JSON
 def queue(invocation: Invocation, conditions: tuple[str, ...], as_json: bool) -> int | None:
+    """Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers."""
     if click.get_current_context().invoked_subcommand is not None:
         return None
     tests = [(text, _condition(text)) for text in conditions]
@@ -61,8 +87,11 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], as_json: bool) ->
     return 1 if met else None
 
 
-@asks(CALLS["queue dead"], parent=queue)
+@command("memline queue dead", "memline queue dead --error 'disk is full' --json", parent=queue)
+@_ERROR
+@AS_JSON
 def dead(invocation: Invocation, error: str | None, as_json: bool) -> None:
+    """List messages that failed for good, by their last error, the most frequent first."""
     url, agent = queue_url(invocation.settings), invocation.options.agent or ""
     found = dead_letters.by_error(dead_letters.listed(url, agent=agent, error=error))
     lines = []
@@ -73,6 +102,70 @@ def dead(invocation: Invocation, error: str | None, as_json: bool) -> None:
         lines += [f"    {each.id}  {each.queue}/{each.actor}  {each.agent}" for each in letters]
     every = [each.to_json() for letters in found.values() for each in letters]
     print_result(every, as_json, lines or ["No dead messages."])
+
+
+@command("memline queue requeue", "memline queue requeue --error 'disk is full'", parent=queue)
+@_ERROR
+@_IDS
+@AS_JSON
+def requeue(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_json: bool) -> int | None:
+    """Put dead messages back on their queues. Safe: every actor may run twice.
+
+    A dead request to embed is removed instead: its texts are wanted again, and go out by themselves.
+    """
+    return act_on(invocation, CALLS["queue requeue"], as_json, error=error, ids=ids)
+
+
+@command(
+    "memline queue drop --error 'not configured here'", "memline queue drop --id 3fa2c1d8…", parent=queue
+)
+@_ERROR
+@_IDS
+@AS_JSON
+def drop(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_json: bool) -> int | None:
+    """Remove dead messages for good.
+
+    What they were about is in the rows. The exception is an answer that waits to be stored (store_vectors):
+    its texts are sent, and paid for, again.
+    """
+    return act_on(invocation, CALLS["queue drop"], as_json, error=error, ids=ids)
+
+
+@command(
+    "memline queue pause",
+    "memline queue pause --agent work",
+    "memline queue pause --provider openai --mode batch",
+    parent=queue,
+)
+@_PROVIDER
+@_MODE
+@AS_JSON
+def pause(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
+    """Send no more texts to the provider until `resume`; running requests end, files stay searchable.
+
+    With --mode batch no new batches are made and texts are sent in requests, at full price, about twice that
+    of a batch; open batches are still collected.
+    """
+    return act_on(invocation, CALLS["queue pause"], as_json, provider=provider, mode=mode)
+
+
+@command(
+    "memline queue resume",
+    "memline queue resume --mode batch",
+    "memline queue resume --provider gemini",
+    parent=queue,
+)
+@_PROVIDER
+@_MODE
+@AS_JSON
+def resume(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
+    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
+
+    Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
+    again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries, and
+    the others follow when it works. At a ceiling of the day texts wait all the same, and the answer says so.
+    """
+    return act_on(invocation, CALLS["queue resume"], as_json, provider=provider, mode=mode)
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
@@ -114,6 +207,3 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"Spent by all agents: {text}"
     for provider in report["providers"]:
         yield f"Provider {provider['name']} ({provider['agentId']}): {provider['state']}"
-
-
-add_actions(queue, CALLS.values())
