@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes
 from memline.shared.findings.facts import embeds, fleet_at
-from memline.shared.index import batches, identities, jobs, meta, vectors
+from memline.shared.index import identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
@@ -58,7 +58,7 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
             "etaSeconds": eta_s(backlog, rate, is_stopped=any(map(is_stopped, states))),
         },
         "agents": [
-            {key: state[key] for key in state if key not in ("providers", "halted", "batches")}
+            {key: state[key] for key in state if key not in ("providers", "halted")}
             | {"findings": [each.to_json() for each in state["findings"]]}
             for state in states
         ],
@@ -129,13 +129,12 @@ def agent_state(
     queue: str = "",
     files_behind: int | None = 0,
     plan: Plan | None = None,
-    codes: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """Report the backlog, the open jobs and the providers of an agent, from its rows; None without an index.
 
     `providers` begins with the one that texts are sent to; others follow that are in trouble; it is empty
-    without a provider. `findings` are values: those that rows, `queue`, `files_behind` and `plan` tell, with
-    `codes` those alone. Raises IndexFaults.
+    without a provider. `findings` are values: those that rows, `queue`, `files_behind` and `plan` tell.
+    Raises IndexFaults.
     """
     with reading_if_any(settings.index_path) as reader:
         if reader is None:
@@ -159,18 +158,12 @@ def agent_state(
             "ceiling": ceiling(reader, settings),
             "requestsOut": len(leases.tokens(reader)),
             "vectorsPerSecond": round(meta.recent_rate(reader, time.time()), 2),
-            "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),
-            "cachedTotal": meta.get(reader, meta.CACHED_TOTAL, 0),
             # Not read yet: without them an index whose job has begun looks complete.
             "filesWaiting": jobs.count_waiting(reader),
             "jobs": [job.to_json() for job in opened],
             "jobCounts": jobs.count_by_state(reader),
             "providers": providers,
-            # What a page of a batch shows of it changes with these.
-            "batches": batches.open_batches(reader),
-            "findings": of_agent(
-                settings, index=reader, plan=plan, files_behind=files_behind, queue=queue, codes=codes
-            ),
+            "findings": of_agent(settings, index=reader, plan=plan, files_behind=files_behind, queue=queue),
             # Whether the fleet stands still.
             "halted": bool(queue) and not embeds(queue),
         }

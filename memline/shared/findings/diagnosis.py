@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings, Settings
@@ -66,25 +66,17 @@ def of_agent(
 
 
 def of_common(
-    settings: Settings,
-    agents: Sequence[AgentSettings],
-    warnings: Sequence[str] = (),
-    *,
-    roles: tuple[str, ...] | None = None,
-    file: AccountFile | None = None,
-    codes: Collection[str] = (),
+    settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
     """Return the findings of the machine and of the fleet of these agents, most urgent first.
 
-    Their agent is None. `warnings`: those of loading the configuration; `roles`: those that the fleet needs,
-    and `file`: their account file, where the caller has them; `codes`: of these alone; empty for all.
+    Their agent is None. `warnings`: those of loading the configuration.
     """
     queue = queue_of(settings)
-    if roles is None:
-        roles = roles_of(agents) if queue else ()
-    with closing(AccountFile(agents[0].account_path)) if file is None else nullcontext(file) as opened:
-        facts = FleetFacts(opened, queue=queue, roles=roles, warnings=tuple(warnings), now=time.time())
-        return find(COMMON, facts, None, codes)
+    roles = roles_of(agents) if queue else ()
+    with closing(AccountFile(agents[0].account_path)) as file:
+        facts = FleetFacts(file, queue=queue, roles=roles, warnings=tuple(warnings), now=time.time())
+        return find(COMMON, facts, None)
 
 
 def halting_codes() -> frozenset[str]:
