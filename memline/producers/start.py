@@ -30,7 +30,10 @@ def main() -> NoReturn:
     # Not before the signal has its handler.
     from memline.producers.cli import run
 
-    sys.exit(run())
+    status = run()
+    # The interpreter's last collection would look through all that was imported.
+    gc.freeze()
+    sys.exit(status)
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -10,6 +10,7 @@ from io import StringIO
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, PROGRAM, SECTIONS, SUMMARY
 from memline.producers.cli.invocation import echo, put
@@ -58,6 +59,12 @@ class LazyGroup(click.Group):
             name = error.command_name
             known = ["--help"] if name == "help" else COMMANDS
             raise click.exceptions.NoSuchCommand(name, possibilities=known, ctx=ctx) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Without the modules of the commands.
+        found = [(name, text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=text) for name, text in found]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
