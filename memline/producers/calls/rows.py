@@ -21,9 +21,6 @@ FACES = frozenset((CLI, PYTHON, JSON))
 
 COMMAND, REMOTE = frozenset((CLI,)), frozenset((JSON,))
 
-#: What has to be at a path: one of both, a file, a folder; or no folder, no file.
-ANY, FILE, FOLDER, NEW_FILE = "any", "file", "folder", "new file"
-
 
 @value
 class Parameter:
@@ -50,14 +47,10 @@ class Parameter:
     #: On the command line: `required` or `optional` where it stands without the name of an option; what its
     #: value is called; a short option.
     argument: str = ""
-    #: Words of an option that gives the same, for a value that begins with a dash, and wins.
-    as_option: str = ""
     metavar: str = ""
     short: str = ""
     #: Of one that is true or false: the option that says no.
     opposite: str = ""
-    #: Of a path: what has to be there, or is to be made.
-    path: str = ""
     #: In Python, where that differs.
     python: str = ""
 

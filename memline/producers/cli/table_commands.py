@@ -10,15 +10,13 @@ another exit status is returned, and an error raised as `MemlineError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from memline.producers.actions.perform import Asker, audited, perform
-from memline.producers.calls.rows import ANY, CLI, FILE, FOLDER, NEW_FILE, Call, Parameter
+from memline.producers.calls.rows import CLI, Call, Parameter
 from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.shared.index.jobs import asker as this_user
@@ -27,21 +25,7 @@ if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
 
 
-#: Ends the key of the option that gives the same as an argument.
-_AS_OPTION = "_option"
-
-#: Where a click context keeps the fields of the audit line.
-_LINE = "memline.audit"
-
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on standard output.")
-
-#: What click checks of a path, by what has to be there.
-_PATHS = {
-    ANY: click.Path(exists=True, path_type=Path),
-    FILE: click.Path(exists=True, dir_okay=False, path_type=Path),
-    FOLDER: click.Path(exists=True, file_okay=False, path_type=Path),
-    NEW_FILE: click.Path(dir_okay=False, path_type=Path),
-}
 
 C = TypeVar("C", bound=click.Command)
 
@@ -58,23 +42,18 @@ def asks(
     The function gets its `Invocation` first. A global option after the command's name wins over the same
     option before it.
     """
-    twice = [each.key for each in call.parameters if each.as_option]
 
     def make(function: Callable[..., int | None]) -> C:
         def act(**arguments: Any) -> int | None:
             context = click.get_current_context()
-            for key in twice:
-                if (option := arguments.pop(f"{key}{_AS_OPTION}")) is not None:
-                    arguments[key] = option
             invocation = invocation_of(context)
             if not call.audit or call.run:
                 # What `perform` does, it writes down itself.
                 return function(invocation, **arguments)
-            with audited(call, this_user()) as line:
-                context.meta[_LINE] = line
+            with audited(call, this_user()):
                 return function(invocation, **arguments)
 
-        params = [made for each in call.parameters if CLI in each.faces for made in _parameters(each)]
+        params = [_parameter(each) for each in call.parameters if CLI in each.faces]
         if not (call.http or call.tool):
             # Elsewhere each face says it in the same words.
             for each in params:
@@ -97,23 +76,6 @@ def asks(
         return made
 
     return make
-
-
-def group(call: Call) -> click.Group:
-    """Make a group of commands that does nothing itself."""
-    return asks(call, cls=click.Group)(lambda _: None)
-
-
-def note(**fields: object) -> None:
-    """Add fields to the audit line of the action that a command is: names and counts."""
-    click.get_current_context().meta[_LINE].update(fields)
-
-
-def add_actions(group: click.Group, calls: Iterable[Call]) -> None:
-    """Add the actions of a group that have a function: `memline jobs pause`."""
-    for call in calls:
-        if call.audit and call.run and call.name.startswith(f"{group.name} "):
-            asks(call, parent=group)(partial(act_on, call=call))
 
 
 def act_on(
@@ -153,13 +115,6 @@ def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any
     return value
 
 
-def _parameters(each: Parameter) -> Iterator[click.Parameter]:
-    yield _parameter(each)
-    if each.as_option:
-        names = [each.option, f"{each.key}{_AS_OPTION}"]
-        yield click.Option(names, metavar=each.key.upper(), help=each.as_option)
-
-
 def _parameter(each: Parameter) -> click.Parameter:
     kind = _type(each)
     if each.argument:
@@ -189,8 +144,6 @@ def _parameter(each: Parameter) -> click.Parameter:
 def _type(each: Parameter) -> click.ParamType[Any] | None:
     if choices := each.allowed:
         return click.Choice(choices)
-    if each.path:
-        return _PATHS[each.path]
     if each.kind == "integer":
         low, high = (None if limit is None else int(limit) for limit in (each.minimum, each.maximum))
         return click.IntRange(low, high)
