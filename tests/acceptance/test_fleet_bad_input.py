@@ -84,24 +84,12 @@ def test_a_user_of_redis_needs_our_keys_alone_and_is_told_what_it_lacks(
     texts = write_notes(notes, 0, 2)
     redis_server.ask("ACL", "SETUSER", "ann", "on", f">{SECRET}", "~memline:*", "+@all", "-set")
     with Fleet(notes, redis_server.url.replace("redis://", f"redis://ann:{SECRET}@")) as fleet:
-        assert_refused(fleet, "does not let this user", "acl setuser ann '~memline:*' +@all")
+        assert_refused(fleet, "no permissions", "a user that may use it")
         redis_server.ask("ACL", "SETUSER", "ann", "~memline:*", "+@all")
 
         fleet.up_together()
         fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
         assert not [line for line in fleet.logs() if SECRET in line]
-
-
-@pytest.mark.parametrize("database", ["99", "99999999999", "zero"])
-def test_a_database_that_is_not_there_is_named(
-    notes: Place, redis_server: RedisServer, database: str
-) -> None:
-    with Fleet(notes, redis_server.url.removesuffix("0") + database) as fleet:
-        fleet.start("embed")
-
-        assert fleet.ended("embed") != 0
-        said = fleet.log("embed")
-        assert "database" in said and "/0" in said and "Traceback" not in said
 
 
 def test_a_read_only_replica_is_refused(notes: Place, redis_server: RedisServer, tmp_path: Path) -> None:
@@ -118,7 +106,7 @@ def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(
     write_notes(notes, 0, 2)
     redis_server.ask("CONFIG", "SET", "maxmemory", "100mb")
     redis_server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    mend = f"redis-cli -p {redis_server.port} config set maxmemory-policy noeviction"
+    mend = "redis-cli config set maxmemory-policy noeviction"
     assert_refused(fleet, "maxmemory-policy allkeys-lru", mend)
 
     redis_server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -142,7 +130,7 @@ def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
 
     assert told.status == 1
     assert "out of memory" in told.stderr
-    assert f"redis-cli -p {redis_server.port} config set maxmemory" in told.stderr
+    assert "redis-cli config set maxmemory" in told.stderr
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
     assert_as_undisturbed(notes, tmp_path)
     assert_paid_once(provider)

@@ -44,8 +44,7 @@ def refuse_other(url: str, home: Path, *, is_claimed: bool = False) -> None:
     raise QueueError(
         f"the fleet {fleet} works on the indexes of {owner['home']} on {owner['host']}; this process is of"
         f" {ours['home']} on {ours['host']}",
-        hint="set another queue.name; if that home is gone for good:"
-        f" {redis_client.command_line(url)} del {name}",
+        hint=f"set another queue.name; if that home is gone for good: redis-cli del {name}",
     )
 
 

@@ -6,12 +6,11 @@ password. redis is imported late, and tenacity: together 47 ms, which a process 
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from memline.shared.config.keys import mask_url
 from memline.shared.errors import QueueError, is_untrusted
@@ -43,8 +42,6 @@ TOLD_EVERY_S = 30.0
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_DATABASE = "end queue.url with /0"
-
 _PASSWORD = (
     "set its password in MEMLINE_QUEUE_URL or queue.url (redis://:PASSWORD@host:6379/0), and start the"
     " processes that use it again"
@@ -54,19 +51,6 @@ _PASSWORD = (
 #: and those of a script, begin their text with.
 _REFUSALS = ("AuthenticationError", "NoPermissionError", "ReadOnlyError", "MasterDownError")
 _REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS")
-
-#: What a server of these kinds is, and what to do. A script of ours names several keys, which a cluster keeps
-#: on several servers.
-_UNSUPPORTED = {
-    "sentinel": (
-        "is a Sentinel, which keeps no messages",
-        "set queue.url to the server it names: redis-cli -p 26379 sentinel masters",
-    ),
-    "cluster": (
-        "is a Redis Cluster, which a fleet cannot use",
-        "set queue.url to a single server (cluster-enabled no)",
-    ),
-}
 
 
 def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: bool = False) -> redis.Redis:
@@ -79,15 +63,10 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
 
     url, _, name = url.rpartition("#") if "#" in url else (url, "", "")
     path = "" if url.startswith("unix:") else urlsplit(url).path.strip("/")
-    is_cut = "@" in path  # By a slash in the password.
-    if path and not path.isdigit() and not is_cut:
-        # redis-py takes database 0 for whatever it cannot read.
-        raise QueueError(
-            f"queue.url {mask_url(url)}: {path!r} is not a valid database number", hint=_DATABASE
-        )
     timeout_s = LOOK_TIMEOUT_S if looks else SOCKET_TIMEOUT_S
     try:
-        if is_cut:
+        if path and not path.isdigit():
+            # redis-py takes database 0 for whatever it cannot read, as the rest of a password with a slash.
             raise ValueError
         return redis.Redis.from_url(
             url,
@@ -108,7 +87,8 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
         # Its words quote the URL, which may be cut within the password.
         raise QueueError(
             f"queue.url {mask_url(url)} is not a valid Redis URL",
-            hint="write it as redis://127.0.0.1:6379/0; in a password write # / ? @ : as %23 %2F %3F %40 %3A",
+            hint="write it as redis://127.0.0.1:6379/0, with the number of a database; in a password write"
+            " # / ? @ : as %23 %2F %3F %40 %3A",
         ) from None
 
 
@@ -119,10 +99,6 @@ def check(url: str) -> None:
     full takes no message at all.
     """
     with connected(url) as server:
-        about: dict[str, Any] = server.info("server")
-        if (mode := about.get("redis_mode")) in _UNSUPPORTED:
-            problem, hint = _UNSUPPORTED[mode]
-            raise QueueError(f"{mask_url(url).partition('#')[0]} {problem}", hint=hint)
         if error := trouble(server, server.info("memory"), url):
             raise error
 
@@ -139,7 +115,7 @@ def trouble(server: redis.Redis, memory: Any, url: str) -> QueueError | None:
         return QueueError(
             f"{mask_url(url).partition('#')[0]} evicts keys when memory is short"
             f" (maxmemory-policy {policy}), so messages would be lost silently",
-            hint=f"{command_line(url)} config set maxmemory-policy noeviction",
+            hint="redis-cli config set maxmemory-policy noeviction",
         )
     try:
         check_writable(server)
@@ -192,37 +168,19 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
     import redis
 
     where, text = f"Redis at {mask_url(url).partition('#')[0]}", str(error)
-    hint = "memline doctor"
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
-        problem, hint = "refuses the password", _PASSWORD
-    elif isinstance(error, redis.exceptions.NoPermissionError) or "NOPERM" in text:
-        problem = f"does not let this user do all that is needed: {text}"
-        parts = urlsplit(url.partition("#")[0])
-        user = unquote(parts.username or "default")
-        admin = command_line(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-        hint = f"allow it: {admin} acl setuser {shlex.quote(user)} '~{NAMESPACE}:*' +@all"
-    elif is_full(error):
-        problem = "is out of memory; the backlog is safe in the index"
-        hint = f"raise maxmemory: {command_line(url)} config set maxmemory 256mb"
-    elif isinstance(error, redis.exceptions.ReadOnlyError):
-        problem, hint = "is a read-only replica", "set queue.url to the primary server"
-    elif isinstance(error, redis.exceptions.AskError | redis.exceptions.ClusterCrossSlotError):
-        problem, hint = _UNSUPPORTED["cluster"]
-    elif is_untrusted(error):
-        problem = f"has a certificate that is not trusted: {text}"
-        hint = "set SSL_CERT_FILE to a file with the certificate of its authority, or check queue.url"
-    elif "DB index" in text or "value is out of range" in text:
-        problem, hint = "has no database of that number", _DATABASE
-    elif isinstance(error, redis.ConnectionError | redis.TimeoutError):
-        problem = f"cannot be reached: {text}"
-        hint = "start it (redis-server), or work without it: unset queue.url"
-        if url.startswith("rediss:") and ("imeout" in text or "SSL" in text):
-            hint = f"if it speaks no TLS, begin queue.url with redis://; else {hint}"
-        elif url.startswith("redis:") and ("closed by server" in text or "reset by peer" in text):
-            hint = f"if it speaks TLS, begin queue.url with rediss://; else {hint}"
-    else:
-        return QueueError(f"{where}: {text}", hint=hint)
-    return QueueError(f"{where} {problem}", hint=hint)
+        return QueueError(f"{where} refuses the password", hint=_PASSWORD)
+    if is_full(error):
+        problem = f"{where} is out of memory; the backlog is safe in the index"
+        return QueueError(problem, hint="raise maxmemory: redis-cli config set maxmemory 256mb")
+    if isinstance(error, redis.exceptions.ReadOnlyError):
+        return QueueError(f"{where} is a read-only replica", hint="set queue.url to the primary server")
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
+        hint = "start it (redis-server), check queue.url, or work without it: unset queue.url"
+        return QueueError(f"{where} cannot be reached: {text}", hint=hint)
+    return QueueError(
+        f"{where}: {text}", hint="check queue.url: one Redis server, and a user that may use it"
+    )
 
 
 class RetryPolicy:
@@ -303,19 +261,3 @@ def is_full(error: BaseException) -> bool:
 
     is_scripts = isinstance(error, redis.ResponseError) and "OOM command not allowed" in str(error)
     return isinstance(error, redis.exceptions.OutOfMemoryError) or is_scripts
-
-
-def command_line(url: str) -> str:
-    """Return `redis-cli` with the options that lead to the server of a URL, but for its password."""
-    parts = urlsplit(url.partition("#")[0])
-    words = ["redis-cli", *(["--tls"] if parts.scheme == "rediss" else [])]
-    if parts.scheme == "unix":
-        words += ["-s", unquote(parts.path)]
-    elif parts.hostname not in (None, "localhost", "127.0.0.1"):
-        words += ["-h", parts.hostname]
-    words += ["-p", str(parts.port)] if parts.port not in (None, 6379) else []
-    words += ["--user", unquote(parts.username)] if parts.username else []
-    in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
-    database = (parse_qs(parts.query).get("db") or [in_path])[0]
-    words += ["-n", database] if database not in ("", "0") else []
-    return shlex.join(words)

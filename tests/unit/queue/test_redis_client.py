@@ -56,7 +56,7 @@ def test_a_refusal_is_told_at_once_before_a_worker_has_begun() -> None:
         2, redis.exceptions.NoPermissionError("this user has no permissions to run the 'eval' command")
     )
 
-    with pytest.raises(QueueError, match="does not let this user"):
+    with pytest.raises(QueueError, match="no permissions"):
         RetryPolicy(URL, max_wait_s=30)(call)
     assert call.calls == 1
 
@@ -112,7 +112,7 @@ def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end() -
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis://127.0.0.1:6379/zero", "'zero' is not a valid database number"),
+        ("redis://127.0.0.1:6379/zero", "not a valid Redis URL"),
         ("http://127.0.0.1:6379/0", "not a valid Redis URL"),
     ],
 )
@@ -130,18 +130,3 @@ def test_no_part_of_a_password_is_told_that_was_not_encoded(password: str) -> No
 
     assert "hunter" not in error.value.message
     assert "%2F" in error.value.hint
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("redis://127.0.0.1:6379/0", "redis-cli"),
-        ("redis://localhost/", "redis-cli"),
-        ("redis://:secret@127.0.0.1:18312/2#team@one", "redis-cli -p 18312 -n 2"),
-        ("rediss://:secret@cache.example:6380/0", "redis-cli --tls -h cache.example -p 6380"),
-        ("redis://ann:secret@cache.example/?db=3", "redis-cli -h cache.example --user ann -n 3"),
-        ("unix:///run/my%20fleet/redis.sock?db=2", "redis-cli -s '/run/my fleet/redis.sock' -n 2"),
-    ],
-)
-def test_hints_lead_to_the_server_of_the_queue(url: str, words: str) -> None:
-    assert redis_client.command_line(url) == words
