@@ -236,8 +236,8 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
     fleet.start("chunk", "store")
     fleet.until(lambda: len(fleet.dead()) == 2, "the dead letters")
 
-    dropped = fleet.run("queue", "drop", "--match", "*decoded*", "--json")
-    in_vain = fleet.run("queue", "requeue", "--match", "later", "--json")
+    dropped = fleet.run("queue", "drop", "--error", "decoded", "--json")
+    in_vain = fleet.run("queue", "requeue", "--error", "later", "--json")
     fleet.until(lambda: [one["id"] for one in fleet.dead()] == ["bad"], "the dead letter again")
     list_agents(notes, "main", "later")
     for label in ("chunk", "store"):
