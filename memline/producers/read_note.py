@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import compress
@@ -14,7 +14,7 @@ from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
-from memline.shared.index import driver, forgotten, ledger, links
+from memline.shared.index import driver, ledger, links
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
@@ -25,7 +25,6 @@ from memline.shared.sources.excerpt import (
     parse_citation,
     read_excerpt,
 )
-from memline.shared.sources.forgetting import NOTHING, ForgottenLines
 from memline.shared.sources.links import line_of
 from memline.shared.sources.paths import (
     SESSIONS,
@@ -104,7 +103,6 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         memory_paths,
         part=part,
         private=private,
-        gone=lines_of(settings),
         clock=clock,
     )
 
@@ -115,7 +113,7 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
             return read(note)
         if (linked := _linked(settings, name, private=private)) is not None:
             note, place = linked
-            whole = read_excerpt(memory_paths, note, part=_WHOLE, gone=lines_of(settings), clock=clock)
+            whole = read_excerpt(memory_paths, note, part=_WHOLE, clock=clock)
             if first := line_of(whole.text.split("\n"), place):
                 return _read(settings, note, replace(part, first=first), private=private, clock=clock)
             name = f"{note}#{place}"
@@ -152,18 +150,6 @@ def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
         )
     if is_link or (name and "/" not in name and not is_markdown(name.partition("#")[0])):
         raise PathNotAllowed(f"no note is named {name[:200]!r}", hint=READABLE)
-
-
-def lines_of(settings: AgentSettings) -> Callable[[str], ForgottenLines]:
-    """Return what tells by a ledger path which lines of a file were forgotten and still stand in it."""
-
-    def look(path: str) -> ForgottenLines:
-        # Without an index there is no list.
-        with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-            return forgotten.lines_of(reader, path) if reader else NOTHING
-        return NOTHING
-
-    return look
 
 
 def _said(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:

@@ -8,7 +8,7 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexUnwritable
-from memline.shared.index import forgotten, ledger
+from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
@@ -46,8 +46,7 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
                 if clock.now() > until:
                     break
                 entry = ledger.entry(writer.connection, path)
-                gone = forgotten.lines_of(writer.connection, path)
-                row = reader.read(path, entry=entry, forgotten=gone)
+                row = reader.read(path, entry=entry)
                 rows.append(row)
                 chars += sum(len(chunk.text) for chunk in row.chunks or ())
                 read += path not in (*plan.changes.growing, *plan.changes.again)

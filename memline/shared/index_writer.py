@@ -42,7 +42,6 @@ from memline.shared.index.driver import (
     shorten_log,
     transaction,
 )
-from memline.shared.index.erase import Eraser
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
@@ -93,7 +92,6 @@ class IndexWriter:
         self.budget = Budget(file)
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
-        self._eraser = Eraser()
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
         #: Of the leases it takes.
         self.holder = leases.Holder(owner=leases.current_owner(), lease_s=lease_s)
@@ -387,10 +385,12 @@ class IndexWriter:
         return over
 
     def tidy(self) -> None:
-        """Keep as many of the vectors that no chunk needs as `cache` allows, and erase what was deleted."""
+        """Keep as many of the unused vectors as `cache` allows, and full text in few segments."""
         with self.session() as (connection, now):
             vectors.prune_cache(connection, self._cache_entries, now)
-            self._eraser.purge(connection, now)
+            if full_text.has_many_segments(connection) and jobs.next_to_read(connection) is None:
+                full_text.merge_in_slices(connection)
+                full_text.store_common_words(connection)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well.

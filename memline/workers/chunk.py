@@ -6,12 +6,11 @@ import time
 from contextlib import suppress
 
 from memline.shared.errors import QueueError
-from memline.shared.index import forgotten, ledger
+from memline.shared.index import ledger
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import FileRow
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import ChunkFiles, StoreFiles
-from memline.shared.sources.forgetting import NOTHING
 from memline.shared.sync.read_file import FileReader
 from memline.workers.context import Context, current
 
@@ -39,13 +38,10 @@ def chunk_files(message: ChunkFiles) -> None:
     # A file that the ledger does not know is read and split in any case.
     with reading_if_any(settings.index_path) as reader:
         entries = {path: ledger.entry(reader, path) for path in message.paths} if reader else {}
-        gone = {path: forgotten.lines_of(reader, path) for path in message.paths} if reader else {}
     rows: list[FileRow] = []
     chars = 0
     for path in message.paths:
-        row = file_reader.read(
-            path, entry=entries.get(path), force=message.force, forgotten=gone.get(path, NOTHING)
-        )
+        row = file_reader.read(path, entry=entries.get(path), force=message.force)
         rows.append(row)
         chars += sum(len(chunk.text) for chunk in row.chunks or ())
         if chars > MESSAGE_CHARS:

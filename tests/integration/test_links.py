@@ -149,13 +149,3 @@ def test_lint_says_nothing_and_ends_with_0_when_all_is_mended(place: Place) -> N
     ran = place.call("lint")
 
     assert (ran.status, ran.stdout) == (0, "")
-
-
-def test_forgotten_lines_take_their_links_along(place: Place) -> None:
-    place.index()
-
-    assert place.call("forget", "memory/steps.md#L5", "--keep-note", "--yes").status == 0
-
-    named = [line.removeprefix(f"{place.workspace}/") for line in place.call("lint").stdout.splitlines()]
-    assert named == [DEAD[0], ORPHAN]
-    assert place.rows("SELECT target FROM links WHERE target LIKE 'No such%'") == []

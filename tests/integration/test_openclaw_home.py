@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.actions.forget_targets import targets_of_session
+from memline.producers.actions.forget import targets_of_session
 from memline.producers.memory import Memory
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings

@@ -1,261 +1,271 @@
-"""Forget lines of notes and whole sessions: in the notes, in the index, at the provider and in the home.
+"""Forget lines of notes and whole sessions: in the notes, in the index, and in its free pages.
 
-In this order, so that nothing comes back from a message or a process that read the file before: the list of
-hashes, the note, the file read again, what was made of its texts, then every byte of the index.
+All notes are read before the first is changed, so that one which cannot be changed does not leave the others
+half forgotten. Then the lines go out of the notes and the sessions are barred, before the files are read
+again: whatever was read earlier is older than that, and loses against it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from datetime import date
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
-from memline.producers.actions import forget_batches, forget_home
-from memline.producers.actions.forget_batches import LeftBehind
-from memline.producers.actions.forget_targets import Lines, Target, Transcript
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexFault, IndexUnwritable, MemlineError
-from memline.shared.index import driver, erase, forgotten
-from memline.shared.index.chunks import former_texts
-from memline.shared.index.driver import transaction
-from memline.shared.index.forgotten import Group
+from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
+from memline.shared.index import accounts, batches, driver, erase, identities
+from memline.shared.index.copies import COMPANIONS
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.fleet_workers import drop_with
-from memline.shared.sources.forgetting import is_long, line_hash
-from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources import note_files
+from memline.shared.sources.dates import day_of_path
+from memline.shared.sources.discover import discover
+from memline.shared.sources.excerpt import parse_citation
+from memline.shared.sources.outcomes import EMPTY, INDEXED
+from memline.shared.sources.paths import SESSIONS, MemoryPaths, is_transcript
+from memline.shared.sources.reading import read_file
+from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import to_json, value
 
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+#: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
+MIN_NEEDLE = 12
+
+#: Bytes that are looked through at a time, and files that hold no text of notes and may be large.
+_BLOCK = 1 << 20
+_MODELS = (".gguf", ".onnx", ".onnx_data")
+
+
+@value
+class Target:
+    """Lines of a note; without lines a session, or a note whose file is gone."""
+
+    path: str
+    #: 1-based, inclusive; 0: the whole.
+    first: int = 0
+    last: int = 0
+    #: The lines that go.
+    lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
 
 
 @value
 class Forgotten:
-    """What was forgotten."""
+    """What was forgotten, and what holds some of it and was not changed."""
 
     agent: str
-    targets: tuple[Target, ...] = ()
-    lines: int = 0
-    chunks: int = 0
-    vectors: int = 0
-    #: Other files of the home that were cleaned or deleted.
-    files: tuple[str, ...] = ()
-    #: Files of the home that hold a line of it and are not Memline's to change.
-    out_of_reach: tuple[str, ...] = ()
-    #: Indexes of other agents and workspaces in the home that hold some of it.
-    other_indexes: tuple[str, ...] = ()
-    #: Notes with the very same text, which were not named.
-    also_in: tuple[str, ...] = ()
-    kept_notes: bool = False
-    backup: str = ""
-    #: Batches with it whose file is still at their provider.
-    at_provider: tuple[LeftBehind, ...] = ()
+    forgotten: tuple[str, ...]
+    lines: int
+    vectors: int
+    #: Files of the home with one of the lines.
+    out_of_reach: tuple[str, ...]
+    #: Open batches with such a text: `<id> at <provider>`, with the name of the file there.
+    at_provider: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        forgotten = [str(target) for target in self.targets]
-        return to_json(self, without=("targets",), forgotten=forgotten, backup=self.backup or None)
+    def to_json(self) -> dict[str, object]:
+        return to_json(self)
 
 
-def forget(
-    agent: AgentSettings,
-    targets: Sequence[Target],
-    *,
-    keep_note: bool = False,
-    backup: Path | None = None,
-    found: Mapping[Path, Collection[bytes]] = MappingProxyType({}),
-    queue_address: str = "",
-    clock: Clock | None = None,
-) -> Forgotten:
-    """Forget these lines and sessions. Safe to run again after a kill. Raises MemlineErrors.
+def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
+    """Resolve a path or citation. Raises PathNotAllowed, and BadRequest for lines of a session."""
+    citation = parse_citation(cited)
+    if is_transcript(citation.path):
+        if citation.first is not None:
+            raise BadRequest("a session is forgotten as a whole", hint=f"memline forget {citation.path}")
+        known = transcripts_of(agent)
+        is_there = known is not None and any(each.path == citation.path for each in known.discover().files)
+        return [Target(path=citation.path)] if is_there or _is_indexed(agent, citation.path) else []
+    located = MemoryPaths.of(agent).locate(citation.path)
+    if located is None:
+        what = f"{citation.path} is not a memory file of this agent"
+        raise PathNotAllowed(what, hint="memline search QUERY")
+    if not os.path.lexists(located.absolute):
+        return [Target(path=located.path)] if _is_indexed(agent, located.path) else []
+    lines = _lines_of(agent, located.path)
+    first, last = 1, len(lines)
+    if citation.first is not None:
+        first, last = max(1, citation.first), min(last, citation.first + (citation.lines or 1) - 1)
+    return [_of_lines(located.path, lines, first, last)] if first <= last else []
 
-    `keep_note`: notes stay as they are, and the list keeps their lines out of the index. Transcripts always
-    stay. `backup`: a folder outside of the home that gets a copy of each note first. `found`: lines that
-    other files of the home hold, by file, and perhaps no note any more.
+
+def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
+    """List the transcripts of a session: by its key in OpenClaw's database, or by its id."""
+    transcripts = transcripts_of(agent)
+    if transcripts is None:
+        raise ConfigError(
+            "this agent has no source `sessions`",
+            hint='in memorySearch set sources: ["memory", "sessions"] and experimental.sessionMemory: true',
+        )
+    ids = transcripts.sessions_of(key) or {key.partition(".jsonl")[0]}
+    found = [each.path for each in transcripts.discover().files if each.problem is None]
+    return [Target(path=path) for path in found if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+
+
+def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
+    """List the lines of notes, and the sessions with a line, that have every word of `query`.
+
+    A word counts as it is written, in upper or lower case; several in quotation marks stand together.
     """
+    words = [quoted or word for quoted, word in re.findall(r'"([^"]+)"|(\S+)', query)]
+    patterns = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)", re.IGNORECASE) for each in words]
+
+    def has_all(line: str) -> bool:
+        return all(pattern.search(line) for pattern in patterns)
+
+    found: list[Target] = []
+    for file in discover(MemoryPaths.of(agent)).files if patterns else ():
+        lines = _lines_of(agent, file.path)
+        chosen = [number for number, line in enumerate(lines, 1) if has_all(line)]
+        found += [_of_lines(file.path, lines, number, number) for number in chosen]
+    with driver.reading_if_any(agent.index_path) as reader:
+        texts = reader.execute(_TEXTS_OF_SESSIONS, (SESSIONS,)) if reader and patterns else ()
+        paths = dict.fromkeys(path for path, text in texts if any(map(has_all, text.split("\n"))))
+    return found + [Target(path=path) for path in paths]
+
+
+_TEXTS_OF_SESSIONS = "SELECT path, text FROM chunks JOIN files ON files.id = file_id WHERE source = ?"
+
+
+def targets_before(agent: AgentSettings, day: date) -> list[Target]:
+    """List the dated notes, and the sessions that ended, before a day.
+
+    A note is of the day in its front matter, as the index has it, else of that in its name.
+    """
+    with driver.reading_if_any(agent.index_path) as reader:
+        days = dict(reader.execute("SELECT path, day FROM files WHERE day <> ''")) if reader else {}
+        query = (
+            "SELECT path FROM files JOIN transcripts ON file_id = files.id"
+            " WHERE last_day <> '' AND last_day < ? ORDER BY path"
+        )
+        sessions = reader.execute(query, (day.isoformat(),)).fetchall() if reader else []
+    found: list[Target] = []
+    for file in discover(MemoryPaths.of(agent)).files:
+        dated = date.fromisoformat(days[file.path]) if file.path in days else day_of_path(file.path)
+        if file.problem is None and dated is not None and dated < day:
+            found += targets_of_path(agent, file.path)
+    return found + [Target(path=path) for (path,) in sessions]
+
+
+def forget(agent: AgentSettings, targets: Sequence[Target], clock: Clock | None = None) -> Forgotten:
+    """Forget these lines and sessions. Safe to run again after a kill. Raises MemlineErrors and OSErrors."""
     clock = clock or SystemClock()
-    if backup is not None:
-        if backup.absolute().is_relative_to(agent.home.absolute()):
-            raise ConfigError(f"{backup} is inside Memline's home", hint="name a folder outside of it")
-        paths = MemoryPaths.of(agent)
-        if any(paths.locate(str(backup.absolute() / target.path.lstrip("/"))) for target in targets):
-            raise ConfigError(
-                f"{backup} is searched: the copy would be found", hint="name a folder outside of the notes"
-            )
-    # All of them first: a note that cannot be changed must not leave the others half forgotten.
-    for target in targets:
-        if isinstance(target, Lines) and not (target.stays or keep_note):
-            target.check(agent)
-    if backup is not None:
-        for target in targets:
-            target.keep_copy(agent, backup)
-    in_files = frozenset[bytes]().union(*found.values())
-    needles = {*in_files}
-    hashes: dict[str, set[bytes]] = {}
-    lines = chunk_count = 0
-    failure: MemlineError | OSError | None = None
-    with closing(IndexWriter.of(agent, clock=clock)) as writer, _unfinished():
-        writer.connection.execute("PRAGMA secure_delete = ON")
-        # From the end of a note to its beginning: the numbers of the lines before stay.
-        left = sorted(targets, key=lambda each: (each.path, -each.first))
-        try:
-            while left:
-                held, count = _forget_one(agent, writer, left[0], keep_note, clock, hashes)
-                needles |= held
-                lines += len(held)
-                chunk_count += count
-                left.pop(0)
-        except IndexFault:
-            raise
-        except (MemlineError, OSError) as error:
-            # What is out of its note is forgotten to the end.
-            failure = error
-        every = sorted(set().union(*hashes.values()))
-        with writer.session() as (connection, now):
-            gone = erase.drop_vectors(connection, every, now)
-            for file, in_file in found.items():
-                with transaction(connection):
-                    digests = map(line_hash, in_file)
-                    place = forgotten.IN_ANY_COPY
-                    forgotten.add(connection, str(file), "line", digests, now, everywhere=place)
-        forget_batches.reopen(writer)
-        with writer.session() as (connection, now):
-            erase.drop_errors(connection, now)
-            also_in = _others(connection, every)
-        writer.recover()
+    # From the end of a note to its beginning: the numbers of the lines before stay.
+    of_notes = sorted((each for each in targets if each.first), key=lambda each: (each.path, -each.first))
+    for target in of_notes:
+        _read_checked(agent, target)
+    paths = list(dict.fromkeys(each.path for each in targets))
+    with closing(IndexWriter.of(agent, clock=clock)) as writer:
+        needles = {line.strip().encode() for each in targets for line in each.lines}
+        needles |= _indexed_lines(writer, [each.path for each in targets if not each.first])
+        sessions = [path for path in paths if is_transcript(path)]
+        accounts.bar_sessions(writer.accounts.file, agent.agent, sessions, clock.now())
+        for target in of_notes:
+            _take_out(agent, target)
+        reader = FileReader(agent, clock=clock)
+        for path in paths:
+            writer.store_file(reader.read(path, entry=None, force=True))
         with writer.session() as (connection, _):
+            vectors, tokens = erase.drop_vectors(connection)
+            at_provider = [_named(batches.get(connection, token), connection) for token in tokens]
             erase.erase(connection)
-        at_provider = forget_batches.end(agent, writer, clock)
-    erase.drop_account_errors(agent.account_path)
-    long_needles = {each for each in needles if len(each) >= forget_home.MIN_NEEDLE or each in in_files}
-    files, out_of_reach = forget_home.clean(agent, hashes, long_needles, in_files)
-    other_indexes = forget_home.other_indexes(agent, every, long_needles)
-    if queue_address and needles:
-        # By the hash its vector too, and by the path what is too short to be looked for.
-        named = {target.path.encode() for target in targets}
-        drop_with(queue_address, long_needles | {*every} | named)
-    done = Forgotten(
+    long = {each for each in needles if len(each) >= MIN_NEEDLE}
+    return Forgotten(
         agent=agent.agent,
-        targets=tuple(each for each in targets if each not in left),
-        lines=lines,
-        chunks=chunk_count,
-        vectors=gone,
-        files=tuple(files),
-        out_of_reach=tuple(out_of_reach),
-        other_indexes=tuple(other_indexes),
-        also_in=tuple(also_in),
-        kept_notes=keep_note,
-        backup=str(backup or ""),
+        forgotten=tuple(map(str, targets)),
+        lines=sum(len(each.lines) for each in targets),
+        vectors=vectors,
+        out_of_reach=tuple(_files_with(agent, long)),
         at_provider=tuple(at_provider),
     )
-    _audit(agent, done, clock)
-    if failure is not None:
-        why = failure.message if isinstance(failure, MemlineError) else str(failure)
-        raise MemlineError(
-            f"{len(done.targets)} of {len(targets)} are forgotten, and the others stay: {why}",
-            hint="run it again",
-        ) from failure
-    return done
 
 
-@contextmanager
-def _unfinished() -> Iterator[None]:
-    """Say of an index that cannot be written that part may be forgotten, and how to go on."""
-    try:
-        yield
-    except IndexUnwritable as error:
-        why, _, _ = error.message.partition(";")
-        raise IndexUnwritable(
-            f"not all is forgotten, and lines may be out of their note already: {why}",
-            hint="free space or fix the permissions, then run it again, and: memline index",
-        ) from error
+def _of_lines(path: str, lines: Sequence[str], first: int, last: int) -> Target:
+    return Target(path=path, first=first, last=last, lines=tuple(lines[first - 1 : last]))
 
 
-def listed(agent: AgentSettings) -> list[Group]:
-    """List what was forgotten, the oldest first."""
+def _lines_of(agent: AgentSettings, path: str) -> list[str]:
+    """Read the lines of a note as they are now; none when it cannot be read."""
+    located = MemoryPaths.of(agent).locate(path)
+    reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
+    if not reading or reading.outcome not in (INDEXED, EMPTY) or not reading.text:
+        return []
+    return reading.text.removesuffix("\n").split("\n")
+
+
+def _is_indexed(agent: AgentSettings, path: str) -> bool:
     with driver.reading_if_any(agent.index_path) as reader:
-        return forgotten.groups(reader) if reader else []
+        query = "SELECT 1 FROM files JOIN chunks ON file_id = files.id WHERE path = ? LIMIT 1"
+        return reader is not None and driver.scalar(reader, query, path) is not None
 
 
-def undo(agent: AgentSettings, group: Group) -> bool:
-    """Take one off the list; returns whether it held back anything, which the next run reads again."""
-    with closing(IndexWriter.of(agent)) as writer, writer.transaction() as (connection, _):
-        has_held = forgotten.take_off(connection, group)
-    return has_held
+def _indexed_lines(writer: IndexWriter, paths: Sequence[str]) -> set[bytes]:
+    query = "SELECT text FROM chunks JOIN files ON files.id = file_id WHERE path = ?"
+    with writer.session() as (connection, _):
+        texts = [text for path in paths for (text,) in connection.execute(query, (path,))]
+    return {line.strip().encode() for text in texts for line in text.split("\n")}
 
 
-def _forget_one(
-    agent: AgentSettings,
-    writer: IndexWriter,
-    target: Target,
-    keep_note: bool,
-    clock: Clock,
-    hashes: dict[str, set[bytes]],
-) -> tuple[set[bytes], int]:
-    """Forget one target; returns the bytes of its lines, and how many chunks held one of them."""
-    connection = writer.connection
-    rows = target.chunks(connection)
-    # Of what it was before only hashes are known, so all of it goes.
-    texts = {digest for digest, _ in rows} | former_texts(connection, target.path)
-    hashes.setdefault(target.path, set()).update(texts)
-    needles, line_hashes = target.words(agent, rows)
-    is_transcript = isinstance(target, Transcript)
-    stays = target.stays or keep_note
-    with writer.transaction() as (_, now):
-        forgotten.add(connection, target.path, "text", texts, now)
-        if stays:
-            # A record of a transcript is one line, and known by its text like a long one of a note.
-            long = {line_hash(line) for line in needles if is_long(line.decode())}
-            long = line_hashes if is_transcript else line_hashes & long
-            place = forgotten.IN_TRANSCRIPTS if is_transcript else forgotten.IN_NOTES
-            forgotten.add(connection, target.path, "line", line_hashes - long, now)
-            forgotten.add(connection, target.path, "line", long, now, everywhere=place)
-        else:
-            place = forgotten.IN_COPIES
-            forgotten.add(connection, target.path, "line", line_hashes, now, everywhere=place)
-    if not stays:
-        target.take_out(agent)
-    # Looked at from here on: whatever was read before loses against this look.
-    reader = FileReader(agent, clock=clock)
-    # A long line of a note that stays is kept out of all others as well.
-    others = _with_lines(connection, needles, hashes) if stays and not is_transcript else []
-    for path in (target.path, *others):
-        gone = forgotten.lines_of(connection, path)
-        row = reader.read(path, entry=None, force=True, forgotten=gone)
-        writer.store_file(row)
-    return needles, len(rows)
+def _read_checked(agent: AgentSettings, target: Target) -> tuple[str, str, bytes]:
+    """Return root, path below it and bytes of a note. Raises MemlineError where its lines cannot go."""
+    located = MemoryPaths.of(agent).locate(target.path)
+    if located is None:
+        raise PathNotAllowed(f"{target.path} is not a memory file of this agent", hint="memline search QUERY")
+    relative = os.path.relpath(located.absolute, located.anchor)
+    with os.fdopen(open_regular(located.anchor, relative), "rb") as file:
+        data = file.read()
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
+        what = f"{target.path} is not UTF-8, so its lines are not taken out; nothing was changed"
+        raise MemlineError(what, hint="save it as UTF-8, or edit it yourself, then: memline index")
+    # A new file takes the place of the old one.
+    folder = os.path.dirname(located.absolute)
+    if not (os.access(located.absolute, os.W_OK) and os.access(folder, os.W_OK | os.X_OK)):
+        what = f"{target.path} may not be written, so its lines are not taken out; nothing was changed"
+        raise MemlineError(what, hint="fix the permissions of the file and its folder")
+    return located.anchor, relative, data
 
 
-def _with_lines(connection: Connection, needles: set[bytes], hashes: dict[str, set[bytes]]) -> list[str]:
-    """List the notes with one of these lines, if it is long; their texts that have it go to `hashes`."""
-    found: set[str] = set()
-    for line in map(bytes.decode, needles):
-        if is_long(line):
-            query = (
-                "SELECT path, text_hash FROM chunks JOIN files ON files.id = file_id"
-                " WHERE source = 'memory' AND instr(text, ?)"
-            )
-            for path, digest in connection.execute(query, (line,)).fetchall():
-                hashes.setdefault(path, set()).add(digest)
-                found.add(path)
-    return sorted(found)
+def _take_out(agent: AgentSettings, target: Target) -> None:
+    for _ in range(5):
+        anchor, relative, data = _read_checked(agent, target)
+        if tuple(_lines_of(agent, target.path)[target.first - 1 : target.last]) != target.lines:
+            break
+        if note_files.remove_lines(anchor, relative, target.first, target.last, data):
+            return
+    raise MemlineError(f"{target.path} was changed meanwhile, and its lines stay", hint="run it again")
 
 
-def _others(connection: Connection, hashes: Sequence[bytes]) -> list[str]:
-    query = "SELECT DISTINCT path FROM chunks JOIN files ON files.id = file_id WHERE text_hash = ?"
-    return sorted({path for digest in hashes for (path,) in connection.execute(query, (digest,))})
+def _named(batch: batches.Batch | None, connection: object) -> str:
+    assert batch is not None
+    row = identities.by_id(connection, batch.identity_id)  # type: ignore[arg-type]
+    file = f", file {batch.file_id}" if batch.file_id else ""
+    return f"{batch.token[:8]} at {row.identity.provider if row else 'its provider'}{file}"
 
 
-def _audit(agent: AgentSettings, done: Forgotten, clock: Clock) -> None:
-    at = datetime.fromtimestamp(clock.now(), UTC).isoformat(timespec="seconds")
-    line = json.dumps({"at": at, **done.to_json()}) + "\n"
-    agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    opened = os.open(agent.home / forget_home.AUDIT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(opened, "w") as file:
-        file.write(line)
+def _files_with(agent: AgentSettings, needles: Collection[bytes]) -> Iterator[str]:
+    """Yield the files of the home that have one of these lines, but for the index, which has none."""
+    ours = {f"{path}{end}" for path in (agent.index_path, agent.account_path) for end in ("", *COMPANIONS)}
+    overlap = max(map(len, needles), default=1) - 1
+    for path in sorted(agent.home.rglob("*")) if needles else ():
+        if not path.is_file() or path.is_symlink() or str(path) in ours or path.name.endswith(_MODELS):
+            continue
+        if not path.is_relative_to(agent.workspace) and _has_any(path, needles, overlap):
+            yield str(path)
+
+
+def _has_any(path: Path, needles: Collection[bytes], overlap: int) -> bool:
+    data = b""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                data = data[len(data) - min(overlap, len(data)) :] + block
+                if any(needle in data for needle in needles):
+                    return True
+    except OSError:
+        return False
+    return False

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.agent_view import Chat
-from memline.producers.read_note import lines_of
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.note_names import MARKDOWN, without_ending
 from memline.shared.sources.append import local_time, log_path
-from memline.shared.sources.forgetting import shown as with_marks
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
@@ -72,9 +70,8 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
         text = ""
         if located := memory_paths.locate(path):
             reading = read_file(located.absolute, root=located.anchor, clock=clock)
-            lines = with_marks(reading.text.split("\n"), lines_of(settings)(located.path).of(reading.sha256))
             if reading.outcome == INDEXED:
-                text = for_model("\n".join(lines)).strip("\n")
+                text = for_model(reading.text).strip("\n")
         # On a file system that ignores case both spellings are one file.
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))

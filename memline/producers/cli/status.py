@@ -142,7 +142,6 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
     yield "Left out", ", ".join((*outcomes, *(f"{count:,} by {rule}" for rule, count in by_rule.items())))
-    yield "Forgotten", counted(body["forgotten"], "text") if body["forgotten"] else ""
     yield "Dirty", "yes" if body["dirty"] else "no"
     yield "Store", _short(body["dbPath"])
     origin = body["workspaceOrigin"]

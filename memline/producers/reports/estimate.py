@@ -11,13 +11,12 @@ from memline.shared.batches.planning import MAX_BYTES, MAX_ROWS
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import driver, forgotten, identities, ledger
+from memline.shared.index import driver, identities, ledger
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.providers import LISTED, PROVIDERS, Price, RequestCaps, price_of
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health, tighter
-from memline.shared.sources.forgetting import NOTHING
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
@@ -154,8 +153,7 @@ def estimate(
         chunk_count = 0
         for path in paths:
             entry = ledger.entry(reader, path) if reader and is_transcript(path) else None
-            gone = forgotten.lines_of(reader, path) if reader else NOTHING
-            chunks = file_reader.read(path, entry=entry, force=force, forgotten=gone).chunks or ()
+            chunks = file_reader.read(path, entry=entry, force=force).chunks or ()
             chunk_count += len(chunks)
             texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in chunks)
         states: dict[bytes, str] = {}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ from memline.shared.findings.diagnosis import merged, of_agent, of_common, proce
 from memline.shared.index import (
     chunks,
     driver,
-    erase,
-    forgotten,
     identities,
     ledger,
     meta,
@@ -60,8 +57,6 @@ def examine(
             details = {"provider": choice.provider, "reason": problem}
             troubles += (Trouble(code="provider_fails", details=details, action=action),)
     fault = {}
-    with suppress(MemlineError):
-        erase.look_again(settings.index_path, time.time())
     look = partial(of_agent, settings, choice=choice, queue=queue, troubles=troubles)
     try:
         with driver.reading_if_any(settings.index_path) as reader:
@@ -180,7 +175,6 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             for name, (files, count) in sorted(sources.items())
         ],
         "outcomes": read(ledger.outcome_counts, {}),
-        "forgotten": read(forgotten.count, 0),
         "behind": plan.behind | {"vectors": model.missing},
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
         "modelDiffers": model.reason,

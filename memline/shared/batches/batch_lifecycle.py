@@ -16,7 +16,7 @@ whether the call had its effect. So a batch has one job, whatever happens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -182,11 +182,6 @@ class Lifecycle:
 
     def _poll(self) -> bool:
         batch, now = self.claim.batch, self.claim.clock.now()
-        if batch.cancel_reason == batches.FORGOTTEN and batch.file_id:
-            # The provider may take minutes to cancel the job. What it does not delete now goes at the end.
-            with suppress(ProviderError):
-                self.api().clean_up(None, file_id=batch.file_id)
-                batch = self.claim.record(file_id="")
         if batch.cancel_requested_at and not batch.cancelled_at:
             job = self.api().cancel(batch.job_id)
             # The end comes soon, however rare the polls have become.

@@ -246,17 +246,6 @@ def long_term_misnamed(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     NOTE,
-    "deleted text is still in the log of the index: another process reads an old state of it",
-    action="end that process, such as Litestream or a copy of the index, then: memline index",
-)
-def log_held(facts: Facts) -> Iterator[Seen]:
-    since = meta.get(facts.index, meta.LOG_HELD) if facts.index is not None else None
-    if since is not None:
-        yield seen()
-
-
-@finding(
-    NOTE,
     "{links} not followed: {names}",
     action="put the files below the workspace, or name what the links lead to in memorySearch.extraPaths",
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4D656D41
 
 #: `user_version` that this release reads and writes. An older file is put aside like a damaged one.
-VERSION = 9
+VERSION = 10
 
 #: Rows of what is known to be settled, two a request. A Redis that comes back with an older snapshot, or is
 #: told nothing of the end of a worker, gives a message out once more.
@@ -137,6 +137,16 @@ class Accounts:
 def account_id(provider: str, mark: str) -> str:
     """Name an account; `mark` tells one set of address and secrets from another, and is none itself."""
     return f"{provider}:{mark}" if mark else provider
+
+
+def bar_sessions(file: AccountFile, agent: str, paths: Sequence[str], now: float) -> None:
+    """Bar sessions of an agent for good; `transcripts_of` leaves them out."""
+    if paths:
+        with file.writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO forgotten_sessions (agent, path, at) VALUES (?, ?, ?)",
+                ((agent, path, now) for path in paths),
+            )
 
 
 def note_settled(connection: Connection, token: str) -> bool:

@@ -93,3 +93,11 @@ CREATE TABLE IF NOT EXISTS counters (
     value REAL NOT NULL,
     PRIMARY KEY (name, labels)
 ) STRICT;
+
+-- Sessions that were forgotten, by their paths in the ledger: they are never read again, whatever index there is.
+CREATE TABLE IF NOT EXISTS forgotten_sessions (
+    agent TEXT NOT NULL,
+    path TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (agent, path)
+) STRICT, WITHOUT ROWID;

@@ -27,8 +27,6 @@ TOO_LONG = "remote.batch.timeoutMinutes is over"
 SWITCHED_OFF = "remote.batch.enabled is off now"
 NOT_NEEDED = "its texts are gone"
 
-#: Why a batch is cancelled that holds a forgotten text: its file goes before the provider has cancelled it.
-FORGOTTEN = "a text of it was forgotten"
 
 #: What the error of a closed batch says whose files could not be removed.
 FILES_LEFT = "files of this batch were left at the provider"

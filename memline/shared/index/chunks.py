@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from memline.shared.digests import sha256
-from memline.shared.index import forgotten, full_text, ledger, meta
+from memline.shared.index import full_text, ledger
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded, name_key, stem_key
 from memline.shared.sources.markdown import outline
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams
-from memline.shared.values import field, replace, value
+from memline.shared.values import field, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,13 +68,7 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
             return FileChange(kind="unknown")
         ledger.touch(connection, row)
         return FileChange(kind="unchanged")
-    is_forgotten = forgotten.is_any(connection)
-    if is_forgotten and row.chunks and (gone := forgotten.texts_of(connection, row.path)):
-        # Read before a part of the file was forgotten, and looked at again since.
-        row = replace(row, chunks=tuple(each for each in row.chunks if text_hash(each.text) not in gone))
     file_id = ledger.record(connection, row)
-    if is_forgotten and row.source == MEMORY and row.outcome == outcomes.INDEXED:
-        forgotten.stored(connection, row.path, row.hash)
     if row.source == SESSIONS:
         ledger.save_facts(connection, file_id, row.transcript)
     texts, orphans, added = _replace_chunks(connection, file_id, row)
@@ -146,16 +140,6 @@ def _replace_chunks(
             if row.links:
                 store_links(connection, file_id, row.links)
     removed = [digest for digest in old if digest not in texts]
-    if removed:
-        if meta.get(connection, meta.TO_ERASE) != meta.ALL:
-            meta.put(connection, meta.TO_ERASE, row.observed_ns / 1e9)
-        # Those without a vector go as soon as it is known that none will come (`vectors.release`).
-        connection.executemany(
-            "INSERT OR IGNORE INTO former_texts (path, text_hash) SELECT ?1, ?2"
-            " WHERE EXISTS (SELECT 1 FROM vectors WHERE identity_id IN (SELECT id FROM identities)"
-            " AND text_hash = ?2)",
-            ((row.path, digest) for digest in removed),
-        )
     still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
     orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
     return texts, orphans, added
@@ -164,44 +148,6 @@ def _replace_chunks(
 def count(connection: Connection) -> int:
     """Count the chunks."""
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
-
-
-def lines_of(connection: Connection, path: str) -> list[str]:
-    """Put the lines of a note together again of its chunks; those that are blank, or unknown, are empty.
-
-    Chunks overlap, and a line that did not fit is in several of them.
-    """
-    query = (
-        "SELECT start_line, text FROM chunks JOIN files ON files.id = file_id WHERE path = ? ORDER BY ordinal"
-    )
-    lines: dict[int, str] = {}
-    for first, text in connection.execute(query, (path,)):
-        for number, line in enumerate(text.split("\n"), first):
-            lines[number] = _joined(lines.get(number, ""), line)
-    return [lines.get(number, "") for number in range(1, max(lines, default=0) + 1)]
-
-
-def _joined(before: str, after: str) -> str:
-    """Join two parts of a line, of which the second may begin with the end of the first."""
-    if after in before:
-        return before
-    common = next(
-        size for size in range(min(len(before), len(after)), -1, -1) if before.endswith(after[:size])
-    )
-    return before + after[common:]
-
-
-def former_texts(connection: Connection, path: str) -> set[bytes]:
-    """Return the hashes of texts that a file has had, also under the names from which it was moved."""
-    query = (
-        "WITH RECURSIVE names (path) AS (SELECT ?1 UNION SELECT theirs.path FROM names"
-        " JOIN (SELECT path, text_hash FROM former_texts UNION SELECT path, text_hash FROM chunks"
-        "       JOIN files ON files.id = file_id WHERE path = ?1) AS ours ON ours.path = names.path"
-        " JOIN former_texts AS theirs ON theirs.text_hash = ours.text_hash"
-        " WHERE theirs.path NOT IN (SELECT path FROM files WHERE outcome <> ?2))"
-        " SELECT text_hash FROM former_texts WHERE path IN names"
-    )
-    return {digest for (digest,) in connection.execute(query, (path, ledger.REMOVED))}
 
 
 _NAME = "INSERT INTO names (file_id, key, title, text, grams) VALUES (?, ?, ?, ?, ?)"

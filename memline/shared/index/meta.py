@@ -49,12 +49,6 @@ JOBS_RECENTLY = "jobs_recently"
 FULL_TEXT_CHANGES = "full_text_changes"
 #: In how many chunks common words stand: {"of": a mark of full text, "counts"} (`full_text`).
 COMMON_WORDS = "common_words"
-#: When text was last deleted that may still stand in full text and in the log (seconds since the epoch), or
-#: ALL: anything may, since an older release left it there; LOG: only the log has it.
-TO_ERASE = "to_erase"
-ALL, LOG = "all", "log"
-#: Since when a reader of an old state keeps deleted text in the log (seconds since the epoch).
-LOG_HELD = "log_held"
 #: When an operator paused the sending of texts (seconds since the epoch; true of an older release).
 PAUSED = "paused"
 

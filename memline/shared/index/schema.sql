@@ -32,14 +32,6 @@ CREATE INDEX IF NOT EXISTS files_source ON files (source);
 CREATE INDEX IF NOT EXISTS files_with_problems ON files (path)
     WHERE outcome IN ('unreadable', 'failed', 'too_large', 'not_text', 'bad_name');
 
--- Texts that a file has had, as long as a vector of them is kept: they are forgotten with the file.
-CREATE TABLE IF NOT EXISTS former_texts (
-    path TEXT NOT NULL,
-    text_hash BLOB NOT NULL,
-    PRIMARY KEY (path, text_hash)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS former_texts_hash ON former_texts (text_hash);
-
 -- What is known of each session transcript.
 CREATE TABLE IF NOT EXISTS transcripts (
     file_id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE,
@@ -91,7 +83,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS forms_fts USING fts5 (
     content = 'chunk_documents', content_rowid = 'id',
     tokenize = 'unicode61 remove_diacritics 2', detail = none
 );
--- FTS5 merges no segments while it writes, but 64 at a time where nobody does (`erase.purge`): with its own 4 and 16
+-- FTS5 merges no segments while it writes, but 64 at a time where nobody does (`full_text.merge_in_slices`): with its own 4 and 16
 -- all words of a first index were written once more, a fifth of what full text took.
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 0);
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('crisismerge', 64);
@@ -260,11 +252,6 @@ CREATE TRIGGER IF NOT EXISTS token_vectors_follow
 AFTER DELETE ON vectors
 BEGIN DELETE FROM token_vectors WHERE vector_id = old.id; END;
 
-CREATE TRIGGER IF NOT EXISTS former_texts_follow
-AFTER DELETE ON vectors
-BEGIN DELETE FROM former_texts WHERE text_hash = OLD.text_hash AND NOT EXISTS (SELECT 1 FROM vectors
-    WHERE identity_id IN (SELECT id FROM identities) AND text_hash = OLD.text_hash); END;
-
 -- Requests in flight.
 CREATE TABLE IF NOT EXISTS leases (
     token TEXT PRIMARY KEY,
@@ -355,23 +342,4 @@ CREATE TABLE IF NOT EXISTS job_files (
     PRIMARY KEY (job, path)
 ) STRICT, WITHOUT ROWID;
 
--- What was forgotten and is not to come back: hashes alone, by the path of the file it stood in. `text`: the SHA-256
--- of a chunk's text; a vector of it that comes late is not kept. `line`: that of a line which still stands in a note
--- or transcript that was kept; it is not read again.
-CREATE TABLE IF NOT EXISTS forgotten (
-    path TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('text', 'line')),
-    hash BLOB NOT NULL,
-    at REAL NOT NULL,
-    -- A line that is known by its text in any file: 1 of notes, 2 of transcripts. One that stands in no file any more,
-    -- which only a backup that is put back loses: -1 from this path, -2 from any.
-    everywhere INTEGER NOT NULL DEFAULT 0,
-    -- Of another line of a note: the SHA-256 of the file, by which it is known when it is renamed.
-    content TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (path, kind, hash)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS forgotten_everywhere ON forgotten (everywhere, hash) WHERE everywhere > 0;
-CREATE INDEX IF NOT EXISTS forgotten_content ON forgotten (content, hash) WHERE content <> '';
-CREATE INDEX IF NOT EXISTS forgotten_texts ON forgotten (hash) WHERE kind = 'text';
-
-PRAGMA user_version = 21;
+PRAGMA user_version = 22;

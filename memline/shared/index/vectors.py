@@ -171,9 +171,7 @@ def store(connection: Connection, identity: IdentityRow, rows: Iterable[VectorRo
         # would take an id for every vector, and a batch would wait for texts that seem to be coming.
         cached = connection.execute(
             "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
-            " SELECT ?1, ?2, 'ready', 0, ?3, ?4"
-            # Its text was forgotten meanwhile: then nothing of it is kept.
-            " WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE kind = 'text' AND hash = ?2)"
+            " VALUES (?, ?, 'ready', 0, ?, ?)"
             " ON CONFLICT (identity_id, text_hash) DO NOTHING RETURNING id",
             (identity.id, row.hash, now, row.vector),
         ).fetchone()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from contextlib import suppress
-from typing import Any
 
 from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
@@ -15,7 +13,6 @@ from memline.shared.queue.dead_letters import errors_since
 from memline.shared.queue.heartbeat import embed_threads, is_served, last_failure
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.routes import QUEUES
 
 #: Seconds between two looks at which workers are alive.
 LOOK_EVERY_S = 2.0
@@ -129,18 +126,3 @@ def wake(url: str, agent: str) -> None:
     if url:
         with suppress(QueueError), Fleet(url) as fleet:
             fleet.wake(agent)
-
-
-def drop_with(url: str, needles: Collection[bytes]) -> int:
-    """Remove the dead letters whose message holds one of these bytes; returns how many."""
-    dropped = 0
-    with redis_client.connected(url) as client:
-        for queue in QUEUES:
-            base = redis_client.key(client, queue)
-            stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=_LETTERS)
-            for letter, content in stored:
-                if any(each in content for each in needles):
-                    client.zrem(f"{base}.XQ", letter)
-                    client.hdel(f"{base}.XQ.msgs", letter)
-                    dropped += 1
-    return dropped

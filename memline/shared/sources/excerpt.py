@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.note_names import MARKDOWN
 from memline.shared.sources import outcomes
-from memline.shared.sources.forgetting import NOTHING, ForgottenLines
-from memline.shared.sources.forgetting import shown as shown_lines
 from memline.shared.sources.links import NoteName
 from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
@@ -113,7 +111,6 @@ def read_excerpt(
     *,
     part: Part | None = None,
     private: bool = True,
-    gone: Callable[[str], ForgottenLines] = lambda _: NOTHING,
     clock: Clock | None = None,
 ) -> Excerpt:
     """Read part of a memory file, from its beginning unless `part` says more: whole lines, at least one.
@@ -121,7 +118,7 @@ def read_excerpt(
     Raises PathNotAllowed for everything but a readable regular Markdown file of the memory; outside of it
     with the same words whether it exists or not. Transcripts have words of their own, since their file is
     never read. A memory file that does not exist is an empty excerpt. `private`: False refuses the long-term
-    note, with AccessDenied. `gone`: returns by a ledger path the lines that were forgotten.
+    note, with AccessDenied.
     """
     if is_transcript(path.strip().removeprefix("./")):
         # Refused by the name alone: whether there is such a file must not be learned here.
@@ -139,7 +136,6 @@ def read_excerpt(
         root=located.anchor,
         shown=located.path,
         part=part or Part(),
-        gone=gone(located.path),
         clock=clock,
     )
 
@@ -150,7 +146,6 @@ def read_file_excerpt(
     root: str,
     shown: str,
     part: Part,
-    gone: ForgottenLines = NOTHING,
     clock: Clock | None = None,
 ) -> Excerpt:
     """Read lines of a file that may be read, following no link below the trusted folder `root`.
@@ -168,7 +163,6 @@ def read_file_excerpt(
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.
     all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
-    all_lines = shown_lines(all_lines, gone.of(reading.sha256))
     excerpt = excerpt_of(all_lines, shown=shown, part=part)
     return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,6 @@ from memline.shared.index.rows import FileRow
 from memline.shared.sources import outcomes
 from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
-from memline.shared.sources.forgetting import NOTHING, ForgottenLines, without
 from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
@@ -40,15 +38,13 @@ class FileReader:
         *,
         entry: LedgerEntry | None,
         force: bool = False,
-        forgotten: ForgottenLines = NOTHING,
     ) -> FileRow:
         """Read the file of a ledger path.
 
-        `entry` is the row the ledger has of it, `forgotten` the hashes of lines that are left out. Never
-        raises for what is on the disk.
+        `entry` is the row the ledger has of it. Never raises for what is on the disk.
         """
         if not is_transcript(path):
-            return self._read_note(path, entry, force, forgotten)
+            return self._read_note(path, entry, force)
         transcripts, chunking = transcripts_of(self._settings), self._settings.memory.chunking
         return read_transcript(
             path,
@@ -56,13 +52,10 @@ class FileReader:
             chunking=chunking,
             entry=entry,
             force=force,
-            forgotten=forgotten.lines,
             clock=self._clock,
         )
 
-    def _read_note(
-        self, path: str, entry: LedgerEntry | None, force: bool, forgotten: ForgottenLines
-    ) -> FileRow:
+    def _read_note(self, path: str, entry: LedgerEntry | None, force: bool) -> FileRow:
         """Read a note and split it, unless its content is the one in the ledger.
 
         Whatever is wrong becomes the outcome of the row. A path that is not a memory file (any more) has the
@@ -86,7 +79,7 @@ class FileReader:
                 if not force and before == (reading.outcome, reading.sha256, digest, MEMORY):
                     parts = {"chunks": None}
                 else:
-                    parts = parts_of(path, without(reading.text, forgotten.of(reading.sha256)), chunking)
+                    parts = parts_of(path, reading.text, chunking)
             return FileRow(
                 path=path,
                 source=MEMORY,
@@ -126,7 +119,6 @@ def read_transcript(
     chunking: Chunking,
     entry: LedgerEntry | None,
     force: bool,
-    forgotten: Collection[bytes] = (),
     clock: Clock,
 ) -> FileRow:
     """Read the transcript of a ledger path; a row without chunks when it is the one of the ledger.
@@ -147,7 +139,6 @@ def read_transcript(
             format=format_of(path),
             max_tokens=chunking.tokens,
             overlap_tokens=chunking.overlap,
-            forgotten=forgotten,
             clock=clock,
         )
     except Exception as error:

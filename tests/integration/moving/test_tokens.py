@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from memline.producers.actions.backup import back_up, restore
-from memline.producers.actions.forget import forget
-from memline.producers.actions.forget_targets import targets_of_path
+from memline.producers.actions.forget import forget, targets_of_path
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows
 from memline.shared.index_writer import IndexWriter

@@ -8,7 +8,7 @@ import pytest
 from memline.producers import cli
 from memline.producers.cli.jobs import batch
 from memline.shared.clock import SystemClock
-from memline.shared.index import batches, erase
+from memline.shared.index import batches
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.embed_results import Failure
@@ -167,9 +167,6 @@ def test_the_errors_of_a_batch_are_listed_with_their_files(place: Place, run: Ru
 
     assert (row["path"], row["error"]) == ("aaaa.md", "the text is not allowed")
     assert "aaaa.md  the text is not allowed" in run("errors", "aaaa")[1]
-    with closing(IndexWriter.of(place.agent)) as writer:
-        erase.drop_errors(writer.connection, 0.0)
-    assert run("errors", "aaaa")[1] == "No text of this batch got an error.\n"
 
 
 def test_of_a_batch_that_failed_as_a_whole_some_errors_are_kept(

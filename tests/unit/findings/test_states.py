@@ -227,7 +227,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("permissions", PROBLEM, lambda p, m: [m.setattr(disk, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
     ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"files": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its files: no right", "chmod"),
     ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
-    ("log_held", NOTE, lambda p, _: put(p, meta.LOG_HELD, 1.0), "deleted text is still in the log", "end that process"),
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
     ("disk_almost_full", WARNING, lambda p, m: m.setattr(disk, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),

@@ -4,9 +4,7 @@ import pytest
 
 from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.chunks import grams
-from memline.shared.index.erase import purge
 from memline.shared.index_writer import IndexWriter
-from memline.shared.sources.chunking import split
 from tests.support.index_rows import MODEL_A, file_row
 
 
@@ -190,19 +188,6 @@ def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer: I
         assert driver.scalar(writer.connection, found, word) == expected
 
 
-@pytest.mark.parametrize(("tokens", "overlap"), [(20, 0), (20, 8), (60, 20)])
-def test_the_lines_of_a_note_are_those_of_its_chunks(writer: IndexWriter, tokens: int, overlap: int) -> None:
-    """Also a line that was cut, of which one chunk may have the end and the next one the same end again."""
-    long = " ".join(f"word{number} is one of {number * 7919 % 1009}." for number in range(60))
-    text = f"---\ntitle: Gates\n---\n\n# Gates\n\n{long}\nshort\n\n  {long[::-1]}\n\nThe end."
-    parts = tuple(split(text, max_tokens=tokens, overlap_tokens=overlap))
-    assert len(parts) > 10
-
-    writer.store_file(replace(file_row("a.md", at=1), outcome="indexed", chunks=parts))
-
-    assert chunks.lines_of(writer.connection, "a.md") == text.split("\n")
-
-
 def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer: IndexWriter) -> None:
     """Its vectors may come for hours."""
     writer.retarget(MODEL_A)
@@ -211,14 +196,14 @@ def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer
         job = jobs.create(connection, jobs.IMPORT, by="me", now_ns=1, files=paths)
     for number in range(20):
         writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
-    purge(writer.connection, 0.0)
+    writer.tidy()
     segments = "SELECT count(DISTINCT segid) FROM {}_idx"
     for table in ("chunks_fts", "forms_fts", "names_fts"):
         assert driver.scalar(writer.connection, segments.format(table)) == 20
 
     for number in range(20, 80):
         writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
-    purge(writer.connection, 0.0)
+    writer.tidy()
 
     assert vectors.backlog(writer.connection, identities.target(writer.connection).id).wanted == 80
     for table in ("chunks_fts", "forms_fts", "names_fts"):

@@ -4,14 +4,12 @@ from types import SimpleNamespace
 
 import fakeredis
 import pytest
-import redis
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import fleet_workers
-from memline.shared.queue.fleet_workers import Fleet, drop_with
+from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.queue.heartbeat import HEARTBEAT_S, TTL_S
 from tests.unit.queue.conftest import URL
-from tests.unit.queue.test_dead_letters import dead_letter, names
 
 #: Seconds after a loss within which it is named, and for which a restart is waited for.
 NAMED_S, ENDED_S = 15.0, 30.0
@@ -69,13 +67,3 @@ def test_an_embed_worker_that_was_killed_is_named_as_soon_and_ends_the_run_as_la
 
 def test_a_worker_has_several_heartbeats_to_miss_before_it_counts_as_gone() -> None:
     assert 3 * HEARTBEAT_S <= TTL_S <= NAMED_S
-
-
-def test_letters_that_hold_a_forgotten_text_are_dropped(redis_server: redis.Redis) -> None:
-    dead_letter(redis_server, "store", "one", error="refused: the door code")
-    dead_letter(redis_server, "embed", "two", error="other")
-
-    dropped = drop_with(URL, [b"door code", b"nothing"])
-
-    assert dropped == 1
-    assert names() == ["two"]

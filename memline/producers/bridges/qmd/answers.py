@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -19,7 +18,6 @@ from memline.shared.programs import Ran
 from memline.shared.search.request import SearchRequest, path_filter
 from memline.shared.search.results import Hit
 from memline.shared.sources.dates import day_of_path, day_of_time
-from memline.shared.sources.forgetting import without
 from memline.shared.sources.paths import SESSIONS, is_private
 from memline.shared.tables import as_text
 from memline.shared.values import value
@@ -111,10 +109,7 @@ class Reader:
         index_path: Path,
         *,
         max_chars: int,
-        forgotten: Callable[[str], AbstractSet[bytes]] = lambda _: frozenset(),
     ) -> None:
-        """`forgotten`: the hashes of the lines of a file, by ledger path, that are not shown any more."""
-        self._forgotten = forgotten
         self._collections = collections
         self._index_path = index_path
         self._max_chars = max_chars
@@ -135,8 +130,6 @@ class Reader:
             ledger = self._collections.paths.ledger_path(absolute)
             day = day_of_path(path) or day_of_time(_changed_at(absolute))
             first, last, text = self._lines(result.text)
-            if gone := self._forgotten(ledger):
-                text = without(text, gone)
             if (
                 not text.strip()
                 or (path, first) in seen

@@ -17,14 +17,13 @@ from memline.producers.bridges.qmd import answers
 from memline.producers.bridges.qmd.collections import PREFIX, Collections
 from memline.producers.bridges.qmd.home import QMD, QmdFailed, QmdHome
 from memline.producers.bridges.qmd.updates import EMBED, FAILED, UPDATE, Updater
-from memline.producers.read_note import cited_part, lines_of
+from memline.producers.read_note import cited_part
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
-from memline.shared.errors import AccessDenied, IndexFault
+from memline.shared.errors import AccessDenied
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import merged, of_agent, of_troubles
-from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
 from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_bounds, filters_of
 from memline.shared.search.results import Answer, Behind
@@ -106,8 +105,7 @@ class QmdBackend:
                 "long-term notes and past conversations are private: not read in a group, nor by a subagent",
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
-        gone = lines_of(self._settings)(ledger)
-        return read_file_excerpt(absolute, root=root, shown=path, part=part, gone=gone, clock=self._clock)
+        return read_file_excerpt(absolute, root=root, shown=path, part=part, clock=self._clock)
 
     def lint(self, *, private: bool) -> LinkCheck:
         return self._builtin.lint(private=private)
@@ -237,7 +235,6 @@ class QmdBackend:
             collections,
             updater.home.index_path,
             max_chars=qmd.limits.max_snippet_chars,
-            forgotten=self._forgotten,
         )
         hits = tuple(reader.hits(results, request, bounds, mode))[:limit]
         updater.home.remove(FAILED)
@@ -271,13 +268,6 @@ class QmdBackend:
             if mode == "query" or not _UNKNOWN_OPTION.search(error.message):
                 raise
             return ask("query"), "query"
-
-    def _forgotten(self, path: str) -> frozenset[bytes]:
-        """Return the hashes of the lines of a note that `memline forget` kept in it and nowhere else."""
-        # Without a builtin index there is no list of them.
-        with suppress(IndexFault), driver.reading_if_any(self._settings.index_path) as index:
-            return forgotten.lines_of(index, path).lines if index else frozenset()
-        return frozenset()
 
     def _ready(self) -> Updater:
         """Return the updater, with an index of qmd there is something to ask of. Raises QmdFailed."""

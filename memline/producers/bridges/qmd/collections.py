@@ -14,7 +14,6 @@ from memline.shared.clock import Clock
 from memline.shared.config.installation import QmdPath
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import PathNotAllowed
-from memline.shared.index import driver, forgotten
 from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
 from memline.shared.sources.discover import DiscoveredFile
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths
@@ -214,8 +213,7 @@ _TITLE = "# Session "
 def export(settings: AgentSettings, folder: Path, *, clock: Clock) -> None:
     """Make `folder` agree with the transcripts: new and changed ones written, old and removed ones deleted.
 
-    An export has the time of its transcript, so one that did not change is not written again. Raises OSError,
-    and IndexFault when the list of what was forgotten cannot be read.
+    An export has the time of its transcript, so one that did not change is not written again. Raises OSError.
     """
     wanted: dict[str, DiscoveredFile] = {}
     source = transcripts_of(settings) if settings.qmd.sessions.enabled else None
@@ -229,26 +227,22 @@ def export(settings: AgentSettings, folder: Path, *, clock: Clock) -> None:
     for path in folder.glob("*.md"):
         if path.name not in wanted and is_export(path):
             path.unlink(missing_ok=True)
-    with driver.reading_if_any(settings.index_path) as index:
-        for name, file in wanted.items():
-            with suppress(FileNotFoundError):
-                if (folder / name).stat().st_mtime_ns == file.mtime_ns:
-                    continue
-            gone = forgotten.lines_of(index, file.path).lines if index else frozenset()
-            if source is not None:
-                _write(folder / name, source, file, gone, clock)
+    for name, file in wanted.items():
+        with suppress(FileNotFoundError):
+            if (folder / name).stat().st_mtime_ns == file.mtime_ns:
+                continue
+        if source is not None:
+            _write(folder / name, source, file, clock)
 
 
-def _write(
-    path: Path, source: Transcripts, file: DiscoveredFile, gone: frozenset[bytes], clock: Clock
-) -> None:
+def _write(path: Path, source: Transcripts, file: DiscoveredFile, clock: Clock) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(opened, "w", encoding="utf-8") as out:
             out.write(f"{_TITLE}{path.stem}\n\n")
             written = 0
-            for text in _said(source, file.path, gone, clock):
+            for text in _said(source, file.path, clock):
                 out.write(text + "\n")
                 written += 1
             if not written:
@@ -259,15 +253,14 @@ def _write(
         part.unlink(missing_ok=True)
 
 
-def _said(source: Transcripts, path: str, gone: frozenset[bytes], clock: Clock) -> Iterator[str]:
-    """Yield what was said in a transcript, as the builtin backend reads it; `gone` is what was forgotten."""
+def _said(source: Transcripts, path: str, clock: Clock) -> Iterator[str]:
+    """Yield what was said in a transcript, as the builtin backend reads it."""
     read = read_session(
         partial(source.open, path),
         format=format_of(path),
         max_tokens=400,
         overlap_tokens=0,
         clock=clock,
-        forgotten=gone,
     )
     for chunk in read.chunks:
         yield chunk.text

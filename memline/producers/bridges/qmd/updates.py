@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from memline.producers.bridges.qmd.collections import Collection, Collections, export, is_export
+from memline.producers.bridges.qmd.collections import Collection, Collections, export
 from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
 from memline.shared import programs
 from memline.shared.clock import Clock, SystemClock
@@ -147,23 +147,6 @@ class Updater:
                 _log.warning("qmd.embed_failed", agent=self._settings.agent, error=error.message)
             else:
                 self.home.write(EMBED, {"triedAt": now, "embeddedAt": self._clock.now()})
-
-    def erase(self) -> list[str]:
-        """Delete qmd's index and the exports: the next update makes them of what is there. Returns the files.
-
-        What runs is waited for, so that it does not bring back what it has read. Raises QmdFailed.
-        """
-        home, erased = self.home, list[str]()
-        if not home.folder.is_dir():
-            return []
-        with self._locked("update", waits=True), self._locked("embed", waits=True), self._failing_on_disk():
-            exports = home.exports.glob("*.md") if home.exports.is_dir() else ()
-            for path in (*home.index_path.parent.glob("index.sqlite*"), *filter(is_export, exports)):
-                path.unlink(missing_ok=True)
-                erased.append(str(path))
-            for name in (UPDATE, EMBED):
-                home.remove(name)
-        return erased
 
     def behind(self) -> int:
         """Count the files that changed, came or went since the last update began."""

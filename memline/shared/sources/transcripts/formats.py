@@ -7,12 +7,14 @@ A further format is a module beside this one that ends in its `FORMAT`, and a ro
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from functools import cache
 from importlib import import_module
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.errors import IndexFault
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
@@ -20,6 +22,7 @@ from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts import openclaw_files
 from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore
+from memline.shared.sqlite import library
 
 
 @cache
@@ -35,7 +38,25 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
     memory = settings.memory
     if SESSIONS not in memory.sources or not memory.experimental.session_memory:
         return None
-    return Transcripts([store for name in memory.transcripts for store in format_named(name).find(settings)])
+    stores = [store for name in memory.transcripts for store in format_named(name).find(settings)]
+    return Transcripts(stores, barred=_barred(settings))
+
+
+def _barred(settings: AgentSettings) -> frozenset[str]:
+    """Return the paths of the sessions of an agent that were forgotten. Raises IndexFault."""
+    path = settings.account_path
+    if not path.exists():
+        return frozenset()
+    how = "mode=ro" if os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
+    try:
+        with closing(library().connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as connection:
+            query = "SELECT path FROM forgotten_sessions WHERE agent = ?"
+            return frozenset(barred for (barred,) in connection.execute(query, (settings.agent,)))
+    except library().Error as error:
+        if "no such table" in str(error):
+            # It was made in this moment, or is of another release.
+            return frozenset()
+        raise IndexFault(f"{path} cannot be read: {error}", hint="memline doctor") from error
 
 
 def format_of(path: str) -> TranscriptFormat:
@@ -47,15 +68,20 @@ def format_of(path: str) -> TranscriptFormat:
 class Transcripts:
     """Locates, lists and opens the transcripts of one agent."""
 
-    def __init__(self, stores: Sequence[TranscriptStore]) -> None:
+    def __init__(self, stores: Sequence[TranscriptStore], *, barred: Collection[str] = ()) -> None:
+        """`barred`: the ledger paths of those that were forgotten, which are not there for any reader."""
         self._stores = tuple(stores)
+        self._barred = barred
 
     def locate(self, path: str) -> FileLocation | None:
         """Return where the file of a ledger or absolute path is; None when it is not a transcript."""
-        return next(filter(None, (store.locate(path) for store in self._stores)), None)
+        located = next(filter(None, (store.locate(path) for store in self._stores)), None)
+        return None if located is not None and located.path in self._barred else located
 
     def problem_at(self, path: str) -> Problem | None:
         """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
+        if path in self._barred:
+            return None
         return next(filter(None, (store.problem_at(path) for store in self._stores)), None)
 
     def discover(self) -> Discovery:
@@ -63,9 +89,10 @@ class Transcripts:
         found = Discovery()
         for store in self._stores:
             found = found.joined(store.discover())
-        by_path = {file.path: file for file in reversed(found.files)}
+        paths = dict.fromkeys(file.path for file in found.files)
+        by_path = {file.path: file for file in reversed(found.files) if file.path not in self._barred}
         return Discovery(
-            files=tuple(by_path[path] for path in dict.fromkeys(file.path for file in found.files)),
+            files=tuple(by_path[path] for path in paths if path in by_path),
             issues=found.issues,
             unlisted=found.unlisted,
             left_out=found.left_out,
@@ -73,7 +100,7 @@ class Transcripts:
 
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""
-        for store in self._stores:
+        for store in self._stores if path not in self._barred else ():
             if store.locate(path) is not None:
                 return store.open(path)
         raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))

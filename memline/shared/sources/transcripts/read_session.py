@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from memline.shared.clock import Clock
 from memline.shared.sources.chunking import Chunk
-from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, unreadable
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.conversation_chunks import TurnChunker
@@ -44,10 +43,9 @@ def read_session(
     format: TranscriptFormat = FORMAT,
     max_tokens: int,
     overlap_tokens: int,
-    forgotten: Collection[bytes] = (),
     clock: Clock,
 ) -> SessionReading:
-    """Read a session up to what is there now; `forgotten` has the hashes of lines that are left out.
+    """Read a session up to what is there now.
 
     Never raises for what is on the disk, never follows a link.
     """
@@ -58,15 +56,12 @@ def read_session(
         with open_() as opened:
             for number, line in enumerate(opened.lines, 1):
                 is_whole = line.endswith(b"\n")
-                if forgotten and is_whole and line_hash(line) in forgotten:
-                    message = None
-                else:
-                    before = parser.context, parser.counts
-                    message = parser.read_line(line)
-                    if message is None and not is_whole:
-                        # Half a record, or one without a message yet: it is read with its end.
-                        parser.context, parser.counts = before
-                        break
+                before = parser.context, parser.counts
+                message = parser.read_line(line)
+                if message is None and not is_whole:
+                    # Half a record, or one without a message yet: it is read with its end.
+                    parser.context, parser.counts = before
+                    break
                 digest.update(line)
                 lines = number
                 if message is None:
