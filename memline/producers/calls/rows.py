@@ -48,9 +48,6 @@ class Parameter:
     #: value is called; a short option.
     argument: str = ""
     metavar: str = ""
-    short: str = ""
-    #: Of one that is true or false: the option that says no.
-    opposite: str = ""
     #: In Python, where that differs.
     python: str = ""
 
@@ -101,32 +98,21 @@ class Call:
     name: str
     #: What it does, in a line: the summary of commands and routes.
     title: str
-    #: The whole help, for a reader.
-    text: str = ""
     #: For a model: when to call, with what, what to do with an empty answer. Empty: not a tool of MCP.
     tool: str = ""
     parameters: tuple[Parameter, ...] = ()
-    #: Command lines for its help.
-    examples: tuple[str, ...] = ()
     #: `module:function` that does it, of `producers.actions.perform`; empty where the face has its own.
     run: str = ""
     #: Methods and path over HTTP, such as `POST /append`; empty: not over HTTP.
     http: str = ""
     #: Name of the schema of its answer in answers.json; empty: it has none as JSON.
     answer: str = ""
-    #: What is asked on the command line before it is done, and with `{}` what; empty: it does not ask.
-    asks: str = ""
     #: The verb of its line in the audit log, `audit.<verb>`; empty: it only reads, or writes settings, which
     #: a user may edit as well, or is a process.
     audit: str = ""
     #: Words of its button on the dashboard.
     button: str = ""
     is_danger: bool = False
-
-    @property
-    def has_json(self) -> bool:
-        """Tell whether its answer can be had as JSON."""
-        return bool(self.answer)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -162,6 +148,3 @@ def argument(name: str, words: str, *, is_required: bool = True, **more: Any) ->
 
 #: What a list of texts holds, in JSON Schema.
 TEXTS = (("items", {"type": "string"}), ("minItems", 1), ("maxItems", 20))
-
-#: Asks nothing before what is asked about otherwise.
-YES = flag("yes", "Do not ask.", faces=COMMAND)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import click
+
 from memline.producers.actions import forget as forgetting
 from memline.producers.ask import catch_up
-from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_result
-from memline.producers.cli.options import advise, confirm
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import AS_JSON, advise, command, confirm
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError
@@ -18,7 +18,19 @@ from memline.shared.words import counted
 MAX_SHOWN = 80
 
 
-@asks(CALLS["forget"])
+@command(
+    "memline forget 'memory/2026-02-10.md#L5-L7'",
+    "memline forget --query 'door code' --dry-run",
+    "memline forget --session agent:main:dm:anna",
+    "memline forget --before 2025-01-01 --yes",
+)
+@click.argument("path", required=False)
+@click.option("--query", help="Each line with all these words, in upper or lower case.")
+@click.option("--session", metavar="KEY", help="A session, by its key or the name of its transcript.")
+@click.option("--before", metavar="DATE", help="Dated notes and sessions before this day (2025-01-01, 90d).")
+@click.option("--dry-run", is_flag=True, help="Only list what would be forgotten.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@AS_JSON
 def forget(
     invocation: Invocation,
     path: str | None,
@@ -29,6 +41,13 @@ def forget(
     yes: bool,
     as_json: bool,
 ) -> int | None:
+    """Forget lines of notes, or sessions, for good.
+
+    It lists what it will touch and asks. PATH is a path or citation as `memline search` gives it, of a
+    session its path alone. The lines go out of the note, the index, its vectors and its free pages. A session
+    goes as a whole: it stays where its program has it, and is never read again. Backups, logs and open
+    batches that have the text are named, and left to you.
+    """
     agent = invocation.agent()
     if (given := sum(each is not None for each in (path, query, session, before))) != 1:
         reason = "say one thing, not several" if given else "say what to forget"
@@ -57,7 +76,7 @@ def forget(
     if dry_run:
         print_result({"agentId": agent.agent, "wouldForget": [*map(str, targets)]}, as_json, ())
         return None
-    if not confirm(CALLS["forget"].asks, is_answered=yes):
+    if not confirm("Forget this in the notes and in Memline for good?", is_answered=yes):
         return 1
     done = forgetting.forget(agent, targets)
     lines = [

@@ -2,12 +2,12 @@ import signal
 import sys
 from collections.abc import Iterator
 
+import click
 import pytest
 
 from memline.producers import cli
-from memline.producers.calls.rows import Call, Parameter
 from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.options import command
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError, MemlineError
 
@@ -27,7 +27,8 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
 
     fails = ("hint", "usage", "disk", "interrupt", "status")
 
-    @asks(Call(name="probe", title="Probe.", parameters=(Parameter(name="fail", words="", choices=fails),)))
+    @command(name="probe")
+    @click.option("--fail", type=click.Choice(fails))
     def probe_command(invocation: Invocation, fail: str | None) -> int | None:
         seen.append(invocation.options)
         match fail:
