@@ -7,7 +7,7 @@ it.
 **Owner**: who holds the leases, a process or the Redis of a fleet (`shared.queue.lease_owner`).
 
 **Begun**: Redis keeps which requests a worker has begun to send. An embed worker may have a home of its own,
-and so an account file in which no request of the index host is counted: what only Redis knows of is noted
+and so an account file in which no request of that home is counted: what only Redis knows of is noted
 there at the next sweep, and is never taken for unsent.
 
 **Missing**: a message stays in the hash of its queue until it is acknowledged, and a worker acknowledges
