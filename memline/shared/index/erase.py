@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 #: Seconds to wait for readers of an old state before the WAL can be emptied, and between two attempts.
-_TRUNCATE_S = 60.0
+LOG_WAIT_S = 60.0
 _ATTEMPT_EVERY_S = 0.05
 
 #: What no chunk needs: also texts that were taken out of a note by hand, whose vectors are cached.
@@ -42,7 +42,7 @@ def erase(connection: Connection) -> None:
         full_text.merge(connection)
     full_text.store_common_words(connection)
     connection.execute("VACUUM")
-    until = time.monotonic() + _TRUNCATE_S
+    until = time.monotonic() + LOG_WAIT_S
     while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
         if time.monotonic() > until:
             raise IndexFault(

@@ -35,9 +35,6 @@ IMPORT, REINDEX, MODEL, BACKFILL = "import", "reindex", "model", "backfill"
 #: Values of `state`.
 RUNNING, PAUSED, CANCELLED, DONE = "running", "paused", "cancelled", "done"
 
-#: The token for texts that wait behind live edits and that no job counts: of an import that is one command.
-UNCOUNTED = "-"
-
 #: Ended jobs that are kept as history.
 KEPT = 100
 
