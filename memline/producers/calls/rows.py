@@ -44,10 +44,8 @@ class Parameter:
     #: Other names of the same in JSON; they work but are not shown.
     aliases: tuple[str, ...] = ()
     faces: frozenset[str] = FACES
-    #: On the command line: `required` or `optional` where it stands without the name of an option; what its
-    #: value is called; a short option.
+    #: On the command line: `required` or `optional` where it stands without the name of an option.
     argument: str = ""
-    metavar: str = ""
     #: In Python, where that differs.
     python: str = ""
 

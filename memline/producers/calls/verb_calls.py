@@ -7,11 +7,10 @@ from memline.producers.calls.rows import TEXTS, Call, argument, option
 #: Where the functions of the verbs are.
 _VERBS = "memline.producers.actions.verbs"
 
-_JOB = argument("job", "Id of a job, or the beginning of it.", metavar="JOB")
+_JOB = argument("job", "Id of a job, or the beginning of it.")
 _BATCH = argument(
     "batch",
     "Id of a batch, the beginning of it, or the provider's job id.",
-    metavar="BATCH",
 )
 _PROVIDER = option(
     "provider", "Only this one.", default="all", choices_of="memline.shared.providers:PROVIDERS"
