@@ -12,11 +12,10 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 from unittest.mock import patch
 
@@ -24,20 +23,8 @@ from benchmarks.bench import Bench, Place
 from benchmarks.children import MODEL, ROOT, memline, run
 from benchmarks.questions import mean, read_questions, score
 from memline import Memory
-from memline.shared.index.driver import json_ids
-from memline.shared.search import (
-    forms,
-    fusion,
-    keyword,
-    passages,
-    postings,
-    query,
-    ranking,
-    retrieve,
-    retrievers,
-    service,
-)
-from memline.shared.values import replace
+from memline.shared.index import token_rows
+from memline.shared.search import fusion, lifts, matches, passages, question, scorer, service, terms, vectors
 
 FOLDER = ROOT.parent / "shared/eval/dev"
 
@@ -53,113 +40,64 @@ def _changed(*changes: tuple[object, str, Any]) -> AbstractContextManager[object
     return stack
 
 
-def _everywhere(name: str, table: postings.Table) -> AbstractContextManager[object]:
-    """Put another full-text table in the place of one, which is known by its identity."""
-    return _changed(*((owner, name, table) for owner in (postings, keyword, forms)))
-
-
-def _stems_count() -> AbstractContextManager[object]:
-    count = forms.Ways._count
-
-    def of_stem(ways: forms.Ways, table: str, match: str) -> int:
-        return count(ways, postings.CHUNKS.name, match)
-
-    return _changed((forms.Ways, "_count", of_stem))
-
-
-def _with(call: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
-    """Return what calls `call` with some of its options fixed, whatever it is given."""
-    return lambda *args, **given: call(*args, **given | fixed)
-
-
-#: Among chunks, those of about half of the files.
-_OF_HALF = (
-    "SELECT id FROM chunks WHERE file_id * 7919 % 1000 < 500 AND id IN (SELECT value FROM json_each(?))"
-)
+def _of_half(found: Mapping[int, Any]) -> dict[int, Any]:
+    """Leave out about half of some chunks."""
+    return {chunk_id: each for chunk_id, each in found.items() if chunk_id * 7919 % 1000 < 500}
 
 
 def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object]:
-    """Take the vectors of half of the files away, as while an index gets them."""
-    by_vector, cosines = retrievers.by_vector, retrievers.cosines
-
-    def of_half(connection: Connection, chunk_ids: Iterable[int]) -> set[int]:
-        return {row for (row,) in connection.execute(_OF_HALF, (json_ids(chunk_ids),))}
-
-    def half_by_vector(connection: Connection, *args: Any) -> list[tuple[int, float]]:
-        found = by_vector(connection, *args)
-        known = of_half(connection, [chunk_id for chunk_id, _ in found])
-        return [each for each in found if each[0] in known]
-
-    def half_cosines(connection: Connection, backend: Any, links: Any, chunk_ids: Any) -> dict[int, float]:
-        return cosines(connection, backend, links, of_half(connection, chunk_ids))
-
-    return _changed((retrievers, "by_vector", half_by_vector), (retrievers, "cosines", half_cosines), *more)
+    """Take the vectors of half of the chunks away, as while an index gets them."""
+    nearest, vectors_of = vectors.nearest, vectors.vectors_of
+    return _changed(
+        (vectors, "nearest", lambda *given: _of_half(nearest(*given))),
+        (vectors, "vectors_of", lambda *given: _of_half(vectors_of(*given))),
+        *more,
+    )
 
 
-def _of_vectors_alone(found: fusion.Found, weight: float) -> dict[int, float]:
-    whole = _BY_VECTOR(found, weight)
-    return {chunk_id: whole[chunk_id] for chunk_id in found.cosines}
+_FUSE, _RETRIEVE, _PASSAGES = fusion.fuse, service.retrieve, passages.passages
 
 
-_BY_VECTOR = fusion.Found._by_vector
+def _alone(ranked: Sequence[scorer.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
+    return _PASSAGES(ranked, wanted=wanted, max_tokens=0)
 
-_NONE: Mapping[int, float] = dict.fromkeys(fusion.LIFT, 0.0)
+
+def _by_words(*args: Any, **given: Any) -> Any:
+    return _RETRIEVE(*args, **given | {"embed_query": None})
+
 
 #: What is left out or done otherwise -> how.
 PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
-    "without names of files": partial(_changed, (keyword, "NAME_WEIGHT", 0.0)),
-    "without the tenth for a word that a name holds": lambda: _everywhere(
-        "NAMES", replace(postings.NAMES, least=0.0)
+    "without names of files": partial(_changed, (scorer, "NAME", 0.0)),
+    "without the tenth for a word that a name holds": partial(_changed, (scorer, "NAME_WORD", 0.0)),
+    "without headings and paths in chunks": partial(
+        _changed, (matches, "_WEIGHTS", {matches.CHUNKS: "1.0, 0.0, 0.0, 1.0", matches.NAMES: "1.0, 1.0"})
     ),
-    "without headings and paths in chunks": lambda: _everywhere(
-        "CHUNKS", replace(postings.CHUNKS, weights=(1.0, 0.0, 0.0, 1.0))
-    ),
-    "without the lift of a name or title": partial(
-        _changed, (fusion, "LIFT", _NONE), (fusion, "WHOLE_LIFT", _NONE), (fusion, "MOST_LIFT", 0.0)
-    ),
-    "without what stands together": partial(_changed, (ranking, "NEAR", 0.0)),
-    "without the place of the first word": partial(_changed, (ranking, "EARLY", 0.0)),
-    "without the rule of more words": partial(_changed, (ranking, "_lift", lambda sums, groups: None)),
-    "without the rule of what one file alone has": partial(
-        _changed, (ranking, "_alone", lambda found, pool, file_of: (0, 0))
-    ),
-    "without the rule of what holds everything": partial(
-        _changed, (keyword, "ranked", _with(ranking.ranked, is_all=False))
-    ),
-    "without the rule of a copied line": partial(_changed, (query, "LINE_WORDS", range(0))),
-    "without the rule of what a list says of a note": partial(_changed, (ranking, "LISTS", 0)),
-    "without other forms, spellings and synonyms": partial(
-        _changed, (forms, "related", lambda word: {}), (forms, "spellings", lambda word: [])
-    ),
-    "without compounds and numbers": partial(
-        _changed,
-        (query, "_figures", dict),
-        (query, "_halves", lambda word, stop: ()),
-        (query, "_are_one", lambda first, second, stop: False),
-    ),
-    "with the light words of a question": partial(_changed, (query, "light_words", lambda words: ())),
-    "a stem counts as the word": _stems_count,
-    "12 terms of a question instead of 24": partial(_changed, (keyword, "MAX_TERMS", 12)),
-    "each chunk cited alone": partial(
-        _changed, (retrieve, "passages", _with(passages.passages, max_tokens=0))
-    ),
+    "without the lift of a name or title": partial(_changed, (lifts, "WHOLE", 0.0), (lifts, "PART", 0.0)),
+    "without what stands together": partial(_changed, (scorer, "NEAR", 0.0)),
+    "without the question as a phrase": partial(_changed, (question, "PHRASE_WORDS", range(0))),
+    "without what a list says of a note": partial(_changed, (scorer, "LISTS", 0)),
+    "without irregular forms and spellings": partial(_changed, (terms, "forms_of", lambda word: ())),
+    "without corrected words": partial(_changed, (terms, "MOST_SLIPS", 0)),
+    "an id counts as a word": partial(_changed, (scorer, "EXACT", 1.0), (lifts, "ID", 0.0)),
+    "without the lift of a day": partial(_changed, (lifts, "DAY", 0.0)),
+    "with the light words of a question": partial(_changed, (question, "light_words", lambda words: ())),
+    "12 terms of a question instead of 24": partial(_changed, (scorer, "MAX_TERMS", 12)),
+    "each chunk cited alone": partial(_changed, (service, "passages", _alone)),
 }
 
 #: The same of what is done beside vectors.
 PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
-    "keywords alone": partial(_changed, (service, "retrieve", _with(retrieve.retrieve, embed_query=None))),
-    "meaning alone": partial(_changed, (fusion.Found, "fuse", _with(fusion.Found.fuse, keyword=False))),
+    "keywords alone": partial(_changed, (service, "retrieve", _by_words)),
+    "meaning alone": partial(_changed, (fusion, "fuse", lambda words, *rest: _FUSE(None, *rest))),
     "without the beginning of a note": partial(_changed, (fusion, "BEGINNING", 1.0)),
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
-    "without token vectors": partial(_changed, (retrieve._Search, "_compare_tokens", lambda *_: None)),
-    "half of the files wait for their vectors": _half_waits,
-    "the same, and words do not stand in for them": partial(
-        _half_waits, (fusion.Found, "_by_vector", _of_vectors_alone)
-    ),
+    "without token vectors": partial(_changed, (token_rows, "read", lambda *given: {})),
+    "half of the chunks wait for their vectors": _half_waits,
+    "the same, and words do not stand in for them": partial(_half_waits, (fusion, "STAND_IN", 0.0)),
     "without the lift of a name or title": PARTS["without the lift of a name or title"],
-    "with the light words of a question": PARTS["with the light words of a question"],
     "each chunk cited alone": PARTS["each chunk cited alone"],
 }
 

@@ -81,12 +81,6 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
                 " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
                 (file_id,),
             )
-            connection.execute(
-                "INSERT INTO forms_fts (rowid, text, heading, path)"
-                " SELECT id, text, heading, path FROM chunk_documents"
-                " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
-                (file_id,),
-            )
             store_names(connection, file_id or 0, str(path), "memory", "", pieces[0].text)
         files += 1
         chunks += len(pieces)

@@ -115,7 +115,7 @@ def vectors(bench: Bench) -> list[Figure]:
     """The vector backends alone, over the same 50,000 vectors."""
     from memline.shared.index import driver, identities
     from memline.shared.index.matrix import VectorMatrix
-    from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec
+    from memline.shared.search.vectors import NumpyMatrix, SqliteVec
 
     settings = bench.vector_place(10_000, 5).settings()
     with closing(driver.open_reader(settings.index_path)) as reader:

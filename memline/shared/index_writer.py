@@ -390,7 +390,6 @@ class IndexWriter:
             vectors.prune_cache(connection, self._cache_entries, now)
             if full_text.has_many_segments(connection) and jobs.next_to_read(connection) is None:
                 full_text.merge_in_slices(connection)
-                full_text.store_common_words(connection)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well.

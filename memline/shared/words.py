@@ -1,4 +1,4 @@
-"""Read the word lists (stop words by language, irregular forms, synonyms), tell questions, write counts."""
+"""Read the word lists (stop words by language, irregular forms), tell questions, write counts."""
 
 from __future__ import annotations
 
@@ -62,6 +62,12 @@ def light_words(words: list[str]) -> tuple[str, ...]:
     known = word_lists()["light"].split()
     light = tuple(word for word in words if word in known)
     return light if len(words) - len(light) > 1 else ()
+
+
+@cache
+def words_of_days() -> frozenset[str]:
+    """Return the words that say nothing beside a day: "what happened", "my notes"."""
+    return frozenset(word_lists()["of_days"].split())
 
 
 #: Verbs behind one thing, by their form behind several.

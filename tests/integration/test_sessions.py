@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from memline.producers.actions.forget_targets import targets_of_session
+
 from memline.producers.runs import following as runs_following
 from memline.producers.watching import watcher
 from tests.support.embedding_server import EmbeddingServer

@@ -182,7 +182,7 @@ def test_filters_limit_a_search(memory: Memory) -> None:
         ({"tag": ["a", 3]}, "tag: \"('a', 3)\" is not a text or several"),
         ({"tag": ["a", ""]}, "'' is not a tag"),
         ({"tag": 5}, "tag: '5' is not a text or several"),
-        ({"exclude_tag": " , "}, "' , ' is not a tag"),
+        ({"tag": " , "}, "' , ' is not a tag"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[str, Any], said: str) -> None:
@@ -194,9 +194,7 @@ def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[st
 def test_values_that_are_empty_or_larger_than_other_callers_may_give_are_allowed(memory: Memory) -> None:
     memory.index()
     assert memory.search("invoices", max_results=500, source="all", tag=(), since="").hits
-    assert memory.search("invoices", exclude_tag={"a", "b"}) == memory.search(
-        "invoices", exclude_tag=["b", "a"]
-    )
+    assert memory.search("invoices", tag={"a", "b"}) == memory.search("invoices", tag=["b", "a"])
 
 
 def test_an_entry_for_a_note_that_there_is_not_is_refused(memory: Memory) -> None:
@@ -300,8 +298,6 @@ def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: obj
         lambda memory: memory.get(f"sessions/{HALF}.jsonl"),
         lambda memory: memory.search("q", tag=HALF),
         lambda memory: memory.search("q", tag=["a", HALF]),
-        lambda memory: memory.search("q", exclude_tag=HALF),
-        lambda memory: memory.search("q", linked_from=HALF),
         lambda memory: memory.search("q", path=HALF),
         lambda memory: memory.search("q", until=HALF),
         lambda _: Memory(HALF),

@@ -79,17 +79,6 @@ a warning that says why: try other words, fewer filters, or report the warning."
             limits=TEXTS,
         ),
         option(
-            "excludeTag",
-            "Leave out notes with this tag, or one below it; of several, or a,b, with any.",
-            kind="array",
-            limits=TEXTS,
-        ),
-        option(
-            "linkedFrom",
-            "Only the notes to which the note of this path or name links.",
-            limits=(("maxLength", 500),),
-        ),
-        option(
             "since",
             "Only notes from this day on: 2026-02-10, 30d, yesterday, last week, March 2026.",
             limits=(("maxLength", 60),),

@@ -128,8 +128,6 @@ def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
             put("")
         if not answer["results"]:
             echo("No matches.")
-    if answer.get("timings"):
-        echo("Took: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in answer["timings"].items()), err=True)
     if answer["notice"]:
         echo(answer["notice"], err=True)
     said = {""}

@@ -9,7 +9,7 @@ from memline.shared.digests import sha256
 from memline.shared.index import full_text, ledger
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded, name_key, stem_key
-from memline.shared.sources.markdown import outline
+from memline.shared.sources.markdown import outline, sections_of
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams
 from memline.shared.values import field, value
@@ -111,6 +111,7 @@ def _replace_chunks(
         connection.execute(f"DELETE FROM chunks WHERE {where}", span)
     texts = {digest: chunk.text for digest, chunk in zip(hashes, chunks, strict=True)}
     added: list[int] = []
+    name = "" if row.path.isascii() else row.path.rpartition("/")[2]
     if chunks:
         connection.executemany(
             "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text,"
@@ -124,9 +125,9 @@ def _replace_chunks(
                     chunk.end_line,
                     chunk.heading,
                     chunk.text,
-                    folded(chunk.heading),
+                    _searched_heading(chunk),
                     folded(chunk.text),
-                    grams(fold(f"{chunk.heading}\n{chunk.text}")),
+                    grams(fold(f"{chunk.heading}\n{chunk.text}\n{name}")),
                     digest,
                 )
                 for ordinal, (digest, chunk) in enumerate(zip(hashes, chunks, strict=True), first)
@@ -143,6 +144,13 @@ def _replace_chunks(
     still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
     orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
     return texts, orphans, added
+
+
+def _searched_heading(chunk: Chunk) -> str | None:
+    """Return the headings above a chunk and in it, as they are compared; None where these are `heading`."""
+    above = chunk.heading.split(" > ")
+    inside = [title for title in sections_of(chunk.text) if title not in above]
+    return fold(" > ".join((*above, *inside))) if inside else folded(chunk.heading)
 
 
 def count(connection: Connection) -> int:

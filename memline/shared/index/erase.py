@@ -40,7 +40,6 @@ def erase(connection: Connection) -> None:
     """
     with transaction(connection):
         full_text.merge(connection)
-    full_text.store_common_words(connection)
     connection.execute("VACUUM")
     until = time.monotonic() + LOG_WAIT_S
     while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:

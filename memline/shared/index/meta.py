@@ -45,10 +45,6 @@ EMBEDDED_RECENTLY = "embedded_lately"
 READ_RECENTLY = "read_recently"
 #: What jobs did of that: [[ten seconds of the epoch, id of the job, files, texts], …] of the last minute.
 JOBS_RECENTLY = "jobs_recently"
-#: How often full text was changed (`full_text`).
-FULL_TEXT_CHANGES = "full_text_changes"
-#: In how many chunks common words stand: {"of": a mark of full text, "counts"} (`full_text`).
-COMMON_WORDS = "common_words"
 #: When an operator paused the sending of texts (seconds since the epoch; true of an older release).
 PAUSED = "paused"
 

@@ -76,19 +76,10 @@ CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     content = 'chunk_documents', content_rowid = 'id',
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
-
--- The words as typed, beside their stems: which chunks hold one, and no more.
-CREATE VIRTUAL TABLE IF NOT EXISTS forms_fts USING fts5 (
-    text, heading, path,
-    content = 'chunk_documents', content_rowid = 'id',
-    tokenize = 'unicode61 remove_diacritics 2', detail = none
-);
 -- FTS5 merges no segments while it writes, but 64 at a time where nobody does (`full_text.merge_in_slices`): with its own 4 and 16
 -- all words of a first index were written once more, a fifth of what full text took.
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 0);
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('crisismerge', 64);
-INSERT INTO forms_fts (forms_fts, rank) VALUES ('automerge', 0);
-INSERT INTO forms_fts (forms_fts, rank) VALUES ('crisismerge', 64);
 
 -- Name documents: file name and title of a file as one, each alias as another (`names.py`).
 CREATE TABLE IF NOT EXISTS names (

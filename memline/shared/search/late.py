@@ -11,9 +11,7 @@ Needs numpy. Measured: 200 candidates of 145 tokens take 3 ms of CPU.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -37,11 +35,10 @@ _WORD, _NEWLINE = re.compile(r"[^\W_]+"), re.compile("\n")
 
 @value
 class QuestionTokens:
-    """The content tokens of a question: unit vectors (n x axes), their weights (a sum of 1), their words."""
+    """The content tokens of a question: unit vectors (n x axes), and their weights (a sum of 1)."""
 
     rows: Floats
     weights: Floats
-    words: tuple[str, ...]
 
 
 def question_tokens(
@@ -64,7 +61,7 @@ def question_tokens(
     weights = np.array([rarity.get(word, rarest) / words.count(word) for word in words], np.float32)
     if not weights.sum():
         weights[:] = 1.0
-    return QuestionTokens(rows=rows, weights=weights / weights.sum(), words=words)
+    return QuestionTokens(rows=rows, weights=weights / weights.sum())
 
 
 def scores(
@@ -112,22 +109,3 @@ def line_evidence(question: QuestionTokens, packed: bytes, projection: bytes, te
     for at, token in np.argwhere(shares > LEAST).tolist():
         found[lines[firsts[at]]].append((token, float(shares[at, token] * question.weights[token])))
     return found
-
-
-def meetings(question: QuestionTokens, packed: bytes, projection: bytes, text: str) -> list[dict[str, Any]]:
-    """List each word of a question with the word of `text` that is nearest to it, and their cosine."""
-    places, rows = token_vectors.unpack(token_vectors.project(packed, projection))
-    if not len(rows):
-        return []
-    cosines = question.rows @ (rows.astype(np.float32) / np.float32(SCALE)).T
-    words = {match.start(): match for match in _WORD.finditer(text)}
-    firsts = sorted(words)
-    met: dict[str, dict[str, Any]] = {}
-    for word, of_rows in zip(question.words, cosines, strict=True):
-        best = int(of_rows.argmax())
-        at = bisect_right(firsts, int(places[best])) - 1
-        cosine = round(float(of_rows[best]), 3)
-        # Of the tokens of a word the one that met best.
-        if at >= 0 and (word not in met or cosine > met[word]["cosine"]):
-            met[word] = {"word": word, "met": words[firsts[at]][0], "cosine": cosine}
-    return list(met.values())

@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
-from memline.shared.sources.paths import MEMORY, SESSIONS, compile_pattern, is_private, is_storable
+from memline.shared.sources.paths import compile_pattern, is_private, is_storable
 from memline.shared.sources.tags import tag_key
 from memline.shared.values import replace, value
 
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Any
 
-    from memline.shared.index.links import Resolver
-
-
 #: The options that leave files out, and those of them that an index alone can tell.
-FILTERS = ("source", "path", "exclude", "tag", "exclude_tag", "linked_from", "since", "until")
-INDEX_FILTERS = frozenset(("tag", "exclude_tag", "linked_from"))
+FILTERS = ("source", "path", "exclude", "tag", "since", "until")
+INDEX_FILTERS = frozenset(("tag",))
 
 
 @value
@@ -42,10 +39,6 @@ class SearchOptions:
     exclude: str = ""
     #: One, or several that a note must have; `#boat` and `Boat` are the same. An empty text is not a tag.
     tag: str | Collection[str] = ()
-    #: One, or several of which a note may have none; it wins over `tag`.
-    exclude_tag: str | Collection[str] = ()
-    #: Path or name of a note: only the notes that it links to.
-    linked_from: str = ""
     #: A date, an age (`30d`, `2w`) or words such as "last week": the day that a note says or has in its name,
     #: else that of its file.
     since: str = ""
@@ -58,32 +51,33 @@ class SearchRequest(SearchOptions):
     """A question and its options, and what the caller may see."""
 
     query: str
-    #: False cites each chunk alone, also those that overlap.
-    merge: bool = True
     #: False leaves private files out: the long-term note.
     private: bool = True
     #: ISO day of who asks, where that is another process than the one that answers; empty: its own.
     today: str = ""
 
 
-_TEXT: tuple[Callable[[Any], bool], str] = lambda each: isinstance(each, str), "a text"
-_TEXTS: tuple[Callable[[Any], bool], str] = (
-    lambda each: (
-        isinstance(each, str) or (isinstance(each, tuple) and all(isinstance(one, str) for one in each))
-    ),
-    "a text or several",
-)
-#: What the options take that are no text: a test, and the same in words.
+def _is_text(given: object) -> bool:
+    return isinstance(given, str)
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+#: What each option takes: a test, and the same in words.
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_results": (
-        lambda each: isinstance(each, int) and not isinstance(each, bool) and each > 0,
+        lambda given: _is_number(given) and isinstance(given, int) and given > 0,
         "a whole number from 1",
     ),
-    "min_score": (lambda each: isinstance(each, int | float) and 0 <= each <= 1, "a number from 0 to 1"),
-    "source": (lambda each: each in ("", MEMORY, SESSIONS), "memory, sessions or all"),
-    "explain": (lambda each: isinstance(each, bool), "true or false"),
-    "tag": _TEXTS,
-    "exclude_tag": _TEXTS,
+    "min_score": (lambda given: _is_number(given) and 0 <= given <= 1, "a number from 0 to 1"),
+    "source": (lambda given: given in ("", "memory", "sessions"), "memory, sessions or all"),
+    "tag": (
+        lambda given: all(map(_is_text, given if isinstance(given, tuple) else (given,))),
+        "a text or several",
+    ),
+    **dict.fromkeys(("path", "exclude", "since", "until"), (_is_text, "a text")),
 }
 
 
@@ -101,9 +95,10 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     if given.get("source") == "all":
         del given["source"]
     for name, each in given.items():
-        fits, wanted = _WANTED.get(name, _TEXT)
-        if name in SearchOptions.__annotations__ and not fits(each):
-            raise BadRequest(f"{name}: {str(each)[:80]!r} is not {wanted}", hint="memline search --help")
+        if name in _WANTED and not _WANTED[name][0](each):
+            raise BadRequest(
+                f"{name}: {str(each)[:80]!r} is not {_WANTED[name][1]}", hint="memline search --help"
+            )
     for name in given.keys() & {*FILTERS}:
         for text in _texts(given[name]):
             if not is_storable(text):
@@ -180,10 +175,7 @@ def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
 def files_within(
     connection: Connection, request: SearchRequest, bounds: tuple[date, date], sources: tuple[str, ...] = ()
 ) -> list[int]:
-    """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty.
-
-    Raises BadRequest for a `linked_from` that names no note which the request may see.
-    """
+    """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
     rows = connection.execute(
         "SELECT id, path, mtime_ns, source, day FROM files WHERE ? IN ('', source) ORDER BY id",
         (request.source,),
@@ -193,13 +185,9 @@ def files_within(
         files = [row for row in files if not is_private(row[1])]
     is_meant = path_filter(request)
     files = [row for row in files if is_meant(row[1])]
-    for tags, is_wanted in ((request.tag, True), (request.exclude_tag, False)):
-        for tag in _each_tag(connection, _texts(tags)):
-            tagged = files_of_tag(connection, tag_key(tag))
-            files = [row for row in files if (row[0] in tagged) is is_wanted]
-    if request.linked_from:
-        linked = _linked_from(connection, request)
-        files = [row for row in files if row[1] in linked]
+    for tag in _each_tag(connection, _texts(request.tag)):
+        tagged = files_of_tag(connection, tag_key(tag))
+        files = [row for row in files if row[0] in tagged]
     if bounds == (date.min, date.max):
         return [row[0] for row in files]
     sessions = session_days(connection)
@@ -210,25 +198,6 @@ def files_within(
         if last >= bounds[0] and first <= bounds[1]:
             within.append(file_id)
     return within
-
-
-def _linked_from(connection: Connection, request: SearchRequest) -> set[str]:
-    """Return the notes to which that one links which the request names by path, citation or name."""
-    resolver, name = resolver_of(connection, private=request.private), request.linked_from
-    found = (resolver.note(each, is_path=False, of="") for each in (name, name.partition("#")[0]))
-    path = next(filter(None, found), "")
-    if not path or (is_private(path) and not request.private):
-        raise BadRequest(
-            f"no note is named {name[:200]!r}", hint="take the path of a hit (memline search, memory_search)"
-        )
-    return set(resolver.linked_from(path))
-
-
-def resolver_of(connection: Connection, *, private: bool) -> Resolver:
-    """Return what resolves links. It takes 1.5 ms to load, which only those pay who need it."""
-    from memline.shared.index.links import Resolver
-
-    return Resolver(connection, private=private)
 
 
 def _each_tag(connection: Connection, given: Iterable[str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ class Hit:
     path: str
     start_line: int
     end_line: int
-    #: How well this answers, 0 … 1; from 0.9 on it holds everything that was asked itself.
+    #: How well this answers, 0 to 1; falls with the order.
     score: float
     #: Cosine; 0 without a vector.
     vector_score: float
@@ -46,17 +46,19 @@ class Hit:
     also_in: tuple[str, ...] = ()
     #: Words of the snippet that the question matched, as they stand there.
     matched: tuple[str, ...] = ()
-    #: Every contribution to the score, as JSON; None when it was not asked for.
+    #: What the score is made of, as JSON; None when it was not asked for.
     explanation: dict[str, Any] | None = None
+    #: The lines of the snippet; zeros where it cites all lines.
+    shown: tuple[int, int] = (0, 0)
 
     @property
     def citation(self) -> str:
-        """Cite the lines: `path#L5-L7`, `path#L5` for a single one."""
-        end = "" if self.end_line == self.start_line else f"-L{self.end_line}"
-        return f"{self.path}#L{self.start_line}{end}"
+        """Cite the lines that are shown: `path#L5-L7`, `path#L5` for a single one."""
+        first, last = self.shown if self.shown[0] else (self.start_line, self.end_line)
+        return f"{self.path}#L{first}" + (f"-L{last}" if last != first else "")
 
     def to_json(self) -> dict[str, Any]:
-        plain = to_json(self, "citation", without=("explanation",))
+        plain = to_json(self, "citation", without=("explanation", "shown"))
         return plain if self.explanation is None else {**plain, "explain": self.explanation}
 
 
@@ -84,8 +86,6 @@ class Answer:
     notice: str = ""
     #: Words of the question, as typed, of which no form stands in what was searched.
     missing: tuple[str, ...] = ()
-    #: Step of the search -> its ms; only where an explanation was asked for.
-    timings: dict[str, float] = field(default_factory=dict)
 
     @property
     def stale(self) -> bool:
@@ -104,7 +104,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
-        without = ("hits", "troubles", *(() if self.timings else ("timings",)))
+        without = ("hits", "troubles")
         more = to_json(self, "stale", "warning", "action", without=without, behind=to_json(self.behind))
         return hits | more
 

@@ -1,34 +1,63 @@
-"""Search one agent's memory: put index and question together for `retrieve`.
+"""Search one agent's memory.
 
-What embedding costs, and what may not be sent, is the matter of the `QuestionEmbedder` that the caller gives.
+    question -> vector (no lock held, no transaction open) -> one read transaction:
+    score words, compare vectors -> lift -> fuse -> passages -> snippets
+
+A part that cannot work is named in the answer and the others go on; an empty list always says why. What
+embedding costs, and what may not be sent, is the matter of the `QuestionEmbedder` that the caller gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, Protocol
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.schema import AgentSettings, Query
 from memline.shared.embedders.protocol import LateVector
+from memline.shared.errors import ProviderError
 from memline.shared.finding import Trouble
-from memline.shared.index import identities, ledger
+from memline.shared.index import identities, ledger, token_rows
+from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
-from memline.shared.search.reader import SearchIndex
-from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer
-from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
-from memline.shared.values import replace
+from memline.shared.search import fusion, vectors
+from memline.shared.search.lifts import Lifts, lifts_of
+from memline.shared.search.passages import WINDOW, Passage, passages
+from memline.shared.search.question import Question, analyse, as_typed
+from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
+from memline.shared.search.results import Answer, Hit, lacking
+from memline.shared.search.scorer import Row, Words, read, score
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.snippets import MAX_CHARS, matched, snippet
+from memline.shared.values import replace, value
+from memline.shared.words import counted, is_question
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
-    from typing import Protocol
-else:
-    Protocol = object
 
 #: How often a question is embedded for one answer. A second time is for a switch of the model meanwhile.
 QUESTION_ATTEMPTS = 3
+
+#: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
+#: many hits are asked for has no part in it, so that fewer are a prefix of more.
+POOL_STEP, OF_WORDS = 25, 2
+
+#: Best candidates that are read at least: some become one passage.
+LEAST_READ = 2 * WINDOW
+
+#: Why a search in a group may find nothing.
+PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
+
+# CROSS JOIN: the few that are given first.
+_COPIES = (
+    "SELECT mine.id, path FROM chunks AS mine CROSS JOIN chunks AS other"
+    " ON other.text_hash = mine.text_hash AND other.file_id <> mine.file_id"
+    " JOIN files ON files.id = other.file_id WHERE mine.id IN (SELECT value FROM json_each(?1))"
+    " AND (?2 IS NULL OR other.file_id IN (SELECT value FROM json_each(?2)))"
+)
 
 
 class QuestionEmbedder(Protocol):
@@ -43,6 +72,20 @@ class QuestionEmbedder(Protocol):
 
     def close(self) -> None:
         """Close the connection to the provider."""
+
+
+@value
+class QueryVector:
+    """The vector of a question, and the row id of the identity it can be compared with."""
+
+    embedding: bytes
+    identity_id: int
+    #: Token vectors of the question (`shared.embedders.token_vectors`); empty without a local model.
+    tokens: bytes = b""
+
+
+class ModelSwitched(Exception):
+    """Between embedding the question and reading the index the writer switched to a new model: ask again."""
 
 
 class MemorySearch:
@@ -126,3 +169,290 @@ class MemorySearch:
         )
         off = f"nothing was searched: the source {request.source} is switched off"
         return replace(answer, notice=off) if is_off else answer
+
+
+def retrieve(
+    index: SearchIndex,
+    request: SearchRequest,
+    settings: Query,
+    *,
+    embed_query: Callable[[str], QueryVector] | None = None,
+    base: Answer | None = None,
+    sources: tuple[str, ...] = (),
+    chunk_tokens: int = 400,
+    clock: Clock | None = None,
+) -> Answer:
+    """Answer `request` from `index`, and within `sources` when there are any.
+
+    `embed_query` makes the vector of a question under the index's active identity; None when there is no
+    provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
+    with the trouble. `base`: the answer so far, what the caller knows; its troubles come first. A hit is up
+    to one and a half times `chunk_tokens`.
+    Raises ModelSwitched, IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
+    """
+    base = base or Answer()
+    settings = replace(
+        settings,
+        max_results=settings.max_results if request.max_results is None else max(1, request.max_results),
+        min_score=settings.min_score if request.min_score is None else request.min_score,
+    )
+    now = (clock or SystemClock()).now()
+    bounds = day_bounds(request, now)
+    question = analyse(request.query, today_of(request, now))
+    if not question.text:
+        return replace(base, notice="the question is empty")
+    vector, troubles = None, list(base.troubles)
+    if embed_query is not None:
+        try:
+            vector = embed_query(question.text)
+        except ProviderError as error:
+            troubles.append(_trouble("question_not_embedded", error.message, error.hint))
+    with index.snapshot() as connection:
+        is_limited = filters_of(request) or sources
+        files = files_within(connection, request, bounds, sources) if is_limited else None
+        search = _Search(index, connection, request, question, settings, files, now, troubles)
+        hits = search.hits(search.ranked(vector), chunk_tokens * 3 // 2)
+        missing = as_typed(search.words.lookups.missing, question.terms) if search.words else ()
+        notice = search.notice(hits, missing)
+    return replace(
+        base, hits=hits, mode=search.mode, notice=notice, missing=missing, troubles=tuple(troubles)
+    )
+
+
+def _trouble(code: str, reason: str, action: str = "") -> Trouble:
+    return Trouble(code=code, details={"reason": reason}, action=action)
+
+
+class _Search:
+    """The state of one search; its steps fill it in."""
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        connection: Connection,
+        request: SearchRequest,
+        question: Question,
+        settings: Query,
+        files: list[int] | None,
+        now: float,
+        troubles: list[Trouble],
+    ) -> None:
+        """`files`: the ids of the files to stay in, None for all."""
+        self._index, self._connection, self._request, self._question = index, connection, request, question
+        self._settings, self._files, self._now, self._troubles = settings, files, now, troubles
+        self._file_ids = None if files is None else json_ids(files)
+        #: hybrid, keyword or vector.
+        self.mode = "keyword"
+        #: What the words say; None where vectors alone are asked.
+        self.words: Words | None = None
+        self._rows: dict[int, Row] = {}
+        self._lifts = Lifts()
+        #: Chunk -> cosine, late interaction, and what orders it.
+        self._cosines: dict[int, float] = {}
+        self._late: dict[int, float] = {}
+        self._fused: dict[int, float] = {}
+        #: Lists what each line of a chunk says of the question; None without token vectors.
+        self._line_evidence: Callable[[Row], list[list[tuple[int, float]]]] | None = None
+        #: Hits by vectors alone that were below `minScore`, and those that were not.
+        self._weak = self._strong = 0
+
+    def ranked(self, vector: QueryVector | None) -> list[Row]:
+        """Score and order the candidates, the best first, each text once."""
+        connection, hybrid = self._connection, self._settings.hybrid
+        backend = None if vector is None else self._backend(vector)
+        pool = max(POOL_STEP * hybrid.candidate_multiplier, self._settings.max_results)
+        words = score(connection, self._index.matches, self._question, self._file_ids, OF_WORDS * pool)
+        self._lifts = lifts_of(connection, self._question, words, self._files, pool)
+        self._rows = dict(words.rows)
+        if hybrid.enabled or backend is None:
+            self.words = words
+        self.mode = "keyword" if backend is None else "hybrid" if self.words else "vector"
+        starts: set[int] = set()
+        if backend is not None and vector is not None:
+            self._compare(backend, vector, words, pool)
+            if not is_question(self._question.text):
+                starts = vectors.beginnings(connection, {*self._cosines, *words.sums})
+        cosines = self._cosines if backend is not None else None
+        self._fused = fusion.fuse(self.words, cosines, self._late, self._lifts.of, starts, hybrid)
+        return self._ordered(self._strong_enough())
+
+    def _backend(self, vector: QueryVector) -> vectors.VectorBackend | None:
+        active = identities.active(self._connection)
+        if active is None or active.id != vector.identity_id:
+            raise ModelSwitched
+        if (dims := len(vector.embedding) // 4) != active.vector_dims:
+            reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
+            self._troubles.append(_trouble("dimensions_differ", reason))
+            return None
+        backend = self._index.backends.choose(self._connection, active, vector.embedding)
+        if backend is None:
+            self._troubles.append(_trouble("vectors_unavailable", self._index.backends.vec_error))
+        return backend
+
+    def _compare(self, backend: vectors.VectorBackend, vector: QueryVector, words: Words, pool: int) -> None:
+        """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
+        connection = self._connection
+        found = vectors.nearest(connection, backend, self._file_ids, pool)
+        others = [*words.sums] if self.words else []
+        known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self._lifts.of})
+        cosine_of = backend.cosines({row_id for chunk_id, row_id in known.items() if chunk_id not in found})
+        found |= {chunk_id: cosine_of[row_id] for chunk_id, row_id in known.items() if row_id in cosine_of}
+        self._cosines = {chunk_id: round(cosine, fusion.DECIMALS) for chunk_id, cosine in found.items()}
+        tokens_of = token_rows.read(connection, {*known.values()}) if vector.tokens else {}
+        if not (tokens_of and self._settings.hybrid.late):
+            return
+        # Here, because only local models have token vectors, and numpy costs 110 ms.
+        from memline.shared.search import late
+
+        fitted = token_rows.projection(connection, vector.identity_id)
+        rarity = {**dict.fromkeys(self._question.light, 0.0), **words.lookups.rarity}
+        asked = late.question_tokens(self._question.text, vector.tokens, fitted, rarity)
+        if asked is None:
+            return
+        packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
+        scores = late.scores(asked, [*packed.items()], fitted)
+        self._late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
+        self._line_evidence = lambda row: (
+            late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
+        )
+
+    def _strong_enough(self) -> list[int]:
+        """Return the candidates that a cosine of `minScore` speaks for, or a word, name or day."""
+        sure = {*(self.words.sums if self.words else ()), *self._lifts.of}
+        least, strong, weak = self._settings.min_score, list[int](), 0
+        for chunk_id in self._fused:
+            if chunk_id in sure or self._cosines.get(chunk_id, 0.0) >= least:
+                strong.append(chunk_id)
+            else:
+                weak += 1
+        self._strong = sum(cosine >= least for cosine in self._cosines.values())
+        self._weak = weak
+        return strong
+
+    def _ordered(self, chunk_ids: list[int]) -> list[Row]:
+        """Read the best candidates and order them, without copies; ties by path and line."""
+        decay, mmr = self._settings.hybrid.temporal_decay, self._settings.hybrid.mmr
+        wanted = max(2 * self._settings.max_results, LEAST_READ, fusion.MMR_POOL if mmr.enabled else 0)
+        best = sorted(chunk_ids, key=lambda each: (-self._fused[each], each))
+        ranked = self._read(best if decay.enabled else self._down_to(best, wanted))
+        if len(ranked) < wanted < len(best):
+            # Copies of one text left no room for so many.
+            ranked = self._read(best)
+        return fusion.diversify(ranked, self._fused, mmr.lambda_) if mmr.enabled else ranked
+
+    def _down_to(self, best: list[int], wanted: int) -> list[int]:
+        """Return the first `wanted`, and what ties with the last of them."""
+        while wanted < len(best) and self._fused[best[wanted]] == self._fused[best[wanted - 1]]:
+            wanted += 1
+        return best[:wanted]
+
+    def _read(self, chunk_ids: Sequence[int]) -> list[Row]:
+        if missing := [each for each in chunk_ids if each not in self._rows]:
+            self._rows |= read(self._connection, missing)
+        rows = [self._rows[each] for each in chunk_ids]
+        decay = self._settings.hybrid.temporal_decay
+        if decay.enabled:
+            faded = {row.id: fusion.decay_of(row, self._now, decay.half_life_days) for row in rows}
+            self._fused = {each: self._fused[each] * faded.get(each, 1.0) for each in self._fused}
+        return fusion.once_each(
+            sorted(rows, key=lambda row: (-self._fused[row.id], row.path, row.start, row.id))
+        )
+
+    def hits(self, ranked: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
+        """Make hits of the best candidates, with the part of their text that answers."""
+        words = self.words
+        if words and not self._strong and self._is_all_missing(words):
+            # Nothing but beginnings and corrected words: a near miss.
+            ranked = ranked[:1]
+        chosen = passages(ranked, wanted=self._settings.max_results, max_tokens=max_tokens)
+        copies: dict[int, set[str]] = {}
+        ids = json_ids(each.best.id for each in chosen)
+        for chunk_id, path in self._connection.execute(_COPIES, (ids, self._file_ids)):
+            copies.setdefault(chunk_id, set()).add(path)
+        rank_of = fusion.ranks(self._fused) if self._request.explain else {}
+        return tuple(self._hit(each, copies.get(each.best.id, set()), rank_of) for each in chosen)
+
+    def _hit(self, passage: Passage, copies: set[str], rank_of: dict[int, int]) -> Hit:
+        best, needles = passage.best, self.words.needles if self.words else ()
+        part = snippet(passage.lines, needles, self._by_meaning(passage))
+        shown = 0, 0
+        if len(passage.lines) == passage.end - passage.start + 1:
+            shown = passage.start + part.first, passage.start + part.last
+        heading = best.heading
+        if best.title and heading.partition(" > ")[0] != best.title:
+            heading = f"{best.title} > {heading}" if heading else best.title
+        explanation: dict[str, Any] | None = None
+        if self._request.explain:
+            found = zip(self.words.lookups.found, self.words.held, strict=True) if self.words else ()
+            explanation = {
+                "terms": [lookup.term.label for lookup, held in found if best.id in held],
+                "sum": round(self.words.sums.get(best.id, 0.0), fusion.DECIMALS) if self.words else 0.0,
+                "cosine": self._cosines.get(best.id),
+                "late": self._late.get(best.id),
+                "rank": rank_of[best.id],
+            }
+        return Hit(
+            path=best.path,
+            start_line=passage.start,
+            end_line=passage.end,
+            shown=shown,
+            score=self._score(self._fused[best.id]),
+            vector_score=self._cosines.get(best.id, 0.0),
+            text_score=round(self.words.coverage(best.id), fusion.DECIMALS) if self.words else 0.0,
+            snippet=part.text,
+            source=best.source,
+            heading=heading,
+            also_in=tuple(sorted(copies)),
+            matched=matched(part.text, needles),
+            explanation=explanation,
+        )
+
+    def _score(self, fused: float) -> float:
+        """Return a score of 0 to 1 that falls with the order, lower where less of the question was found."""
+        hybrid = self._settings.hybrid
+        quality = self.words.quality if self.words else 1.0
+        if self._cosines and self.words:
+            weights = hybrid.text_weight + hybrid.vector_weight or 1.0
+            quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
+        root = math.sqrt(2 * fused * (quality or 1.0))
+        return round(root / (root + 1), fusion.DECIMALS)
+
+    def _by_meaning(self, passage: Passage) -> list[list[tuple[int, float]]]:
+        """Return what each line of a passage says of the question; empty without token vectors."""
+        if self._line_evidence is None or sum(map(len, passage.lines)) <= MAX_CHARS:
+            return []
+        lines: list[list[tuple[int, float]]] = [[] for _ in passage.lines]
+        # Where chunks overlap, the line of the best counts.
+        for row in reversed(passage.chunks):
+            for at, said in enumerate(self._line_evidence(row)):
+                if 0 <= (line := row.start + at - passage.start) < len(lines):
+                    lines[line] = said
+        return lines
+
+    def _is_all_missing(self, words: Words) -> bool:
+        asked = [term for term in self._question.terms if term.is_asked]
+        return bool(asked) and len(words.lookups.missing) == len(asked) and not self._lifts.of
+
+    def notice(self, hits: Sequence[Hit], missing: Sequence[str]) -> str:
+        """Say why the list is as it is: words and days that no note has, private notes that were not read."""
+        meant = self.words.lookups.meant if self.words else ()
+        reason = lacking(missing, meant) if hits else self._reason_of_nothing()
+        days = ", ".join(dict.fromkeys(map(str, self._question.days)))
+        about_days = f"no note is of {days}" if days and not self._lifts.has_dated else ""
+        unseen = "" if hits or self._request.private else PRIVATE
+        return "; ".join(filter(None, (about_days, reason, unseen)))
+
+    def _reason_of_nothing(self) -> str:
+        """Give the reason for an empty list, here or among the troubles."""
+        if self._connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None:
+            self._troubles.append(Trouble(code="index_empty"))
+            return ""
+        if self._files == []:
+            filters = ", ".join(filters_of(self._request)).replace("_", "-")
+            return f"no file is within the filters ({filters or 'source'})"
+        if self._weak:
+            weak = f"only {counted(self._weak, 'hit')} by meaning, weaker than minScore"
+            return f"no term of the question was found, and {weak} {self._settings.min_score:g}"
+        if not self._question.terms and self.mode == "keyword" and not self._question.days:
+            return "the question has no word to look for"
+        return "nothing in the notes matches"

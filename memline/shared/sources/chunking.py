@@ -4,7 +4,8 @@ A chunk is filled up to the limit, then ends at the best place of its last third
 the end of a paragraph or fenced block, else before a list item, else at any line. Short sections share a
 chunk: one with a heading and little else would be a hit for everything and answer nothing. Every chunk is a
 contiguous part of the text, so its lines can be cited; a line that does not fit is cut at sentences or words.
-A picture that was pasted in as a data URI is left out: 100 kB of it would be 96 chunks that say nothing.
+A picture that was pasted in as a data URI is left out, and so are drawings and other data of machines
+(`machine_data.py`): 100 kB of it would be 96 chunks that say nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import accumulate, pairwise
 from operator import add
 
 from memline.shared.patterns import late
+from memline.shared.sources.machine_data import data_lines
 from memline.shared.sources.markdown import Outline, Trail, outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, has_dense, pieces, weighted_length
 from memline.shared.values import value
@@ -146,8 +148,8 @@ class Units:
         self._titles = {heading.line for heading in shape.headings if heading.level}
         self._underlines = {heading.last_line for heading in shape.headings if heading.last_line >= 0}
         self.texts = lines
-        #: Those that are part of a data URI, and as good as blank.
-        self._data: set[int] = set()
+        #: Those that are data of machines, and as good as blank.
+        self._data = data_lines(lines, shape.fences)
         #: The line of each unit, from 0.
         self.line_of: Sequence[int] = range(len(lines))
         dense = any(map(has_dense, lines))
@@ -226,7 +228,10 @@ class Units:
         #: Weight of the headings right above: a chunk needs room for them and the start of what is below.
         above = 0
         for line, text in enumerate(self.texts):
-            if text and weights[line] + above > limit:
+            is_data_line = line in self._data
+            if is_data_line:
+                data.add(len(texts))
+            if text and weights[line] + above > limit and not is_data_line:
                 for run, is_data in _runs(text):
                     parts = list(pieces(run, limit // _PIECE_SHARE))
                     if is_data:

@@ -19,7 +19,7 @@ from memline.shared.patterns import late
 from memline.shared.values import replace, value
 from memline.shared.words import stop_words, word_lists
 
-LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
+LANGUAGES = ("en",)
 
 #: Days in the units of an age, and in those of the table.
 _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365} | {"day": 1, "week": 7, "month": 30, "year": 365}

@@ -2,23 +2,31 @@
 
 NFKC makes of full-width and half-width forms, ligatures and raised figures what they stand for, and of
 letters that come in parts (file names of macOS) whole ones. ё is е to most who write it, ß is ss where the
-keyboard has none. Upper case and accents are SQLite's: `unicode61 remove_diacritics 2`.
+keyboard has none, I is also the capital of ı. Hyphens of every kind are one, what is written as a character
+reference (`Caf&eacute;`) is that character, and what cannot be seen within a word is left out. Upper case and
+accents are SQLite's: `unicode61 remove_diacritics 2`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from unicodedata import category, combining, normalize
+from unicodedata import combining, normalize
 
 from memline.shared.patterns import late
 
-_LETTERS = str.maketrans({"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS"})
+_LETTERS = str.maketrans(
+    {"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS", "ı": "i", "ς": "σ", "ی": "ي", "ى": "ي", "ک": "ك"}
+    | dict.fromkeys("\u00ad\u0640\u200b\u2060\ufeff", "")
+)
+_REFERENCE = late(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 #: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
 #: Chinese text has some, and would be stored twice.
-_BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000\u2011", "     -") | {
+_BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000", "     ") | dict.fromkeys(
+    [*range(0x2010, 0x2014), 0x2212, 0xFE58, 0xFE63], "-"
+)
+_BETWEEN |= {
     mark + 0xFEE0: mark for mark in range(0x21, 0x7F) if not chr(mark).isalnum() and chr(mark) != "_"
 }
 
@@ -29,16 +37,27 @@ _HAS_LETTERS = late(f"[{''.join(map(chr, _LETTERS))}]")
 #: What Logseq writes in the names of files for what some systems have in none: `"#%*./:<>?\`|`.
 _ESCAPED = late("%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)")
 
-#: Half-width marks of kana, which make one letter with the one before them.
-_KANA_MARKS = "\uff9e\uff9f"
-
 
 def fold(text: str) -> str:
     """Return `text` as it is compared."""
+    text = _without_references(text)
     if text.isascii():
         return text
     made = normalize("NFKC", _plain(text))
     return made.translate(_LETTERS) if _HAS_LETTERS.search(made) else made
+
+
+def _without_references(text: str) -> str:
+    if "&" not in text or not _REFERENCE.search(text):
+        return text
+    # 2 ms, which only those pay who have one.
+    from html import unescape
+    from html.entities import html5
+
+    def character(match: re.Match[str]) -> str:
+        return unescape(match[0]) if match[0][1] == "#" or match[0][1:] in html5 else match[0]
+
+    return _REFERENCE.sub(character, text)
 
 
 def _plain(text: str) -> str:
@@ -47,7 +66,7 @@ def _plain(text: str) -> str:
 
 def folded(text: str) -> str | None:
     """Return `text` as it is compared; None when it is looked up just as it is."""
-    if text.isascii():
+    if text.isascii() and "&" not in text:
         return None
     made = fold(text)
     return None if made == _plain(text) else made
@@ -80,29 +99,3 @@ def without_accents(text: str) -> str:
     return (
         text if text.isascii() else "".join(each for each in normalize("NFKD", text) if not combining(each))
     )
-
-
-def fold_with_places(text: str) -> tuple[str, Sequence[int]]:
-    """Return `fold(text)`, and for each place in it, its end included, the place in `text`.
-
-    What becomes several letters has one place, that of its first.
-    """
-    made = fold(text)
-    if len(made) == len(text) and made == _plain(text):
-        return made, range(len(text) + 1)
-    parts: list[str] = []
-    places: list[int] = []
-    start = 0
-    while start < len(text):
-        stop = start + 1
-        while stop < len(text) and _continues(text[stop]):
-            stop += 1
-        parts.append(fold(text[start:stop]))
-        places += [start] * len(parts[-1])
-        start = stop
-    return "".join(parts), [*places, len(text)]
-
-
-def _continues(char: str) -> bool:
-    """Tell whether a character is part of the letter before it: accents, and vowels and ends of Hangul."""
-    return char in _KANA_MARKS or "\u1160" <= char <= "\u11ff" or category(char)[0] == "M"

@@ -91,6 +91,27 @@ def outline(lines: list[str]) -> Outline:
     return Outline(headings=tuple(headings), fences=tuple(fences))
 
 
+def sections_of(text: str) -> list[str]:
+    """Return the headings in the text of a chunk, at a glance: of one line, or with a line below them."""
+    if "#" not in text and "\n--" not in text and "\n==" not in text:
+        return []
+    titles, is_code, before = list[str](), False, ""
+    for line in text.split("\n"):
+        if line.startswith(("```", "~~~")):
+            is_code = not is_code
+        elif not is_code and line.startswith("#") and (match := _HEADING.fullmatch(line)):
+            titles.append(_title(match[2] or ""))
+        elif (
+            not is_code
+            and line[:2] in ("--", "==")
+            and _UNDERLINE.fullmatch(line)
+            and _PARAGRAPH.match(before)
+        ):
+            titles.append(_title(before))
+        before = line
+    return titles
+
+
 def _containers(prefix: str) -> tuple[int, ...]:
     """Return the quotes and items of a prefix: for a quote 0, for items in each other the columns of both."""
     prefix = prefix.expandtabs(4)

@@ -45,6 +45,13 @@ def emoji_run() -> re.Pattern[str]:
     return re.compile(f"{symbol}(?:[\ufe0f{_JOINER}]|(?<={_JOINER}){symbol}|[\U0001f3fb-\U0001f3ff])*")
 
 
+@lru_cache(maxsize=1)
+def _beside_dense() -> re.Pattern[str]:
+    """Return what matches the words that touch a run of dense characters, before it and behind it."""
+    word = f"[^\\s{DENSE}]*[^\\W{DENSE}][^\\s{DENSE}]*"
+    return re.compile(f"({word})(?=[{DENSE}])|(?<=[{DENSE}])({word})")
+
+
 def weighted_length(text: str) -> int:
     """Return the characters of `text`, a dense one counted as four."""
     if text.isascii():
@@ -62,14 +69,16 @@ def grams(text: str) -> str:
 
     unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
     c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
-    and any single character is the beginning of one. To unicode61 an emoji is nothing: each of its characters
-    gives a word, `u1f680`.
+    and any single character is the beginning of one. Words, numbers and ids that touch such a run are given
+    as well: 换成了Caddy. To unicode61 an emoji is nothing: each of its characters gives a word, `u1f680`.
     """
     if text.isascii():
         return ""
     pairs: list[str] = []
     for run in dense_run().findall(text.casefold()):
         pairs.extend(run[i : i + 2] for i in range(len(run)))
+    if pairs:
+        pairs.extend(word for sides in _beside_dense().findall(text) for word in sides if word)
     for emoji in emoji_run().findall(text):
         pairs.extend(f"u{ord(char):x}" for char in emoji if char not in "\ufe0f\u200d")
     return " ".join(pairs)

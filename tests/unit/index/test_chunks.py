@@ -173,7 +173,7 @@ def test_full_text_is_written_once_for_all_files_of_a_transaction(writer: IndexW
     writer.retarget(MODEL_A)
     writer.store_files([file_row(f"{number}.md", f"word{number}", at=1) for number in range(12)])
 
-    for table in ("chunks_fts", "forms_fts", "names_fts"):
+    for table in ("chunks_fts", "names_fts"):
         segments = f"SELECT count(DISTINCT segid) FROM {table}_idx"
         assert driver.scalar(writer.connection, segments) == 1
 
@@ -181,7 +181,7 @@ def test_full_text_is_written_once_for_all_files_of_a_transaction(writer: IndexW
 def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer: IndexWriter) -> None:
     writer.store_files([file_row("a.md", "apples", at=1), file_row("a.md", "pears", at=10**12)])
 
-    for table in ("chunks_fts", "forms_fts", "names_fts"):
+    for table in ("chunks_fts", "names_fts"):
         writer.connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
     for word, expected in (("apples", 0), ("pears", 1)):
         found = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
@@ -198,7 +198,7 @@ def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer
         writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
     writer.tidy()
     segments = "SELECT count(DISTINCT segid) FROM {}_idx"
-    for table in ("chunks_fts", "forms_fts", "names_fts"):
+    for table in ("chunks_fts", "names_fts"):
         assert driver.scalar(writer.connection, segments.format(table)) == 20
 
     for number in range(20, 80):
@@ -206,6 +206,6 @@ def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer
     writer.tidy()
 
     assert vectors.backlog(writer.connection, identities.target(writer.connection).id).wanted == 80
-    for table in ("chunks_fts", "forms_fts", "names_fts"):
+    for table in ("chunks_fts", "names_fts"):
         assert driver.scalar(writer.connection, segments.format(table)) == 1
     assert found(writer, "kestrel5") == ["5.md"]

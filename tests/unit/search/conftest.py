@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from memline.shared.clock import ManualClock
+from memline.shared.config.schema import Query
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.search import keyword
-from memline.shared.search.query import analyse
-from memline.shared.search.reader import SearchIndex
-from memline.shared.search.retrieve import QueryVector
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.service import QueryVector, retrieve
 from memline.shared.sources.chunking import split
 from tests.support.fake_embedder import FakeEmbedder
 
@@ -118,23 +118,14 @@ def tokens_of(text: str) -> bytes:
     return token_vectors.pack([place for place, _ in words], rows.reshape(-1, 64).astype(np.float32))
 
 
-def paths(index: SearchIndex, question: str) -> list[str]:
-    """Paths of the keyword hits, best first."""
-    with index.snapshot() as connection:
-        hits = keyword.by_keyword(connection, analyse(question), None, 10)
-        return [
-            connection.execute(
-                "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?",
-                (hit.chunk_id,),
-            ).fetchone()[0]
-            for hit in hits.hits
-        ]
+def paths(index, question, **options):
+    """The paths of the hits, best first."""
+    return [hit.path for hit in ask(index, question, **options).hits]
 
 
-def missing(index: SearchIndex, question: str, files: str | None = None) -> tuple[str, ...]:
-    """Words of a question that stand nowhere in some files (a JSON array of ids), or in all."""
-    with index.snapshot() as connection:
-        return keyword.by_keyword(connection, analyse(question), files, 10).missing
+def ask(index, question, *, max_results=10, settings=None, embed_query=None, **options):
+    request = SearchRequest(query=question, max_results=max_results, **options)
+    return retrieve(index, request, settings or Query(), embed_query=embed_query, clock=ManualClock())
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
 from memline.shared.search import late
-from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Hit
-from memline.shared.search.retrieve import retrieve
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.service import retrieve
 from tests.unit.search.conftest import Notes
 
 #: A direction a word.
@@ -142,20 +142,6 @@ def test_a_light_word_of_a_question_is_no_evidence(notes: Notes, index: SearchIn
     assert late_of(hit) == pytest.approx(1, abs=0.02)
 
 
-def test_explain_says_which_word_met_which(notes: Notes, index: SearchIndex) -> None:
-    notes.add("a.md", "Old pipes.\nThe boiler needs a new VALVE")
-    notes.embed()
-    notes.give_tokens("a.md")
-
-    (hit,) = found(notes, index)
-
-    assert hit.explanation is not None
-    met = {each["word"]: (each["met"], each["cosine"]) for each in hit.explanation["met"]}
-    assert met["boiler"] == ("boiler", pytest.approx(1, abs=0.02))
-    assert met["valve"] == ("VALVE", pytest.approx(1, abs=0.02))
-    assert met["pressure"][1] < 0.6
-
-
 def test_without_token_vectors_or_with_late_off_nothing_changes(notes: Notes, index: SearchIndex) -> None:
     notes.add("a.md", SCATTERED)
     notes.add("b.md", TOGETHER)
@@ -168,19 +154,6 @@ def test_without_token_vectors_or_with_late_off_nothing_changes(notes: Notes, in
 
     assert found(notes, index, late=False) == plain
     assert found(notes, index) != plain
-
-
-def test_a_chunk_without_token_vectors_is_compared_by_its_cosine(notes: Notes, index: SearchIndex) -> None:
-    notes.add("a.md", SCATTERED)
-    notes.add("b.md", TOGETHER)
-    notes.embed()
-    notes.give_tokens("a.md")
-
-    by_path = {hit.path: hit for hit in found(notes, index)}
-
-    assert late_of(by_path["b.md"]) == pytest.approx(
-        min(by_path["b.md"].vector_score, late_of(by_path["a.md"]) or 0)
-    )
 
 
 def test_each_line_says_as_much_of_a_token_as_its_best_word() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from memline.shared.config.schema import Query
-from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, from_workspace
-from memline.shared.search.retrieve import retrieve
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.service import retrieve
 from tests.unit.search.conftest import Notes
 
 ALL = ("MEMORY.md", "memory/2026-02-10.md", "memory/work/2026-01-05-plan.md", "sessions/a.jsonl")
@@ -144,26 +144,6 @@ def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
         notes.add(path, "x", tags=tags)
 
     assert passing(notes, index, tag=tag) == paths
-
-
-@pytest.mark.parametrize(
-    ("excluded", "paths"),
-    [
-        ("boat", {"c.md", "d.md"}),
-        ("#Boat/Dinghy", {"b.md", "c.md", "d.md"}),
-        (("dinghy", "sail"), {"a.md", "c.md", "d.md"}),
-        ("boat/dinghy,sail", {"c.md", "d.md"}),
-        ((), {"a.md", "b.md", "c.md", "d.md"}),
-    ],
-)
-def test_a_note_with_any_excluded_tag_or_one_below_it_is_left_out(
-    notes: Notes, index: SearchIndex, excluded: str | tuple[str, ...], paths: set[str]
-) -> None:
-    for path, tags in (("a.md", "boat/dinghy"), ("b.md", "boat\nsail"), ("c.md", "boathouse"), ("d.md", "")):
-        notes.add(path, "x", tags=tags)
-
-    assert passing(notes, index, exclude_tag=excluded) == paths
-    assert passing(notes, index, tag="boat", exclude_tag="sail") == {"a.md"}
 
 
 def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:

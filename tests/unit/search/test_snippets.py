@@ -1,125 +1,52 @@
-import pytest
+from memline.shared.search.snippets import MAX_CHARS, matched, snippet
 
-from memline.shared.search import keyword, snippets
-from memline.shared.search.query import analyse
-from memline.shared.search.reader import SearchIndex
-from memline.shared.search.snippets import MAX_CHARS, Mark, rarity, snippet
-from tests.unit.search.conftest import Notes
-
-FILLER = "\n".join(f"- line {n} about nothing in particular, as lines go" for n in range(12))
+FILLER = [f"Line {number} of nothing in particular, just words to fill." for number in range(40)]
+NEEDLES = [("kestrel", 0, 0.6), ("barn", 1, 0.4)]
 
 
-def shown(notes: Notes, index: SearchIndex, text: str, question: str) -> str:
-    """The snippet of the first hit in a note."""
-    notes.add("memory/a.md", text)
-    with index.snapshot() as connection:
-        hits = keyword.by_keyword(connection, analyse(question), None, 1)
-        texts = dict(connection.execute("SELECT id, text FROM chunks WHERE id = ?", (hits.hits[0].chunk_id,)))
-        found = snippets.Marker().marks(hits, texts)
-        ((chunk_id, whole),) = texts.items()
-        return snippet(whole, found[chunk_id], rarity(found))
+def test_the_lines_that_answer_are_shown():
+    lines = [*FILLER[:25], "A kestrel in the barn.", *FILLER[25:]]
+
+    part = snippet(lines, NEEDLES)
+
+    assert "A kestrel in the barn." in part.text
+    assert len(part.text) <= MAX_CHARS
+    assert part.text == "\n".join(lines[part.first : part.last + 1])
+    # As much stands before it as behind it.
+    assert 18 < part.first < 25 < part.last < 33
 
 
-def test_a_short_chunk_is_shown_whole(notes: Notes, index: SearchIndex) -> None:
-    assert shown(notes, index, "# Redis\n\nTimeout: 5 s\n", "redis") == "# Redis\n\nTimeout: 5 s"
+def test_front_matter_is_shown_where_a_word_stands_only_there():
+    lines = ["---", "title: Kestrel", "---", "", *FILLER]
+
+    assert snippet(lines, NEEDLES).text.startswith("---")
+    assert snippet([*lines, "The kestrel."], [NEEDLES[0]]).first > 3
 
 
-def test_the_lines_with_the_evidence_are_shown(notes: Notes, index: SearchIndex) -> None:
-    text = f"# Log\n{FILLER}\n- The Redis timeout was raised to 30 s.\n{FILLER}"
+def test_a_long_line_is_cut_around_the_word():
+    part = snippet(["word " * 400 + "kestrel " + "word " * 400], NEEDLES)
 
-    part = shown(notes, index, text, "why was the redis timeout raised")
-
-    assert "- The Redis timeout was raised to 30 s." in part
-    assert len(part) <= MAX_CHARS
-    assert set(part.split("\n")) <= set(text.split("\n"))
+    assert "kestrel" in part.text
+    assert len(part.text) <= MAX_CHARS
+    assert (part.first, part.last) == (0, 0)
 
 
-def test_evidence_is_matched_as_the_index_matches_it(notes: Notes, index: SearchIndex) -> None:
-    text = f"{FILLER}\n- Ann bought a Café table.\n{FILLER}"
+def test_what_a_line_means_counts_beside_words():
+    lines = ["A kestrel.", *FILLER, "The falcon sits in a shed."]
+    by_meaning = [[] for _ in lines]
+    by_meaning[-1] = [(0, 0.9), (1, 0.9)]
 
-    assert "Ann bought a Café table." in shown(notes, index, text, "buying cafe tables")
-
-
-def test_evidence_in_cjk_is_found(notes: Notes, index: SearchIndex) -> None:
-    filler = "\n".join("这一行什么也没有说，只是为了占据一些地方。" * 2 for _ in range(9))
-    text = f"{filler}\n我们讨论了金银价格上涨\n"
-    notes.add("memory/other.md", filler)
-
-    assert "金银价格" in shown(notes, index, text, "金银价格")
+    assert "falcon" in snippet(lines, NEEDLES, by_meaning).text
 
 
-@pytest.mark.parametrize(
-    ("word", "question"),
-    [("Straße", "strasse"), ("ёлку", "елку"), ("ｶﾞｽ", "ガス"), ("oﬃce", "office"), ("㌔㍍", "キロ")],
-)
-def test_a_mark_stands_on_the_letters_of_the_text_as_it_is(
-    notes: Notes, index: SearchIndex, word: str, question: str
-) -> None:
-    text = f"ﬃ ßß ёж ２½ {word} end"
-    notes.add("memory/a.md", text)
+def test_matched_words_are_those_of_the_snippet_in_any_form():
+    needles = [*NEEDLES, ("東京", 2, 0.1), ("err conn 42", 3, 0.2)]
 
-    with index.snapshot() as connection:
-        hits = keyword.by_keyword(connection, analyse(question), None, 1)
-    marks = snippets.Marker().marks(hits, {1: text})[1]
-
-    assert marks
-    assert {text[mark.start : mark.end] for mark in marks} <= {word, "ｶﾞｽ", "㌔"}
-    assert marks[0].start == text.index(word)
-
-
-def test_a_line_that_is_too_long_is_cut_around_the_evidence(notes: Notes, index: SearchIndex) -> None:
-    text = "filler words " * 30 + "the kestrel landed " + "more filler " * 60
-
-    part = shown(notes, index, text, "kestrel landed")
-
-    assert "the kestrel landed" in part
-    assert len(part) <= MAX_CHARS
-    assert part.startswith("…")
-    assert part.endswith("…")
-
-
-def test_without_a_match_the_beginning_is_shown() -> None:
-    text = f"first\n{FILLER}\n{FILLER}"
-
-    assert snippet(text, [], {}).startswith("first\n")
-
-
-def test_a_word_in_few_hits_weighs_more() -> None:
-    found = {
-        1: [Mark(start=0, end=4, key="redis"), Mark(start=9, end=12, key="quokk")],
-        2: [Mark(start=0, end=4, key="redis")],
-    }
-
-    weights = rarity(found)
-
-    assert weights["quokk"] > weights["redis"] > 0
-
-
-def test_a_text_with_control_characters_is_shown_as_it_is(notes: Notes, index: SearchIndex) -> None:
-    assert shown(notes, index, "odd \x02redis\x03 text", "redis") == "odd \x02redis\x03 text"
-
-
-def test_a_thousand_tiny_lines_are_no_trouble() -> None:
-    text = "\n".join("a" for _ in range(799)) + "\nb"
-
-    assert snippet(text, [Mark(start=1598, end=1599, key="b")], {"b": 1.0}).endswith("\nb")
-
-
-def test_what_lines_say_in_other_words_counts_as_much_as_words_that_match() -> None:
-    lines = [f"line {number} of a long chunk, as lines go, with nothing in it" for number in range(40)]
-    marks = [Mark(start=0, end=4, key="line")]
-    nothing: list[list[tuple[int, float]]] = [[] for _ in lines]
-    said = [*nothing]
-    said[30] = [(0, 0.7), (1, 0.5)]
-
-    assert snippet("\n".join(lines), marks, {"line": 2.0}, nothing).startswith("line 0 ")
-    assert "line 30 " in snippet("\n".join(lines), marks, {"line": 2.0}, said)
-
-
-def test_what_is_said_again_counts_less_than_what_is_said_better() -> None:
-    lines = [f"line {number} of a long chunk, as lines go, with nothing in it" for number in range(40)]
-    said: list[list[tuple[int, float]]] = [[] for _ in lines]
-    said[2] = said[3] = [(0, 0.5)]
-    said[30] = [(0, 0.8)]
-
-    assert "line 30 " in snippet("\n".join(lines), [], {}, said)
+    assert matched("Kestrels, a barns owl; 東京都 ERR_CONN_42", needles) == (
+        "Kestrels",
+        "barns",
+        "東京",
+        "ERR",
+        "CONN",
+        "42",
+    )

@@ -273,8 +273,35 @@ def test_text_around_pictures_is_in_chunks_that_say_something_new(
     assert [text for text in news if re.search(r"\d{4}", text)] == []
 
 
+SCENE = ",\n".join(f'{{"type":"rectangle","x":{number},"version":12}}' for number in range(300))
+WRAPPED = "\n".join("Q2hlY2sgdGhpcyBvdXQ5" * 4 for _ in range(60))
+MINIFIED = '{"kanban-plugin":"board","list-collapse":[false,null,true],"lane-width":272,' * 9 + '"x":1}'
+
+
 @pytest.mark.parametrize(
-    "line", [DATA.removeprefix("data:image/png;base64,"), "base64, " + "words and more " * 200]
+    "data",
+    [
+        DATA.removeprefix("data:image/png;base64,"),
+        f"-----BEGIN CERTIFICATE-----\n{WRAPPED}",
+        f'%%\n## Drawing\n```json\n{{"elements":[{SCENE}]}}\n```\n%%',
+        f"%%\n## Drawing\n```compressed-json\n{WRAPPED}\n```\n%%",
+        f"%% kanban:settings\n```\n{MINIFIED}\n```\n%%",
+    ],
+)
+def test_data_of_machines_is_no_text(data: str) -> None:
+    chunks = cut(f"# Dock nine\n\nBefore it.\n\n{data}\n\nBehind it.\n", overlap=0)
+
+    assert "".join(chunk.text for chunk in chunks).count("it.") == 2
+    assert len(chunks) <= 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "base64, " + "words and more " * 200,
+        '```json\n{"name": "memline", "version": "1.0"}\n```',
+        "https://example.org/" + "a-long-path/" * 30,
+    ],
 )
 def test_what_is_no_data_uri_is_text(line: str) -> None:
     assert "".join(chunk.text for chunk in cut(line, overlap=0)).replace(" ", "") == line.replace(" ", "")

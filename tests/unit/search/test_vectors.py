@@ -5,11 +5,11 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.index import driver
-from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Hit
-from memline.shared.search.retrieve import retrieve
-from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.service import retrieve
+from memline.shared.search.vectors import NumpyMatrix, SqliteVec
 from tests.unit.search.conftest import Notes
 
 WORDS = ["redis", "timeout", "garden", "kestrel", "bread", "flour"]
@@ -47,7 +47,7 @@ def ways(opened: Callable[..., SearchIndex]) -> Ways:
 
 def way_of(index: SearchIndex, notes: Notes) -> type:
     with index.snapshot() as connection:
-        return type(index.vector_backend(connection, notes.active, notes.question("x")))
+        return type(index.backends.choose(connection, notes.active, notes.question("x")))
 
 
 def ask(index: SearchIndex, notes: Notes, question: str, **options: object) -> tuple[Hit, ...]:
@@ -92,7 +92,7 @@ def test_a_filter_comes_before_the_best_are_chosen(filled: Notes, ways: Ways, wa
 
     with index.snapshot() as connection:
         ids = [row[0] for row in connection.execute("SELECT id FROM files WHERE path LIKE '%/home/%'")]
-        backend = index.vector_backend(connection, active, filled.question("redis"))
+        backend = index.backends.choose(connection, active, filled.question("redis"))
         everywhere = backend.top(5, None)
         at_home = backend.top(5, str(ids))
 
@@ -117,7 +117,7 @@ def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled: Notes
     active = filled.active
 
     with index.snapshot() as connection:
-        backend = index.vector_backend(connection, active, query)
+        backend = index.backends.choose(connection, active, query)
         everything = dict(backend.top(4_096, None))
         some = list(everything)[-3:]
 
@@ -132,7 +132,7 @@ def test_without_the_extension_a_one_shot_search_uses_the_matrix(
     index = opened(vec_enabled=False)
 
     assert way_of(index, filled) is NumpyMatrix
-    assert index.vec_error == "store.vector.enabled is off"
+    assert index.backends.vec_error == "store.vector.enabled is off"
 
 
 @needs_vec

@@ -1,0 +1,178 @@
+"""Lift what a question names: a file by its name, a section by its heading, an id, days, tags.
+
+A lift is added to the score of a chunk, where the best words, vectors and names are 1 together.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+
+from memline.shared.index.driver import json_ids
+from memline.shared.note_names import without_ending
+from memline.shared.search.question import PIECE, Question, quoted
+from memline.shared.search.request import files_of_days, files_of_tag
+from memline.shared.search.scorer import Words
+from memline.shared.sources.folding import name_key, stem_key
+from memline.shared.sources.markdown import sections_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: The question is a title, alias, file name, path or heading; it is a heading at the top of a note that calls
+#: itself otherwise, or such a title is most of it; it holds the path or the name of a file.
+WHOLE, PART = 1.0, 0.3
+
+#: The only file that holds an id of the question.
+ID = 0.5
+
+#: A note of a day that is asked for, times the share of the other words that it holds; and where nothing else
+#: is asked.
+DAY, DAY_ALONE = 1.0, 2.0
+
+#: A tag that is asked for: more than all others together.
+TAG = 4.0
+
+#: Share of the words of a question, and of their idf, that a title in it has at least.
+MOST = 0.5
+
+#: Chunks of a file, and with a heading, that are looked at.
+MOST_CHUNKS = 50
+
+_NAMED = (
+    "SELECT file_id, path, key, files.names,"
+    " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
+    " FROM names CROSS JOIN files ON files.id = file_id WHERE key IN (SELECT value FROM json_each(?))"
+)
+_CHUNKS_OF = (
+    "SELECT chunks.id, file_id FROM chunks JOIN files ON files.id = file_id"
+    " WHERE file_id IN (SELECT value FROM json_each(?)) ORDER BY day, path, ordinal LIMIT ?"
+)
+_FIRST_OF = "SELECT id FROM chunks WHERE ordinal = 0 AND file_id IN (SELECT value FROM json_each(?)) LIMIT ?"
+_WITH_HEADING = (
+    "SELECT id, text, file_id FROM chunks"
+    " WHERE id IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?)"
+)
+
+
+class Lifts:
+    """What is added to the scores of chunks, and what a question of days found."""
+
+    def __init__(self) -> None:
+        #: Chunk -> what is added.
+        self.of: dict[int, float] = {}
+        #: Whether there is a note of the days that are asked for.
+        self.has_dated = False
+
+    def add(self, chunk_ids: Iterable[int], amount: float) -> None:
+        for each in chunk_ids:
+            self.of[each] = max(self.of.get(each, 0.0), amount)
+
+
+def lifts_of(
+    connection: Connection, question: Question, words: Words, files: list[int] | None, limit: int
+) -> Lifts:
+    """Find what a question names, of `limit` chunks at most; `files`: the ids of those that are searched."""
+    lifts = Lifts()
+    allowed = None if files is None else {*files}
+    named = _named(connection, question, words)
+    if named:
+        some = json_ids(each for each in named if allowed is None or each in allowed)
+        for chunk_id, file_id in connection.execute(_CHUNKS_OF, (some, limit)):
+            lifts.add([chunk_id], named[file_id])
+    is_phrase = [term.is_phrase for term in question.terms]
+    may_be_heading = not any(is_phrase) or any(each.term.is_phrase for each in words.lookups.found)
+    if question.whole and not named and may_be_heading:
+        lifts.add(_sections(connection, question.whole, allowed), PART)
+    for lookup, held in zip(words.lookups.found, words.held, strict=True):
+        if not lookup.term.is_exact:
+            continue
+        exact = [row for row, weight in held.items() if weight == 1.0 and row in words.file_of]
+        if exact and len({words.file_of[row] for row in exact}) == 1:
+            lifts.add(exact, ID)
+    if question.days:
+        _add_days(connection, question, words, allowed, lifts, limit)
+    for tag in question.tags:
+        tagged = files_of_tag(connection, tag)
+        tagged = tagged if allowed is None else tagged & allowed
+        hits = [row for row in words.sums if words.file_of[row] in tagged]
+        without = tagged.difference(words.file_of[row] for row in hits)
+        firsts = connection.execute(_FIRST_OF, (json_ids(sorted(without)), limit))
+        for each in (*hits, *(row for (row,) in firsts)):
+            lifts.of[each] = lifts.of.get(each, 0.0) + TAG
+    return lifts
+
+
+def _add_days(
+    connection: Connection,
+    question: Question,
+    words: Words,
+    allowed: set[int] | None,
+    lifts: Lifts,
+    limit: int,
+) -> None:
+    dated = files_of_days(connection, question.days)
+    dated = dated if allowed is None else dated & allowed
+    lifts.has_dated = bool(dated)
+    if question.is_day_alone:
+        rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(dated)), limit)).fetchall()
+        for place, (chunk_id, _) in enumerate(rows):
+            lifts.of[chunk_id] = DAY_ALONE - place / (10 * limit)
+        return
+    for row in words.sums:
+        if words.file_of[row] in dated:
+            lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
+
+
+def _named(connection: Connection, question: Question, words: Words) -> dict[int, float]:
+    """Return file -> lift of the files that a question is the name of, or holds the path or title of."""
+    lifts: dict[int, float] = {}
+    wholes = {name_key(question.whole), name_key(f"{question.whole}?")} - {"", "?"}
+    paths = {name_key(each.strip("./")): each for each in (*question.paths, question.whole) if each}
+    stems = {stem_key(f"{without_ending(each.rpartition('/')[2])}.md"): each for each in paths}
+    runs = {name_key(run): run for run in question.runs}
+    keys = json.dumps([*{*wholes, *paths, *stems, *runs}])
+    rows = connection.execute(_NAMED, (keys,)).fetchall()
+    pages: dict[str, set[int]] = {}
+    for file_id, path, key, own, heading in rows:
+        pages.setdefault(key, set()).add(file_id)
+        if key in wholes:
+            is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
+            lifts[file_id] = max(lifts.get(file_id, 0.0), WHOLE if is_own else PART)
+        for wanted in paths:
+            ends = tuple(f"/{each}" for each in (wanted, wanted + ".md") if "/" in wanted or "." in wanted)
+            if ends and f"/{name_key(path)}".endswith(ends):
+                amount = WHOLE if paths[wanted] == question.whole else PART
+                lifts[file_id] = max(lifts.get(file_id, 0.0), amount)
+    if not lifts:
+        lifts |= _titles(pages, runs, words)
+    return lifts
+
+
+def _titles(pages: Mapping[str, set[int]], runs: Mapping[str, str], words: Words) -> dict[int, float]:
+    """Return file -> lift of titles of one file alone that are most of the question, or names of code."""
+    rarity = {name_key(label): idf for label, idf in words.lookups.rarity.items()}
+    lifts: dict[int, float] = {}
+    for key, files in pages.items():
+        if key not in runs or len(files) != 1:
+            continue
+        idfs = [rarity[word] for word in {*key.split("-")} & rarity.keys()]
+        is_most = len(idfs) >= MOST * len(rarity) and math.fsum(idfs) >= MOST * math.fsum(rarity.values())
+        if " " not in runs[key] or (idfs and is_most):
+            lifts[min(files)] = PART
+    return lifts
+
+
+def _sections(connection: Connection, whole: str, allowed: set[int] | None) -> list[int]:
+    """Return the chunks with a section whose heading is the question."""
+    if not PIECE.search(whole):
+        return []
+    rows = connection.execute(_WITH_HEADING, (f"{{heading}} : {quoted(whole)}", MOST_CHUNKS)).fetchall()
+    key = name_key(whole)
+    return [
+        chunk_id
+        for chunk_id, text, file_id in rows
+        if (allowed is None or file_id in allowed) and key in map(name_key, sections_of(text))
+    ]

@@ -1,0 +1,67 @@
+import pytest
+
+from memline.shared.search.question import MAX_CHARS, analyse
+
+TERMS = [
+    ("what did we decide about the database?", ["decide", "database"]),
+    ("the of and", ["the", "of", "and"]),
+    ("?!", []),
+    ("b3b9895a", ["b3b9895a"]),
+    ("ERR_CONN_42 and OPS-7731", ["err_conn_42", "ops-7731"]),
+    ("edit src/app/main.py", ["src/app/main.py", "edit", "src", "app", "main", "py"]),
+    ("high-speed and/or wifi", ["high", "speed", "wifi"]),
+    ("an e-mail", ["e-mail"]),
+    ('"redis timeout" now', ["redis timeout"]),
+    ("a 2-factor login", ["2", "factor", "login"]),
+    ("東京都", ["東京", "京都"]),
+    ("用Caddy吗", ["用", "吗", "caddy"]),
+    ("what kind of boat do we make", ["kind", "boat", "make"]),
+    ("what kind of boat and trailer do we use?", ["boat", "trailer"]),
+    ("wie ist das Boot", ["boot"]),
+]
+
+
+@pytest.mark.parametrize(("question", "labels"), TERMS)
+def test_a_question_has_these_terms(question, labels):
+    terms = analyse(question).terms
+
+    assert [term.label for term in terms if not term.is_phrase] == labels
+
+
+LOOKS = [
+    ("utf8", ('"utf 8"',)),
+    ("UTF-8", ('"utf8"',)),
+    ("v1.5.2", ('"v152"', '"1 5 2"')),
+    ("email", ('"e mail"',)),
+    ("e-mail", ('"email"',)),
+    ("web3js", ('"web 3 js"',)),
+    ("boat", ()),
+]
+
+
+@pytest.mark.parametrize(("question", "spellings"), LOOKS)
+def test_a_term_has_other_looks(question, spellings):
+    assert analyse(question).terms[0].spellings == spellings
+
+
+def test_words_and_figures_beside_each_other_may_be_one():
+    assert [term.spellings for term in analyse("Python 3").terms] == [('"python3"',), ('"python3"',)]
+
+
+@pytest.mark.parametrize(
+    "question", ['"', 'a" OR b', "NEAR(a b)", "a*", "{text}: x", "x" * 9_000, "\ud800 a"]
+)
+def test_no_question_is_syntax(question):
+    for term in analyse(question).terms:
+        assert term.match.count('"') % 2 == 0
+    assert len(analyse(question).text) <= MAX_CHARS
+
+
+@pytest.mark.parametrize(
+    ("question", "is_day_alone"),
+    [("yesterday", True), ("what happened yesterday", True), ("boat yesterday", False), ("boat", False)],
+)
+def test_a_day_may_be_all_that_is_asked(question, is_day_alone):
+    from datetime import date
+
+    assert analyse(question, date(2026, 3, 12)).is_day_alone is is_day_alone

@@ -1,0 +1,131 @@
+"""Which note is first, by the words of a question alone."""
+
+import pytest
+
+from tests.unit.search.conftest import ask, paths
+
+FILLER = "Weather and lunch, a walk, some reading about gardens and stones."
+
+#: Notes beside twelve others; a question; which of them is first.
+FIRST = {
+    "an id is above a word that is repeated": (
+        {
+            "log.md": f"{FILLER} The deploy of b3b9895a was undone. {FILLER}",
+            "a.md": "Deploy, deploy, deploy!",
+        },
+        "what happened with the deploy of b3b9895a?",
+        "log.md",
+    ),
+    "the words of a quote stand together": (
+        {"a.md": "The timeout of redis.", "b.md": "A redis timeout."},
+        '"redis timeout"',
+        "b.md",
+    ),
+    "words that stand together are above words far apart": (
+        {"a.md": f"Boiler. {FILLER * 5} Valve.", "b.md": f"{FILLER * 3} Boiler valve. {FILLER * 2}"},
+        "boiler valve",
+        "b.md",
+    ),
+    "an irregular form is found": ({"a.md": "We bought a kettle."}, "who buys kettles", "a.md"),
+    "another spelling is found": ({"a.md": "How we organise it."}, "organize", "a.md"),
+    "a beginning is found": ({"a.md": "The configuration is old."}, "config", "a.md"),
+    "a title is above what repeats it": (
+        {"hp.md": "# Harbour plan\n\nBudget.", "x.md": "Harbour plan, harbour plan, the harbour plan."},
+        "harbour plan",
+        "hp.md",
+    ),
+    "an alias is a name": (
+        {"hp.md": "# Harbour\n\nBudget.", "x.md": "Pier strategy, a pier strategy."},
+        "Pier strategy",
+        "hp.md",
+    ),
+    "a path is a name": (
+        {"notes/hp.md": "Budget.", "x.md": "See notes/hp.md."},
+        "notes/hp.md",
+        "notes/hp.md",
+    ),
+    "a title that is most of the question is lifted": (
+        {"hp.md": "# Harbour plan\n\nBudget.", "x.md": "The plan of a harbour has a budget. Show it."},
+        "show the harbour plan",
+        "hp.md",
+    ),
+    "a list gives its sum to the note that it describes": (
+        {
+            "index.md": "- [Boat](boat.md): broker, policy and renewal\n"
+            "- [Car](car.md): its own garage, and tyres\n- [House](house.md): the roof and what else leaks",
+            "boat.md": "# Boat\n\nIt is insured by the broker.",
+            "car.md": "A car.",
+            "house.md": "A house.",
+        },
+        "renewal of the policy by the broker",
+        "boat.md",
+    ),
+    "a version is found with its letter and without": ({"a.md": "Use 18.3.0 now."}, "v18.3.0", "a.md"),
+}
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_it_is_first(notes, index, case):
+    texts, question, first = FIRST[case]
+    for number in range(12):
+        notes.add(f"filler/{number}.md", f"{FILLER} Number {number}.")
+    for path, text in texts.items():
+        notes.add(path, text, names="pier-strategy" if "alias" in case and path == "hp.md" else "")
+
+    assert paths(index, question)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [
+        ("espresso wombatizer", ("wombatizer",)),
+        ("the wombat", ("wombat",)),
+        ("ERR_NONE_42 espresso", ("ERR_NONE_42",)),
+        ("bought espresso", ()),
+        ("犬小屋", ("犬小屋",)),
+    ],
+)
+def test_words_that_no_note_has_are_missing(notes, index, question, missing):
+    notes.add("a.md", "Buy an espresso machine.")
+
+    assert ask(index, question).missing == missing
+
+
+def test_in_a_memory_of_two_notes_words_still_count(notes, index):
+    notes.add("short.md", "Alpha beta. " * 4)
+    notes.add("whole.md", "Alpha " * 200 + " beta id123.")
+
+    assert paths(index, "alpha beta id123")[0] == "whole.md"
+
+
+def test_asked_again_while_the_index_changes_the_answer_is_new(notes, opened):
+    index = opened(long_lived=True)
+    notes.add("a.md", "kestrels")
+    assert paths(index, "kestrels barn") == ["a.md"]
+
+    notes.add("b.md", "kestrels in a barn")
+    notes.remove("a.md")
+
+    assert paths(index, "kestrels barn") == ["b.md"]
+
+
+def test_common_words_score_what_rare_ones_find(notes, opened):
+    for number in range(700):
+        notes.add(f"{number}.md", f"common words, more common words {number}")
+    notes.add("rare.md", "a common kestrel")
+    index = opened(long_lived=True)
+
+    first = paths(index, "common words kestrel")
+
+    assert first[0] == "rare.md"
+    assert paths(index, "common words kestrel") == first
+
+
+def test_a_question_in_some_files_is_answered_from_these(notes, index):
+    notes.add("in/a.md", "kestrel")
+    notes.add("out/b.md", "kestrel barn")
+
+    answer = ask(index, "kestrel barn", path="in/**")
+
+    assert [hit.path for hit in answer.hits] == ["in/a.md"]
+    assert answer.missing == ("barn",)
