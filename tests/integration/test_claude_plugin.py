@@ -40,11 +40,12 @@ def hooks(event: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def notes(tmp_path: Path, home: Path) -> Path:
-    """A project with notes in which Claude Code works."""
+    """A project whose notes have an index, in which Claude Code works."""
     notes = tmp_path / "project"
     (notes / "memory").mkdir(parents=True)
     (notes / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")
     (notes / "memory" / f"{date.today()}.md").write_text("The deploy is on Monday.\n")
+    assert run("memline init --yes", "", notes).returncode == 0
     return notes
 
 
