@@ -423,20 +423,15 @@ class IndexWriter:
             due, next_due = open_batches.take_due(connection, now, is_paused=is_paused)
         return due, None if next_due is None else max(next_due - now, 0.0)
 
-    def sweep_batches(self, chosen: Identity | None = None, *, has_worker: bool = True) -> None:
+    def sweep_batches(self, chosen: Identity | None = None) -> None:
         """Free the batches of dead processes, end those without a use, forget the oldest closed ones.
 
-        `chosen`: the identity of the settings, also while a fallback is active. Without a worker, batches
-        that no worker has begun with are closed.
+        `chosen`: the identity of the settings, also while a fallback is active.
         """
         with self.session() as (connection, now):
             open_batches.free_dead(connection, now)
             open_batches.cancel_unwanted(connection, chosen, now)
-            if not has_worker:
-                for token in open_batches.recall(self.accounts, now):
-                    self.budget.settle(token, 0)
             with transaction(connection):
-                open_batches.set_back(connection, now)
                 open_batches.prune(connection)
 
 

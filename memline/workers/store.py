@@ -104,8 +104,7 @@ def sweep(message: Sweep) -> None:
     context = current()
     if message.deep:
         writer = context.writer(message.agent)
-        has_worker = context.in_flight.serves_batches()
-        writer.sweep_batches(context.choice(message.agent).identity, has_worker=has_worker)
+        writer.sweep_batches(context.choice(message.agent).identity)
         context.note_begun(writer, leases.tokens(writer.connection, leases.REDIS))
         expired = writer.sweep(answered=context.in_flight.answered())
         # Those of another process, an `index` or `up` beside the fleet, lie on no queue.

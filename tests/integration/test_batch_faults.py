@@ -66,12 +66,10 @@ def is_complete(report: IndexReport, place: Place) -> bool:
 @pytest.mark.parametrize(
     ("call", "faults"),
     [
-        ("upload", ["500", "429:0", "reset-after"]),
-        ("upload", ["reset", "html", "500-after"]),
+        ("upload", ["500", "429:0", "reset"]),
         ("create", ["500", "429:0", "reset-after"]),
         ("create", ["reset", "html"]),
         ("create", ["500-after"]),
-        ("file", ["500", "429:0", "html", "reset"]),
         ("look", ["500", "429:0", "html", "reset"]),
         ("look", ["404"]),
         ("look", ["404", "404", "500", "404"]),
@@ -127,21 +125,6 @@ def test_the_rows_of_a_job_are_asked_for_until_they_come(place: Place, server: E
     assert server.requests == []
 
 
-def test_a_job_with_more_tokens_than_the_account_may_have_is_made_smaller(
-    place: Place, server: EmbeddingServer
-) -> None:
-    words = "Enqueued token limit reached for stub. Limit: 3,000 enqueued tokens."
-    ends = ["failed", "failed", "completed"]
-    server.control({"batch": {"end": ends, "reason": f"token_limit_exceeded: {words}"}})
-
-    place.index()
-
-    assert place.vector_states() == {"ready": TEXTS}
-    assert jobs(server)[0]["rows"] == TEXTS
-    assert all(job["rows"] < TEXTS for job in jobs(server)[1:])
-    assert server.repeated() == {}
-
-
 def test_a_lost_create_and_a_list_that_is_down_make_one_job(place: Place, server: EmbeddingServer) -> None:
     server.control({"batch": {"faults": {"create": ["reset-after"], "list": ["500"] * 20}}})
 
@@ -150,19 +133,6 @@ def test_a_lost_create_and_a_list_that_is_down_make_one_job(place: Place, server
     assert is_complete(report, place)
     assert len(jobs(server)) == 1
     assert server.repeated() == {}
-    assert server.requests == []
-
-
-def test_a_file_that_its_provider_has_not_looked_through_yet_is_waited_for(
-    place: Place, server: EmbeddingServer
-) -> None:
-    server.control({"batch": {"file_looks": 2}})
-
-    report = place.index()
-
-    assert is_complete(report, place)
-    assert batches(place) == [("closed", "done")]
-    assert server.log()["batch"]["calls"]["create"] == 1
     assert server.requests == []
 
 

@@ -56,7 +56,6 @@ class FakeProvider:
     errors: dict[str, list[ProviderError]] = field(default_factory=lambda: defaultdict(list))
     lost: dict[str, list[ProviderError]] = field(default_factory=lambda: defaultdict(list))
     #: Whether an uploaded file has been looked through.
-    is_ready: bool = True
     #: Whether a job that is cancelled runs on.
     ends_slowly: bool = False
     #: Rows that a job says are done.
@@ -72,14 +71,6 @@ class FakeProvider:
         self._begin("uploading")
         self._end("upload")
         return file_id
-
-    def find_upload(self, tag: str) -> str | None:
-        self._begin("find_upload")
-        return next((name for name, (of, _) in self.files.items() if of == tag), None)
-
-    def is_file_ready(self, file_id: str) -> bool:
-        self._begin("is_file_ready")
-        return self.is_ready
 
     def create(self, file_id: str, *, tag: str, agent: str) -> BatchJob:
         self._begin("create")

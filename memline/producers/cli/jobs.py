@@ -13,7 +13,6 @@ from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, print_result
 from memline.producers.cli.options import AS_JSON, command, group, print_table
 from memline.producers.cli.table_commands import act_on, asker
-from memline.producers.reports import batch_jobs
 from memline.producers.reports.batch_jobs import SHORT, listed, named
 from memline.producers.reports.estimate import estimate
 from memline.shared.words import counted, span
@@ -218,17 +217,6 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
         "Try": job["action"],
     }
     print_result(job, as_json, (f"{label + ':':<15}{text}" for label, text in rows.items() if text))
-
-
-@command("memline batch errors 5f3a", "memline batch errors 5f3a --json", parent=batch)
-@_BATCH
-@AS_JSON
-def errors(invocation: Invocation, batch: str, as_json: bool) -> None:
-    """List the texts of a batch that got an error in place of a vector, at most 1,000."""
-    found = batch_jobs.error_rows(batch_jobs.named(invocation.agents(), batch))
-    rows = [{"textHash": each.text_hash, "path": each.path or None, "error": each.error} for each in found]
-    lines = [f"{each.text_hash[:8]}  {each.path or '(no file has it now)'}  {each.error}" for each in found]
-    print_result(rows, as_json, lines or ["No text of this batch got an error."])
 
 
 def _moment(at: float | None) -> str | None:

@@ -12,7 +12,7 @@ from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
-from memline.shared.index.batches import Batch, RowError
+from memline.shared.index.batches import Batch
 from memline.shared.scheduling.budget import reserved_batches
 from memline.shared.values import value
 
@@ -135,12 +135,6 @@ def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:
             if reader is not None:
                 jobs += [_job(reader, settings, batch) for batch in batches.find(reader, name)]
     return jobs
-
-
-def error_rows(job: Job, *, first: int = 0, limit: int = batches.KEPT_ERRORS) -> list[RowError]:
-    """List why texts of a batch got no vector, some of them from the one at `first` on."""
-    with driver.reading(job.settings.index_path) as reader:
-        return batches.errors(reader, job.batch.token, first=first, limit=limit)
 
 
 def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:

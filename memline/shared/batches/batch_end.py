@@ -3,7 +3,6 @@
     outcome                     the breaker of batches         the texts it did not bring
     done, partial               worked: closes after a probe   requests
     failed                      counts a failure               another batch, then requests
-    too big                     nothing                        batches of half the size
     expired, timed out, lost    counts a failure               requests
     cancelled                   nothing                        requests
 
@@ -28,7 +27,6 @@ from memline.shared.index.batches import (
     LOST,
     PARTIAL,
     TIMED_OUT,
-    TOO_BIG,
     Batch,
     texts_left,
     tokens_left,
@@ -145,7 +143,7 @@ def paid_tokens(connection: Connection, batch: Batch, outcome: str, reserved: in
 
 def give_back(connection: Connection, batch: Batch, now: float) -> None:
     """Make the texts wanted again that a finished batch did not bring, a slice a transaction."""
-    by_request = int(batch.outcome not in ("failed", TOO_BIG))
+    by_request = int(batch.outcome != "failed")
     # A text that is missing in an answer that is otherwise good counts an attempt, or it could be for ever.
     counts = int(batch.outcome in ("done", PARTIAL))
     limits = (vectors.TEXT_ATTEMPTS, now + vectors.FAILED_RETRY_S)

@@ -9,16 +9,14 @@ bring are wanted again, and its files are removed at the provider.
 
 Every step is on record before the next one begins, so a step may be repeated after a crash, and each may
 run twice or late: the claim lets one process work at a time, and vectors are upserts. An upload or a
-create whose answer was lost leaves `call_started_at`; then the provider is first asked, by the tag,
-whether the call had its effect. So a batch has one job, whatever happens.
+create whose answer was lost leaves `call_started_at`. A file is sent again then, which costs nothing; of a
+job the provider is first asked, by the tag, whether there is one. So a batch has one job, whatever happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from itertools import islice
 from typing import Any
 
 from memline.shared.batches import batch_end
@@ -30,7 +28,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import LOST, NOT_NEEDED, PARTIAL, SWITCHED_OFF, TIMED_OUT, TOO_BIG, TOO_LONG
+from memline.shared.index.batches import LOST, NOT_NEEDED, PARTIAL, SWITCHED_OFF, TIMED_OUT, TOO_LONG
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import embed_results, model_change
@@ -63,12 +61,6 @@ UPLOAD_CLAIM_S = 7_200.0
 
 #: Times a file is read again that has fewer rows than its provider made: the answer may have been cut off.
 SHORT_TRIES = 2
-
-#: Times the removal of files is tried; seconds until the second time, three times as long each further time.
-CLEAN_TRIES, FIRST_CLEAN_WAIT_S, LONGEST_CLEAN_WAIT_S = 8, 10.0, 3_600.0
-
-#: More uploads of one batch than this are not looked for.
-MAX_EXTRA_UPLOADS = 5
 
 #: HTTP statuses of a job that its provider does not know, and of results that will not come back.
 _GONE = frozenset({404, 410})
@@ -126,19 +118,17 @@ class Lifecycle:
         if self._is_cancelled():
             return self._finish("cancelled", self.claim.batch.cancel_reason)
         batch, api = self.claim.batch, self.api()
-        file_id = api.find_upload(batch.token) if batch.call_started_at else None
-        if file_id is None:
-            if not batches.is_any_text_needed(self.claim.connection, batch.token):
-                return self._finish("cancelled", NOT_NEEDED)
-            rows = batches.texts_left(self.claim.connection, batch.token)
-            self.claim.record(call_started_at=self.claim.clock.now(), uploads=batch.uploads + 1, rows=rows)
-            # Also if the process that planned it died before it counted.
-            account = self.accounts.of(self.identity.provider)
-            charge = Charge(identity=self.identity, account=account, mode=BATCH)
-            tokens = batches.tokens_left(self.claim.connection, batch.token)
-            self.budget.resize(charge, batch.token, tokens, self.claim.clock.now())
-            with self._making():
-                file_id = api.upload(self._rows(), tag=batch.token)
+        if not batches.is_any_text_needed(self.claim.connection, batch.token):
+            return self._finish("cancelled", NOT_NEEDED)
+        rows = batches.texts_left(self.claim.connection, batch.token)
+        self.claim.record(call_started_at=self.claim.clock.now(), uploads=batch.uploads + 1, rows=rows)
+        # Also if the process that planned it died before it counted.
+        account = self.accounts.of(self.identity.provider)
+        charge = Charge(identity=self.identity, account=account, mode=BATCH)
+        tokens = batches.tokens_left(self.claim.connection, batch.token)
+        self.budget.resize(charge, batch.token, tokens, self.claim.clock.now())
+        with self._making():
+            file_id = api.upload(self._rows(), tag=batch.token)
         self.claim.record(state="uploaded", file_id=file_id, call_started_at=0.0)
         return True
 
@@ -158,9 +148,6 @@ class Lifecycle:
         if job is None:
             if self._is_cancelled():
                 return self._finish("cancelled", self.claim.batch.cancel_reason)
-            if batch.attempts < STEP_ATTEMPTS and not api.is_file_ready(batch.file_id):
-                attempts = batch.attempts + 1
-                return self._wait(_backoff_s(attempts), attempts=attempts)
             self.claim.record(call_started_at=self.claim.clock.now())
             with self._making():
                 job = api.create(batch.file_id, tag=batch.token, agent=self.agent)
@@ -271,10 +258,6 @@ class Lifecycle:
                 api.cancel(job.id)
                 raise ProviderBrokenAnswer("the job still runs at the provider")
             api.clean_up(job, file_id=batch.file_id)
-            if batch.uploads > 1 or (batch.call_started_at and not batch.file_id):
-                extras = iter(partial(api.find_upload, batch.token), None)
-                for extra in islice(extras, MAX_EXTRA_UPLOADS):
-                    api.clean_up(None, file_id=extra)
         self.claim.record(state="closed", closed_at=self.claim.clock.now())
         return False
 
@@ -327,9 +310,8 @@ class Lifecycle:
     def _not_cleaned(self, error: ProviderError) -> bool:
         batch = self.claim.batch
         attempts = batch.attempts + 1
-        if attempts < CLEAN_TRIES:
-            wait_s = min(FIRST_CLEAN_WAIT_S * 3.0 ** (attempts - 1), LONGEST_CLEAN_WAIT_S)
-            return self._wait(wait_s, attempts=attempts)
+        if attempts < STEP_ATTEMPTS:
+            return self._wait(_backoff_s(attempts), attempts=attempts)
         left = f"{batches.FILES_LEFT}: {error.message}"
         words = f"{batch.error}; {left}" if batch.error else left
         self.claim.record(state="closed", closed_at=self.claim.clock.now(), error=words)
@@ -350,9 +332,6 @@ class Lifecycle:
         self, outcome: str, error: str, *, action: str = "", cause: ProviderError | None = None
     ) -> bool:
         """Write down the outcome and tell the breaker, in one transaction; always True."""
-        is_worth_halving = self.claim.batch.rows // 2 >= self.settings.min_texts
-        if cause is not None and cause.kind == "too_big" and is_worth_halving:
-            outcome = TOO_BIG
         now, action = self.claim.clock.now(), action or (cause.hint if cause else "")
         cost = self.budget.cost_of(self.claim.batch.token, self._paid_tokens(outcome))
         with transaction(self.claim.connection):

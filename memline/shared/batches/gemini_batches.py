@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Mapping
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 from urllib.parse import quote
 
 from memline.shared.batches import remote
 from memline.shared.batches.job_rows import CONTENT_TYPE, BatchRow, multipart, number
-from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, Lists, State, file_name
+from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, State, file_name
 from memline.shared.embedders.gemini import values_of, whole_request
 from memline.shared.embedders.provider_client import Reply
 from memline.shared.embedders.vector_checks import Values
@@ -50,11 +50,8 @@ class GeminiBatch(BatchApi):
     """Jobs at Gemini."""
 
     cancel_suffix = ":cancel"
-    file_fields = ("name", "displayName")
-    lists: ClassVar[Lists] = {
-        remote.FIND_UPLOAD: ("/files", {"pageSize": PAGE_ROWS}, "files"),
-        remote.FIND: ("/batches", {"pageSize": PAGE_ROWS}, "operations"),
-    }
+    file_field = "name"
+    jobs_list = ("/batches", {"pageSize": PAGE_ROWS}, "operations")
     bare_lists = True
 
     def _row(self, row: BatchRow) -> dict[str, object]:

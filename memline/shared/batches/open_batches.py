@@ -9,21 +9,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.batches import planning
-from memline.shared.clock import MAX_AHEAD_S, Clock
+from memline.shared.clock import Clock
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import IndexFault
 from memline.shared.index import batches, identities, vectors
-from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, PARTIAL, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.vectors import CANCELLED
-from memline.shared.scheduling import breaker, health, leases
-from memline.shared.scheduling.health import BATCH
+from memline.shared.scheduling import leases
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -37,9 +34,6 @@ CLAIM_S = 300.0
 
 #: Seconds after which the message about a due batch is sent again if no worker has taken the batch.
 RESEND_S = 30.0
-
-#: Seconds after its submission at which a batch is given up, however seldom it was looked at.
-LONGEST_S = 7 * 86_400.0
 
 
 class ClaimLost(IndexFault):
@@ -103,7 +97,7 @@ def claimed(connection: Connection, token: str, clock: Clock) -> Iterator[Claim 
     finally:
         with transaction(connection):
             connection.execute(
-                # When its last step ended: `set_back` reads it.
+                # When its last step ended.
                 "UPDATE batches SET owner = '', owner_until = ? WHERE token = ? AND owner = ?",
                 (clock.now(), token, owner),
             )
@@ -116,26 +110,11 @@ def free_dead(connection: Connection, now: float) -> int:
         if batch.owner and (batch.owner_until <= now or not _is_owner_alive(batch)):
             with transaction(connection):
                 freed += connection.execute(
-                    # It keeps that it is late: `take_due`.
                     "UPDATE batches SET owner = '', owner_until = 0, due = min(due, ?)"
                     " WHERE token = ? AND owner = ?",
                     (now, batch.token, batch.owner),
                 ).rowcount
     return freed
-
-
-def set_back(connection: Connection, now: float) -> None:
-    """Make batches due whose last step a clock took that was ahead, and let their other times be of now.
-
-    A deadline that it set moves with them. Inside the caller's transaction.
-    """
-    times = ("created_at", "call_started_at", "submitted_at", "polled_at", "cancelled_at")
-    connection.execute(
-        "UPDATE batches SET due = ?1, owner_until = 0, deadline = deadline - max(submitted_at - ?1, 0),"
-        f" {', '.join(f'{name} = min({name}, ?1)' for name in times)}"
-        " WHERE state <> 'closed' AND owner = '' AND max(owner_until, created_at) > ?2",
-        (now, now + MAX_AHEAD_S),
-    )
 
 
 def take_due(
@@ -144,8 +123,7 @@ def take_due(
     """Take the batches that are due and unclaimed; also when the next one is (seconds since the epoch).
 
     The caller sends the message about each. A batch is taken once in `RESEND_S`, by one process. `is_paused`:
-    only batches that their provider has. One that no worker looked at when it was due is waited for as much
-    longer, as it is when only a clock says so that jumped.
+    only batches that their provider has.
     """
     waiting = "state <> 'closed' AND owner = ''" + (" AND submitted_at > 0" if is_paused else "")
     next_due = f"SELECT min(due) FROM batches WHERE {waiting}"
@@ -157,12 +135,8 @@ def take_due(
             taken = [
                 token
                 for (token,) in connection.execute(
-                    "UPDATE batches SET due = ?1,"
-                    " deadline = max(deadline, min(deadline + iif(deadline, max(?2 - due - ?3, 0), 0),"
-                    " submitted_at + ?4)),"
-                    " cancelled_at = cancelled_at + iif(cancelled_at, max(?2 - due - ?3, 0), 0)"
-                    f" WHERE {waiting} AND due <= ?2 RETURNING token",
-                    (now + RESEND_S, now, MAX_AHEAD_S, LONGEST_S),
+                    f"UPDATE batches SET due = ? WHERE {waiting} AND due <= ? RETURNING token",
+                    (now + RESEND_S, now),
                 )
             ]
             (due,) = connection.execute(next_due).fetchone()
@@ -183,27 +157,6 @@ def poll_now(connection: Connection, now: float) -> None:
 
 def _is_owner_alive(batch: Batch) -> bool:
     return bool(batch.owner) and leases.is_owner_alive(batch.owner.partition("/")[0])
-
-
-def recall(accounts: Accounts, now: float) -> list[str]:
-    """Close batches that never called their provider, as no batch worker is there; returns their tokens.
-
-    A lease without an open batch ends with the next sweep (`shared.scheduling.leases`).
-    """
-    connection, recalled = accounts.index, list[str]()
-    for batch in batches.open_batches(connection):
-        with transaction(connection):
-            closed = connection.execute(
-                "UPDATE batches SET state = 'closed', outcome = 'cancelled', closed_at = ?, error = ?"
-                " WHERE token = ? AND state = 'intent' AND uploads = 0 AND owner = ''",
-                (now, "no batch worker is there", batch.token),
-            ).rowcount
-            row = identities.by_id(connection, batch.identity_id)
-            if closed and row is not None:
-                lost = partial(breaker.after_lost_probe, probe=batch.token, now=now)
-                health.update(accounts, row.identity.provider, BATCH, now, lost)
-                recalled.append(batch.token)
-    return recalled
 
 
 def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:

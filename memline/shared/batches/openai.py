@@ -21,7 +21,7 @@ from typing import IO, Any, ClassVar
 
 from memline.shared.batches import remote
 from memline.shared.batches.job_rows import BatchRow, multipart, number
-from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, Lists, State, file_name
+from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, State, file_name
 from memline.shared.embedders.openai import request_body, values_of, voyage_parameters
 from memline.shared.embedders.provider_client import Reply
 from memline.shared.embedders.vector_checks import Values
@@ -45,11 +45,8 @@ class OpenAIBatch(BatchApi):
     """Jobs at OpenAI or at a server that speaks its protocol."""
 
     cancel_suffix = "/cancel"
-    file_fields = ("id", "filename")
-    lists: ClassVar[Lists] = {
-        remote.FIND_UPLOAD: ("/files", {"purpose": "batch", "limit": PAGE_ROWS}, "data"),
-        remote.FIND: ("/batches", {"limit": PAGE_ROWS}, "data"),
-    }
+    file_field = "id"
+    jobs_list = ("/batches", {"limit": PAGE_ROWS}, "data")
     window: ClassVar[str] = "24h"
 
     def _row(self, row: BatchRow) -> dict[str, object]:

@@ -6,8 +6,6 @@ for live edits and for a backfill each by itself:
     texts are still coming       hold them; a batch that is full is made at once
     `minTexts` or more wanted    make a batch up to the provider's caps; hold what finds no place
     fewer                        send them in requests
-
-A batch that its provider refuses as too big is halved: the next ones have at most half its texts.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
 from memline.shared.scheduling.ceilings import Refusal, record_refusal
-from memline.shared.values import replace, value
+from memline.shared.values import value
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
 #: is lost, late or looked for as a whole.
@@ -48,12 +46,9 @@ PLAN_EVERY_S = 0.1
 #: Texts leased in one transaction, some 10 ms: another process's write waits no longer.
 SLICE_ROWS = 1_000
 
-#: Bytes of the uploaded file by the estimate of tokens. English has 4 bytes a token, Cyrillic 8. A file
-#: that turns out too big for the provider is halved.
+#: Bytes of the uploaded file by the estimate of tokens. English has 4 bytes a token, Cyrillic 8. A file that
+#: turns out too big for the provider is a failure.
 BYTES_PER_TOKEN, BYTES_PER_ROW = 6, 256
-
-#: Seconds a refusal as too big is remembered, by the row of its batch.
-HALVED_S = 86_400.0
 
 #: Seconds in which a process fills a batch; after that the batch goes with the texts it has.
 FILL_S = 60.0
@@ -118,19 +113,14 @@ class BatchPlanner:
         is_probing = state.state == breaker.OPEN and state.probe_at <= now
         if state.manual or not (state.state == breaker.CLOSED or is_probing):
             return BatchPlan()
-        # Half of the smallest batch that the provider refused as too big.
-        query = "SELECT min(rows) FROM batches WHERE identity_id = ? AND outcome = ? AND created_at > ?"
-        refused = scalar(self._connection, query, target.id, batches.TOO_BIG, now - HALVED_S)
-        max_rows = max(min(rules.max_rows, (refused or 2 * rules.max_rows) // 2), 1)
-        rules = replace(rules, max_rows=max_rows)
         counts = _count_wanted(self._connection, target.id, limit=rules.min_texts)
         is_growing = self._is_growing(counts, rules.min_texts, has_pending_files, now)
-        smallest = max_rows if is_growing else min(rules.min_texts, max_rows)
+        smallest = rules.max_rows if is_growing else min(rules.min_texts, rules.max_rows)
         made = 0
         while batches.count_unfinished(self._connection) < rules.concurrency:
             counts = _count_wanted(self._connection, target.id, limit=smallest)
             # A few live edits never go with a large backfill.
-            ripe = [each for each, count in counts.items() if count >= min(rules.min_texts, max_rows)]
+            ripe = [each for each, count in counts.items() if count >= min(rules.min_texts, rules.max_rows)]
             if sum(counts[each] for each in ripe) < smallest:
                 break
             if not self._make(target, rules, ripe, now):

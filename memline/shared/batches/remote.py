@@ -1,11 +1,11 @@
 """Call a Batch API over HTTP: what all providers have in common.
 
-    upload ─► is_file_ready ─► create ─► get_job … ─► results ─► clean_up
-       ╰ find_upload             ╰ find      ╰ cancel
+    upload ─► create ─► get_job … ─► results ─► clean_up
+                ╰ find      ╰ cancel
 
 A job is one file of rows that the provider works through when it has time, at half the price. Every call can
 fail after it had its effect. So the caller commits a *tag* of its own before the first call: the name of the
-uploaded file and the job carry it, and `find_upload` and `find` bring back what a lost answer left behind.
+uploaded file and the job carry it, and `find` brings back a job that a lost answer left behind.
 
 A call that makes something (an upload, a job) is sent once, and its errors say in `maybe_done` whether it may
 have been made; all other calls may be repeated, and are. A row of the results is good, an error, or nothing
@@ -17,12 +17,12 @@ from __future__ import annotations
 import re
 import threading
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import IO, Any, ClassVar, Literal
 from urllib.parse import quote
 
-from memline.shared.batches.job_rows import BatchResult, BatchRow, ResultReader, error_words, spooled
+from memline.shared.batches.job_rows import BatchResult, BatchRow, ResultReader, spooled
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders import vector_checks
@@ -39,7 +39,7 @@ from memline.shared.errors import (
     ProviderStop,
 )
 from memline.shared.providers import PROVIDERS, known_dims, load
-from memline.shared.tables import as_dict, as_text
+from memline.shared.tables import as_dict
 from memline.shared.values import value
 
 #: Pages of a list that are read before it counts as endless: at 100 a page more jobs than any account has.
@@ -59,12 +59,10 @@ _UNSURE = (408, 409)
 
 #: What a provider says of an uploaded file that it has not looked through yet, with status 404 or 400.
 _FILE_NOT_FOUND = re.compile(
-    rb"file[^\"{}]{0,80}(?:not (?:be )?found|does not exist|not exist)", re.IGNORECASE
+    rb"file[^\"{}]{0,80}(?:not (?:be )?found|does not exist|not exist|not in an active)", re.IGNORECASE
 )
 
 UPLOAD = "batch file upload"
-FIND_UPLOAD = "batch file list"
-FILE = "batch file status"
 CREATE = "batch create"
 FIND = "batch list"
 STATUS = "batch status"
@@ -74,9 +72,6 @@ DELETE = "batch file delete"
 
 #: What a job is doing, in our words; all but `running` are final.
 State = Literal["running", "done", "failed", "expired", "cancelled"]
-
-#: What a list is for -> its path, query, and the field of its entries.
-Lists = Mapping[str, tuple[str, Query, str]]
 
 
 @value
@@ -114,11 +109,11 @@ class BatchApi(ResultReader):
     #: What a job's path ends with when it is to be cancelled.
     cancel_suffix: ClassVar[str]
 
-    #: Fields of a file: its id and its name.
-    file_fields: ClassVar[tuple[str, str]]
+    #: The field of a file with its id.
+    file_field: ClassVar[str]
 
-    #: Those of `FIND_UPLOAD` and `FIND`, the newest first.
-    lists: ClassVar[Lists]
+    #: Path, query and field of the list of jobs, the newest first.
+    jobs_list: ClassVar[tuple[str, Query, str]]
 
     #: An empty list is left out of an answer, as Google does with all that is empty.
     bare_lists: ClassVar[bool] = False
@@ -142,36 +137,7 @@ class BatchApi(ResultReader):
         with spooled(map(self._row, rows), self._endpoint.provider) as file, self._errors(makes=True):
             answer = as_dict(self._made(self._send(file, tag)))
             answer = as_dict(answer.get("file", answer))
-            return self._word(answer.get(self.file_fields[0]), "id of the file", UPLOAD)
-
-    def find_upload(self, tag: str) -> str | None:
-        """Find an uploaded file with this tag; None when there is none. Of several, the newest."""
-        id_field, name_field = self.file_fields
-        with self._errors():
-            try:
-                for file in map(as_dict, self._entries(FIND_UPLOAD)):
-                    if file.get(name_field) == file_name(tag) and as_text(file.get(id_field)):
-                        return as_text(file.get(id_field))
-            except ProviderStop as error:
-                # Files that cannot be listed cannot be found; sent again, the file costs nothing.
-                if error.status not in _UNKNOWN_THERE:
-                    raise
-            return None
-
-    def is_file_ready(self, file_id: str) -> bool:
-        """Tell whether a job can be made of an uploaded file now; a provider may look through it first."""
-        with self._errors():
-            reply = self._http.get(path_of("files", file_id), what=FILE)
-            if reply.status in _UNKNOWN_THERE:
-                # Not every server tells of single files. If this one is gone, the create says so.
-                return True
-            file = as_dict(self._named_json(reply))
-            state = str(file.get("status") or file.get("state") or "").lower()
-            if state in ("error", "failed"):
-                reason = self._redacted(error_words(file.get("status_details") or file.get("error") or ""))
-                raise self._broken(FILE, f"the uploaded file cannot be used: {reason}")
-            # Some servers leave it at `uploaded` for good; the lifecycle waits a minute at most.
-            return state not in ("uploaded", "pending", "processing")
+            return self._word(answer.get(self.file_field), "id of the file", UPLOAD)
 
     def create(self, file_id: str, *, tag: str, agent: str) -> BatchJob:
         """Start a job over an uploaded file. Sent once: after an error with `maybe_done`, ask `find`.
@@ -316,7 +282,7 @@ class BatchApi(ResultReader):
 
     def _entries(self, what: str) -> Iterator[Any]:
         """Yield the entries of a list, page by page. Raises ProviderBrokenAnswer for one without an end."""
-        path, query, field = self.lists[what]
+        path, query, field = self.jobs_list
         more: dict[str, str] = {}
         for _ in range(MAX_PAGES):
             page = as_dict(self._http.json(self._http.get(path, query={**query, **more}, what=what)))

@@ -10,7 +10,7 @@
 
 Only what the provider itself wrote is read (message, code, type): an answer may quote the texts. OpenAI
 and servers like it say `{"error": {"message", "code"}}`, Voyage `{"detail"}`, Gemini a `google.rpc.Status`.
-`parse_retry_after` reads the time to wait; docs/retry-after.md follows it from here.
+`parse_retry_after` reads the time to wait.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ through its row here, never by a time or a dead process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.values import value
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNFINISHED = ("intent", "uploaded", "submitted")
 
 #: Outcomes besides the words of `shared.batches.remote.State` (done, failed, expired, cancelled).
-PARTIAL, TOO_BIG, TIMED_OUT, LOST = "partial", "too big", "timed out", "lost"
+PARTIAL, TIMED_OUT, LOST = "partial", "timed out", "lost"
 
 #: Why a batch is cancelled that took too long, and one that its provider does not have yet.
 TOO_LONG = "remote.batch.timeoutMinutes is over"
@@ -34,10 +34,6 @@ FILES_LEFT = "files of this batch were left at the provider"
 #: Texts read from the index at a time.
 PAGE_ROWS = 500
 
-#: Texts of a batch whose errors are kept, and the characters of each.
-KEPT_ERRORS = 1_000
-_ERROR_CHARS = 500
-
 #: Outcomes that count as a failure of the provider's Batch API.
 FAILURES = ("failed", "expired", TIMED_OUT, LOST)
 
@@ -50,7 +46,7 @@ class Batch:
     identity_id: int
     #: intent, uploaded, submitted, collecting, cleaning or closed.
     state: str
-    #: done, partial, failed, too big, expired, cancelled, timed out, or lost (the provider does not know
+    #: done, partial, failed, expired, cancelled, timed out, or lost (the provider does not know
     #: the job any more, or cannot give what it made); empty until the batch is finished.
     outcome: str
     #: Texts in it, and what became of them so far: vectors stored, texts that brought an error instead.
@@ -101,17 +97,6 @@ class Batch:
     def is_unfinished(self) -> bool:
         """Whether the provider has not finished it, or does not have it yet."""
         return self.state in UNFINISHED
-
-
-@value
-class RowError:
-    """Why a text of a batch got no vector."""
-
-    #: SHA-256 of the text, in hex.
-    text_hash: str
-    error: str
-    #: A file with the text; empty when none has it any more.
-    path: str
 
 
 def open_batches(connection: Connection) -> list[Batch]:
@@ -198,27 +183,6 @@ def count(connection: Connection, token: str, *, stored: int = 0, failed: int = 
         "UPDATE batches SET stored = stored + ?, failed = failed + ? WHERE token = ?", (stored, failed, token)
     )
     return bool(added.rowcount)
-
-
-def keep_errors(connection: Connection, token: str, hashes: Sequence[bytes], error: str) -> None:
-    """Keep why texts of a batch got no vector, of `KEPT_ERRORS` texts, inside the caller's transaction."""
-    kept = int(scalar(connection, "SELECT count(*) FROM batch_errors WHERE batch = ?", token))
-    connection.executemany(
-        "INSERT OR REPLACE INTO batch_errors VALUES (?, ?, ?)",
-        ((token, digest, error[:_ERROR_CHARS]) for digest in hashes[: max(0, KEPT_ERRORS - kept)]),
-    )
-
-
-def errors(connection: Connection, token: str, *, first: int = 0, limit: int = KEPT_ERRORS) -> list[RowError]:
-    """List why texts of a batch got no vector, some of them from the one at `first` on."""
-    rows = connection.execute(
-        "SELECT lower(hex(text_hash)), error,"
-        " (SELECT files.path FROM chunks JOIN files ON files.id = chunks.file_id"
-        "  WHERE chunks.text_hash = batch_errors.text_hash LIMIT 1)"
-        " FROM batch_errors WHERE batch = ? ORDER BY rowid LIMIT ? OFFSET ?",
-        (token, limit, first),
-    )
-    return [RowError(text_hash=digest, error=error, path=path or "") for digest, error, path in rows]
 
 
 def poll_now(connection: Connection, token: str, now: float) -> bool:

@@ -26,9 +26,6 @@ HEALTH_OF = "health_of"
 CEILING = "ceiling"
 #: What an operator paused: [`<provider> <mode>`, …].
 PAUSED_MODES = "paused_modes"
-#: The answer that told the dimensions of an identity and that none has confirmed:
-#: {identity, lease, contradictions}.
-FIRST_ANSWER = "first_answer"
 
 #: What fails in a long-lived loop: part -> {error, action, since}; see `producers.watching.loop_errors`.
 LOOP_ERRORS = "loop_errors"

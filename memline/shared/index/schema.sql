@@ -290,14 +290,6 @@ CREATE TABLE IF NOT EXISTS batches (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS batches_open ON batches (state) WHERE state <> 'closed';
 
--- What a batch brought in place of a vector: the texts themselves are sent again, and forget it.
-CREATE TABLE IF NOT EXISTS batch_errors (
-    batch TEXT NOT NULL REFERENCES batches(token) ON DELETE CASCADE,
-    text_hash BLOB NOT NULL,
-    error TEXT NOT NULL,
-    PRIMARY KEY (batch, text_hash)
-) STRICT;
-
 -- Reindexes, first imports, model changes and backfills: those that are open, and the last.
 CREATE TABLE IF NOT EXISTS jobs (
     -- The older job goes first.

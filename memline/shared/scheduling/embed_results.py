@@ -3,9 +3,8 @@
 Each function is one transaction. Both are safe twice, late and out of order: a vector that is there stays,
 and a failure counts only while its lease still holds.
 
-Where no setting says how many dimensions a model has, its first answer does, and is believed when a second
-one confirms it. If that first answer was wrong, a proxy's or that of a server with another model still
-loaded, every right answer after it would be refused for ever.
+Where no setting says how many dimensions a model has, its first answer does. An answer of other dimensions is
+refused, and its error names `memline index --re-embed`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, jobs, meta, signs, vectors
+from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
@@ -24,11 +23,7 @@ from memline.shared.scheduling.breaker import Health
 from memline.shared.values import value
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-#: Times that two first answers may contradict each other; then the later one is refused, or a server that
-#: never agrees with itself would be paid without end.
-MAX_CONTRADICTIONS = 3
+    pass
 
 Change = Callable[[Health], Health]
 
@@ -71,8 +66,6 @@ def store_vectors(
         dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
         if rows and not row.vector_dims:
             connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id))
-            first = meta.get(connection, meta.FIRST_ANSWER, {})
-            meta.put(connection, meta.FIRST_ANSWER, {**first, "identity": row.id, "lease": lease})
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
         new = vectors.store(connection, row, good, now)
         stored = new.count
@@ -85,21 +78,13 @@ def store_vectors(
             changes.append(
                 lambda was: breaker.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
             )
-            _contradict_first_answer(connection, row.id, lease)
         elif good:
             changes.append(lambda was: breaker.after_success(was, probe=lease))
-            if _is_first_answer_open(connection, row.id, lease):
-                meta.put(connection, meta.FIRST_ANSWER, None)
         is_batch = batches.count(connection, lease, stored=stored, failed=failed)
         jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch, now=now)
         if is_batch:
             # The result of a batch says nothing about requests.
             changes.clear()
-            if odd:
-                batches.keep_errors(connection, lease, [each.hash for each in odd], error)
-            if len(good) > 1 and not odd and meta.get(connection, meta.FIRST_ANSWER):
-                # The rows of its file agree with each other.
-                meta.put(connection, meta.FIRST_ANSWER, None)
         leases.close_lease(connection, lease)
         _tell(accounts, identity, changes, now)
         if stored:
@@ -157,7 +142,6 @@ def record_failure(
             failed = vectors.fail(connection, texts, error, now)
         if batches.count(connection, lease, failed=failed):
             changes.clear()
-            batches.keep_errors(connection, lease, hashes, error)
         leases.close_lease(connection, lease)
         _tell(accounts, identity, changes, now, of_model=failure.of_model)
 
@@ -177,26 +161,3 @@ def _tell(
         return was
 
     health.update(accounts, identity.provider, health.REQUESTS, now, change, of_model=of_model)
-
-
-def _is_first_answer_open(connection: Connection, identity_id: int, lease: str) -> bool:
-    """Tell whether another answer than `lease` told the dimensions, and none has confirmed it."""
-    first = meta.get(connection, meta.FIRST_ANSWER, {})
-    return bool(first.get("identity") == identity_id and first["lease"] != lease)
-
-
-def _contradict_first_answer(connection: Connection, identity_id: int, lease: str) -> None:
-    """Forget an unconfirmed first answer: the texts of both are sent again, and the next answer decides."""
-    first = meta.get(connection, meta.FIRST_ANSWER, {})
-    count = first.get("contradictions", 0)
-    if not _is_first_answer_open(connection, identity_id, lease) or count >= MAX_CONTRADICTIONS:
-        return
-    meta.put(connection, meta.FIRST_ANSWER, {"contradictions": count + 1})
-    connection.execute(
-        "UPDATE vectors SET state = 'wanted', embedding = NULL, due = 0"
-        " WHERE identity_id = ? AND state = 'ready' AND active = 1",
-        (identity_id,),
-    )
-    connection.execute("DELETE FROM vectors WHERE identity_id = ? AND state = 'ready'", (identity_id,))
-    connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (identity_id,))
-    signs.forget(connection, identity_id)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memline.shared.batches.open_batches import claimed
-from memline.shared.errors import ProviderError, ProviderLater, ProviderStop, ProviderTooBig
+from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.index.batches import SWITCHED_OFF, Batch
 from memline.shared.scheduling import health
 from tests.support.batch_desk import TEXTS, Desk
@@ -34,18 +34,17 @@ def test_a_batch_is_uploaded_created_looked_at_stored_and_cleaned_up(desk: Desk,
     assert "find" not in desk.api.calls, "without trouble no list is read"
 
 
-@pytest.mark.parametrize(("call", "found_by"), [("upload", "find_upload"), ("create", "find")])
-def test_a_call_whose_answer_was_lost_is_found_by_its_tag_and_not_made_again(
-    desk: Desk, batch: Batch, call: str, found_by: str
+def test_a_create_whose_answer_was_lost_is_found_by_its_tag_and_not_made_again(
+    desk: Desk, batch: Batch
 ) -> None:
-    desk.api.lost[call].append(lost())
+    desk.api.lost["create"].append(lost())
 
     desk.step(batch.token)
-    assert desk.batch(batch.token).state in ("intent", "uploaded")
+    assert desk.batch(batch.token).state == "uploaded"
     after = desk.run(batch.token, steps=3)
 
     assert after.state == "submitted"
-    assert desk.api.calls[call] == desk.api.calls[found_by] == 1
+    assert desk.api.calls["create"] == desk.api.calls["find"] == 1
     assert (len(desk.api.jobs), len(desk.api.files)) == (1, 1)
 
 
@@ -69,17 +68,6 @@ def test_a_create_that_never_arrived_is_made_once_more(desk: Desk, batch: Batch)
 
     assert after.state == "submitted"
     assert len(desk.api.jobs) == 1
-
-
-def test_a_batch_that_is_too_big_is_made_again_as_halves(desk: Desk, batch: Batch) -> None:
-    desk.api.errors["upload"].append(ProviderTooBig("too many rows"))
-
-    desk.run(batch.token, steps=2)
-    desk.plan(min_texts=1)
-
-    assert desk.batch(batch.token).state == "closed"
-    assert [batch.rows for batch in desk.open()] == [TEXTS // 2, TEXTS // 2]
-    assert desk.batch_health.failures == 0
 
 
 def test_a_bad_key_pauses_the_provider_and_keeps_the_texts_for_a_batch(desk: Desk, batch: Batch) -> None:
@@ -134,18 +122,14 @@ def test_a_wait_that_was_told_is_kept_and_is_no_failure(desk: Desk, batch: Batch
     assert after.attempts == 0
 
 
-@pytest.mark.parametrize("call", ["upload", "create"])
-def test_a_search_that_fails_leaves_the_doubt_about_the_call(desk: Desk, batch: Batch, call: str) -> None:
-    search = {"upload": "find_upload", "create": "find"}[call]
-    desk.api.lost[call].append(lost())
-    desk.api.errors[search] = [ProviderLater("503"), ProviderStop("no", status=403), ProviderLater("503")]
-    if call == "upload":
-        del desk.api.errors[search][1]
+def test_a_search_that_fails_leaves_the_doubt_about_the_create(desk: Desk, batch: Batch) -> None:
+    desk.api.lost["create"].append(lost())
+    desk.api.errors["find"] = [ProviderLater("503"), ProviderStop("no", status=403), ProviderLater("503")]
 
     after = desk.run(batch.token, steps=6)
 
     assert after.state == "submitted"
-    assert desk.api.calls[call] == 1
+    assert desk.api.calls["create"] == 1
     assert len(desk.api.jobs) == 1
 
 
@@ -185,27 +169,6 @@ def test_a_create_that_never_works_is_looked_for_before_it_is_given_up(desk: Des
     assert desk.api.calls["create"] == desk.api.calls["find"] == 5
     assert desk.batch_health.failures == 1
     assert desk.states() == {"wanted": TEXTS}
-
-
-def test_a_job_is_made_only_when_its_file_is_ready(desk: Desk, batch: Batch) -> None:
-    desk.api.is_ready = False
-
-    waiting = desk.step(batch.token)
-    assert (waiting.state, waiting.due) == ("uploaded", desk.clock.now() + 2)
-    desk.api.is_ready = True
-    after = desk.run(batch.token, steps=1)
-
-    assert after.state == "submitted"
-    assert desk.api.calls["create"] == 1
-
-
-def test_a_file_that_never_becomes_ready_is_tried_after_a_minute(desk: Desk, batch: Batch) -> None:
-    desk.api.is_ready = False
-
-    after = desk.run(batch.token, steps=6)
-
-    assert after.state == "submitted"
-    assert 60 < after.submitted_at - batch.created_at < 70
 
 
 def test_a_batch_that_has_not_begun_ends_when_batches_are_switched_off(desk: Desk, batch: Batch) -> None:

@@ -200,4 +200,4 @@ def test_files_that_the_provider_does_not_let_go_are_left_in_the_end_and_said(
 
     assert after.state == "closed"
     assert "left at the provider: 500 at deletion" in after.error
-    assert desk.api.calls["clean_up"] == 8
+    assert desk.api.calls["clean_up"] == 5

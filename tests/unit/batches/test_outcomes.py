@@ -149,27 +149,6 @@ def test_a_job_that_refuses_every_text_says_nothing_of_the_texts(desk: Desk, bat
 # Too big.
 
 
-def test_a_job_above_a_cap_is_halved_until_it_fits(desk: Desk, batch: Batch) -> None:
-    refuse(desk, batch.token)
-
-    sizes = []
-    for _ in range(20):
-        desk.plan()
-        for each in desk.open():
-            sizes.append(each.rows)
-            desk.step(each.token)
-            if each.rows > TEXTS // 4:
-                refuse(desk, each.token)
-        desk.api.finish()
-        for each in desk.open():
-            desk.run(each.token)
-
-    assert desk.states() == {"ready": TEXTS}
-    assert sizes[:2] == [TEXTS // 2, TEXTS // 2]
-    assert set(sizes[2:]) == {TEXTS // 4}
-    assert desk.batch_health.failures == 0
-
-
 def test_a_day_after_a_refusal_the_provider_is_asked_for_more_again(desk: Desk, batch: Batch) -> None:
     refuse(desk, batch.token)
     desk.clock.advance(86_401)
@@ -242,23 +221,6 @@ def test_a_probe_that_is_cancelled_lets_another_batch_be_the_probe(desk: Desk) -
 
 
 # Ends without a provider.
-
-
-def test_a_batch_that_no_worker_is_there_to_begin_with_is_recalled(desk: Desk, batch: Batch) -> None:
-    desk.writer.sweep_batches(has_worker=False)
-    # A lease without an open batch ends with the next sweep.
-    desk.writer.sweep()
-
-    assert (desk.batch(batch.token).state, desk.batch(batch.token).outcome) == ("closed", "cancelled")
-    assert desk.states() == {"wanted": TEXTS}
-
-
-def test_a_batch_that_was_begun_is_not_recalled(desk: Desk, batch: Batch) -> None:
-    desk.step(batch.token)
-
-    desk.writer.sweep_batches(has_worker=False)
-
-    assert desk.batch(batch.token).state == "submitted"
 
 
 def test_only_the_last_closed_batches_are_kept(desk: Desk, batch: Batch) -> None:

@@ -54,16 +54,14 @@ def vector_of(place: Place, text: str) -> bytes:
     return FakeEmbedder(dims=place.server.dims).embed_documents([text])[0]
 
 
-def test_jobs_and_files_are_found_again_by_their_tag_on_any_page(place: Place) -> None:
+def test_jobs_are_found_again_by_their_tag_on_any_page(place: Place) -> None:
     place.control(page_rows=2)
     tags = [f"job-{number}" for number in range(7)]
     files = {tag: place.api.upload([row(tag)], tag=tag) for tag in tags}
     jobs = {tag: place.api.create(files[tag], tag=tag, agent="main") for tag in tags}
 
     for tag in tags:
-        assert place.api.find_upload(tag) == files[tag]
         assert place.api.find(tag, file_id="") == jobs[tag]
-    assert place.api.find_upload("job-7") is None
     assert place.api.find("job-7", file_id="") is None
     assert place.api.find("job", file_id="") is None
 
@@ -88,7 +86,6 @@ def test_of_several_jobs_with_a_tag_the_one_that_is_good_is_found(place: Place) 
 
 
 def test_nothing_is_found_where_there_is_nothing(place: Place) -> None:
-    assert place.api.find_upload(TAG) is None
     assert place.api.find(TAG, file_id="") is None
 
 

@@ -9,10 +9,8 @@ from memline.producers import cli
 from memline.producers.cli.jobs import batch
 from memline.shared.clock import SystemClock
 from memline.shared.index import batches
-from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling.embed_results import Failure
-from tests.support.index_rows import MODEL_A, add_batch
+from tests.support.index_rows import add_batch
 from tests.support.workspace import Place
 
 Run = Callable[..., tuple[int, str, str]]
@@ -129,7 +127,7 @@ def test_what_is_over_cannot_be_cancelled(place: Place, run: Run) -> None:
 
 
 def test_there_is_a_command_for_each_of_them() -> None:
-    assert set(batch.commands) == {"ls", "show", "cancel", "collect", "errors"}
+    assert set(batch.commands) == {"ls", "show", "cancel", "collect"}
 
 
 @pytest.mark.parametrize("args", [("ls",), ("show", "aaaa1111")])
@@ -154,29 +152,3 @@ def test_a_batch_is_asked_about_before_its_time(place: Place, run: Run) -> None:
     with closing(IndexWriter.of(place.agent)) as writer:
         due = {batch.token: batch.due for batch in batches.latest(writer.connection, 9)}
     assert due["aaaa"] < 9e11 and due["bbbb"] == due["cccc"] == 9e12
-
-
-def test_the_errors_of_a_batch_are_listed_with_their_files(place: Place, run: Run) -> None:
-    add(place, "aaaa", texts=2)
-    with closing(IndexWriter.of(place.agent)) as writer:
-        hashes = sorted(batches.hashes_left(writer.connection, "aaaa"))
-        failure = Failure(kind="refused", error="the text is not allowed")
-        writer.record_failure(MODEL_A, "aaaa", hashes[:1], failure, LearnedCaps())
-
-    (row,) = json.loads(run("errors", "aaaa", "--json")[1])
-
-    assert (row["path"], row["error"]) == ("aaaa.md", "the text is not allowed")
-    assert "aaaa.md  the text is not allowed" in run("errors", "aaaa")[1]
-
-
-def test_of_a_batch_that_failed_as_a_whole_some_errors_are_kept(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "KEPT_ERRORS", 3)
-    add(place, "aaaa", texts=5)
-    with closing(IndexWriter.of(place.agent)) as writer:
-        hashes = sorted(batches.hashes_left(writer.connection, "aaaa"))
-        for part in (hashes[:2], hashes[2:]):
-            writer.record_failure(MODEL_A, "aaaa", part, Failure(kind="refused", error="no"), LearnedCaps())
-
-        assert len(batches.errors(writer.connection, "aaaa")) == 3

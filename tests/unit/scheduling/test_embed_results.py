@@ -3,13 +3,13 @@
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.index import identities, meta, vectors
+from memline.shared.index import identities, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
-from memline.shared.scheduling.embed_results import MAX_CONTRADICTIONS, Failure
+from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.leases import Request
 from tests.support.index_rows import MODEL_A, backlog, fail, file_row, lease_all, vector, vector_of
 
@@ -43,53 +43,6 @@ def test_a_definite_no_stops_the_provider_at_once_with_a_hint(five_texts: IndexW
     assert (state.paused, state.reason, state.action) == (True, "it was stop", "do something")
     assert send(five_texts) == []
     assert backlog(five_texts) == Backlog(wanted=5)
-
-
-def test_a_first_answer_of_wrong_dimensions_is_corrected_by_the_next_two(
-    five_texts: IndexWriter, clock: ManualClock
-) -> None:
-    wrong, right, third = send(five_texts, credits=3)
-    bring(five_texts, wrong, THREE)
-    bring(five_texts, right, FOUR)
-    clock.advance(100)
-    after_two = backlog(five_texts)
-
-    bring(five_texts, third, FOUR)
-    while requests := send(five_texts):
-        bring(five_texts, requests[0], FOUR)
-        clock.advance(100)
-
-    assert after_two == Backlog(wanted=4, leased=1)
-    assert backlog(five_texts) == Backlog(ready=5)
-    target = identities.target(five_texts.connection)
-    assert target is not None and target.vector_dims == 4
-    assert meta.get(five_texts.connection, meta.FIRST_ANSWER) is None
-
-
-def test_dimensions_that_were_confirmed_are_not_doubted_again(
-    five_texts: IndexWriter, clock: ManualClock
-) -> None:
-    one, two, three = send(five_texts, credits=3)
-    bring(five_texts, one, FOUR)
-    bring(five_texts, two, FOUR)
-
-    bring(five_texts, three, THREE)
-
-    assert backlog(five_texts) == Backlog(wanted=3, ready=2)
-
-
-def test_a_server_that_never_agrees_with_itself_is_not_paid_for_ever(
-    five_texts: IndexWriter, clock: ManualClock
-) -> None:
-    five_texts.store_file(file_row("b.md", *(f"more {n}" for n in range(100))))
-
-    for number in range(60):
-        for request in send(five_texts):
-            bring(five_texts, request, THREE if number % 2 else FOUR)
-        clock.advance(100)
-
-    assert meta.get(five_texts.connection, meta.FIRST_ANSWER) is None
-    assert backlog(five_texts).ready > MAX_CONTRADICTIONS
 
 
 def test_a_refused_text_fails_alone_with_its_reason(wanting: IndexWriter, clock: ManualClock) -> None:
