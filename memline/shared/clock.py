@@ -17,11 +17,6 @@ else:
     Protocol = object
 
 
-#: Seconds that a time which was written as the present may lie ahead: processes read their clocks one after
-#: another. What lies further ahead a clock has written that was ahead, and waits that it began are over.
-MAX_AHEAD_S = 60.0
-
-
 class Clock(Protocol):
     """Tells the time and waits."""
 

@@ -369,11 +369,8 @@ class IndexWriter:
             with transaction(connection):
                 now_ns = self._clock.now_ns()
                 ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)
-                jobs.set_back(connection, now_ns)
                 if target is not None:
-                    vectors.set_back(connection, target.id, now)
                     vectors.retry_failed(connection, target.id, due_before=now)
-            health.set_back(self.accounts, now)
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
             signs.make_searched(connection)

@@ -55,21 +55,18 @@ class Choice:
         """Tell its address and secrets from others; see `shared.index.accounts.account_id`."""
         return self.endpoint.secrets_mark if self.endpoint is not None else ""
 
-    def build(self, *, vector_dims: int = 0, is_one_shot: bool = False) -> Embedder:
+    def build(self, *, vector_dims: int = 0) -> Embedder:
         """Build the embedder, without a network call. Raises ProviderStop when there is none.
 
         `vector_dims`: dimensions of the vectors that the index holds already; 0 when it holds none.
-        `is_one_shot`: this process asks one question, and ends.
         """
         if self.identity is None or self.endpoint is None:
             raise ProviderStop(self.reason, hint=self.action)
-        options = {"is_one_shot": is_one_shot} if self.provider != LOCAL else {}
         embedder: Embedder = load(PROVIDERS[self.provider].embedder)(
             identity=self.identity,
             endpoint=self.endpoint,
             timeout_s=self.timeout_s,
             vector_dims=vector_dims,
-            **options,
         )
         return embedder
 

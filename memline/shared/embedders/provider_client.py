@@ -3,9 +3,6 @@
 A transport error or a 5xx is tried again at once, a few times. Anything longer (a rate limit, an outage) is
 left to the caller, who can wait without holding a worker. A call that must not have its effect twice (`once`)
 is only tried again when no connection came about.
-
-    HttpClient      any address, by httpx: `http.py`
-    PlainClient     a question of a command to a server of this machine, by http.client: `plain_http.py`
 """
 
 from __future__ import annotations

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from memline.shared.clock import Clock
 from memline.shared.embedders.endpoint import Endpoint
+from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.protocol import Embedder, Identity
-from memline.shared.embedders.provider_client import LOOPBACK, ProviderClient
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, Values, unit_vectors
 from memline.shared.errors import ProviderBrokenAnswer
 from memline.shared.providers import known_dims
@@ -26,15 +24,11 @@ class RemoteEmbedder(Embedder, ABC):
         endpoint: Endpoint,
         timeout_s: float = 60,
         vector_dims: int = 0,
-        is_one_shot: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """`vector_dims`: what earlier vectors of this identity have; 0: the last answer tells.
-
-        `is_one_shot`: a process that asks one question, and ends.
-        """
+        """`vector_dims`: what earlier vectors of this identity have; 0: the last answer tells."""
         self.identity = identity
-        self._http = client_of(endpoint, timeout_s=timeout_s, clock=clock, is_one_shot=is_one_shot)
+        self._http = HttpClient(endpoint, timeout_s=timeout_s, clock=clock)
         usual = known_dims(identity.provider, identity.model) if endpoint.public else 0
         self._dims = identity.dims or vector_dims or usual
         self._last_dims = 0
@@ -76,21 +70,3 @@ class RemoteEmbedder(Embedder, ABC):
             raise ProviderBrokenAnswer(text, hint=hint, status=200) from None
         self._last_dims = len(vectors[0]) // FLOAT_BYTES
         return vectors
-
-
-def client_of(
-    endpoint: Endpoint, *, timeout_s: float, clock: Clock | None = None, is_one_shot: bool = False
-) -> ProviderClient:
-    """Return the client of an endpoint; `is_one_shot`: a process that asks one question, and ends.
-
-    Raises ProviderStop when the address or a header cannot be sent.
-    """
-    address = urlsplit(endpoint.base_url)
-    is_plain = address.scheme == "http" and address.hostname in LOOPBACK and address.username is None
-    if is_one_shot and is_plain and "httpx" not in sys.modules:
-        from memline.shared.embedders.plain_http import PlainClient
-
-        return PlainClient(endpoint, timeout_s=timeout_s, clock=clock)
-    from memline.shared.embedders.http import HttpClient
-
-    return HttpClient(endpoint, timeout_s=timeout_s, clock=clock)

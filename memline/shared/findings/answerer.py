@@ -75,7 +75,6 @@ class Answerer:
         self._settings = settings
         self._choice = choice or choose(settings)
         self._limits = limits
-        self._is_one_shot = not long_lived
         self._queue = queue
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -173,6 +172,5 @@ class Answerer:
             self._settings,
             self._choice,
             limits=self._limits,
-            is_one_shot=self._is_one_shot,
             clock=self._clock,
         )

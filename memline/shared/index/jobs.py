@@ -199,12 +199,6 @@ def next_to_read(connection: Connection) -> Job | None:
     return next(iter(_rows(connection, f"WHERE ended_at = 0 AND {condition} ORDER BY id LIMIT 1")), None)
 
 
-def set_back(connection: Connection, now_ns: int) -> None:
-    """Let open jobs that a clock ahead has made be of now: no file would be read late enough for them."""
-    query = "UPDATE jobs SET created_ns = ? WHERE ended_at = 0 AND created_ns > ?"
-    connection.execute(query, (now_ns, now_ns))
-
-
 def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
     """List (ledger path, size) of the files that a job has not read yet."""
     rows = connection.execute("SELECT path, size FROM job_files WHERE job = ? ORDER BY path", (job_id,))

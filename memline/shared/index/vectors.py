@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
-from memline.shared.clock import MAX_AHEAD_S
 from memline.shared.index import token_rows
 from memline.shared.index.driver import in_slices, scalar
 from memline.shared.index.identities import IdentityRow
@@ -245,17 +244,6 @@ def retry_failed(connection: Connection, identity_id: int, *, due_before: float 
     return int(
         connection.execute(f"{_RETRY} WHERE {_FAILED} AND due < ?", (identity_id, due_before)).rowcount
     )
-
-
-def set_back(connection: Connection, identity_id: int, now: float) -> None:
-    """Make texts due that wait for longer than any does: a clock that was ahead has put them off."""
-    longest_s = FIRST_RETRY_S * 2**TEXT_ATTEMPTS
-    retried = f"identity_id = ? AND by_request = 1 AND state <> 'ready' AND priority <= {PAUSED}"
-    for rows, longest in ((_FAILED, FAILED_RETRY_S), (f"{retried} AND +state = 'wanted'", longest_s)):
-        connection.execute(
-            f"UPDATE vectors SET due = 0 WHERE {rows} AND due > ?",
-            (identity_id, now + longest + MAX_AHEAD_S),
-        )
 
 
 def backlog(connection: Connection, identity_id: int) -> Backlog:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.clock import MAX_AHEAD_S
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import breaker
@@ -109,7 +108,6 @@ def update(
     if change(before) == before:
         return before
     with accounts.file.writing() as connection:
-        _set_back(connection, now)
         model, row = _in_force(accounts, connection, provider, mode)
         before = replace(row or Health(), manual=before.manual)
         if of_model:
@@ -123,35 +121,6 @@ def update(
             (*(accounts.of(provider), model, mode), *(getattr(after, column) for column in _COLUMNS), now),
         )
     return after
-
-
-def set_back(accounts: Accounts, now: float) -> None:
-    """End the waits that a clock which was ahead has begun: they would last for as long as it was ahead."""
-    with accounts.file.reading() as reader:
-        query = f"SELECT 1 FROM health WHERE {_IS_AHEAD}"
-        if reader is None or reader.execute(query, (now + MAX_AHEAD_S,)).fetchone() is None:
-            return
-    with accounts.file.writing() as connection:
-        _set_back(connection, now)
-
-
-#: Rows that were written by a clock that was ahead.
-_IS_AHEAD = "updated_at > ?1"
-
-
-def _set_back(connection: Connection, now: float) -> None:
-    # The same answer begins a cooldown of the account and is written into its row of health.
-    connection.execute(
-        "DELETE FROM cooldowns WHERE until > ?1"
-        f" AND account IN (SELECT account FROM health WHERE {_IS_AHEAD})",
-        (now + MAX_AHEAD_S,),
-    )
-    columns = ("retry_at", "since", "probe_at", "probe_until", "updated_at")
-    connection.execute(
-        f"UPDATE health SET {', '.join(f'{column} = min({column}, ?2)' for column in columns)}"
-        f" WHERE {_IS_AHEAD}",
-        (now + MAX_AHEAD_S, now),
-    )
 
 
 def take_probe(

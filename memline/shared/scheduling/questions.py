@@ -50,16 +50,14 @@ class QueryEmbedder:
         choice: Choice,
         *,
         limits: Limits | None = None,
-        is_one_shot: bool = False,
         clock: Clock,
     ) -> None:
-        """`limits`: those of a fleet; None for those of the home. `is_one_shot`: it embeds one question."""
+        """`limits`: those of a fleet; None for those of the home."""
         self._settings = settings
         self._choice = choice
         self._file = AccountFile(settings.account_path)
         self._limits = limits or FileLimits(self._file, clock)
         self._budget = Budget.of(self._file, settings)
-        self._is_one_shot = is_one_shot
         self._clock = clock
         self._lock = threading.Lock()
         self._embedders: dict[tuple[str, int], tuple[Choice, Embedder]] = {}
@@ -174,6 +172,6 @@ class QueryEmbedder:
                     # The model is being changed: the old vectors are searched until the new are complete.
                     choice = choose_for_identity(self._settings, active.identity, active.base_url)
                 # Those of former identities stay open: another thread may be using them.
-                built = choice.build(vector_dims=active.vector_dims, is_one_shot=self._is_one_shot)
+                built = choice.build(vector_dims=active.vector_dims)
                 self._embedders[key] = choice, built
             return self._embedders[key]

@@ -84,17 +84,6 @@ def test_a_file_that_came_another_way_is_not_waited_for(desk: IndexWriter) -> No
     assert left(desk, job).files == 0
 
 
-def test_files_of_a_job_that_a_clock_ahead_has_made_are_read_all_the_same(
-    desk: IndexWriter, clock: ManualClock
-) -> None:
-    job = make_job(desk, "a.md", now_ns=clock.now_ns() + 5 * 3600 * 10**9)
-
-    desk.sweep()
-    desk.store_file(file_row("a.md", "apples", at=clock.now_ns() + 1), job=job.token)
-
-    assert left(desk, job).files == 0
-
-
 def test_the_older_job_goes_first_and_live_edits_before_both(desk: IndexWriter) -> None:
     older, newer = make_job(desk, "old.md"), make_job(desk, "new.md")
     desk.store_file(file_row("new.md", "of the newer job"), job=newer.token)
