@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from memline.shared.config.schema import Hybrid
@@ -130,8 +130,3 @@ def ranks(scores: Mapping[int, float]) -> dict[int, int]:
 
 def _reciprocal(scores: Mapping[int, float]) -> dict[int, float]:
     return {each: (RRF_K + 1) / (RRF_K + rank) for each, rank in ranks(scores).items()}
-
-
-def once_each(rows: Iterable[Row]) -> list[Row]:
-    """Leave out what says just the same as one before it."""
-    return list({row.text_hash: row for row in reversed([*rows])}.values())[::-1]

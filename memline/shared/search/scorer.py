@@ -8,7 +8,7 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     bm25  of FTS5 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
     idf   ln(1 + (N - df + 1/2) / (df + 1/2)) of chunks, or of names
     n     the name documents of f: file name and title, each alias
-    w     1; 2 for an id or a quoted phrase; 1/3 for an irregular form, another spelling, a beginning or a
+    w     1; 1.5 for an id or a quoted phrase; 1/3 for an irregular form, another spelling, a beginning or a
           corrected word
     near  the share of the idf of the question that stands within 200 characters, for the 30 best chunks
 
@@ -45,7 +45,7 @@ MAX_TERMS = 24
 NAME, NAME_WORD = 0.7, 0.1
 
 #: What an id or a quoted phrase weighs.
-EXACT = 2.0
+EXACT = 1.5
 
 #: Rows that the rarest terms find before commoner ones score only these: bm25 takes 1.6 us a row.
 FOUND_ENOUGH = 500
@@ -122,6 +122,11 @@ class Words:
         asked = zip(self.lookups.found, self.held, strict=True)
         share = math.fsum(each.idf * held.get(chunk_id, 0.0) for each, held in asked if each.term.is_asked)
         return min(1.0, share / self.lookups.mass)
+
+    def terms_in(self, chunk_id: int) -> list[str]:
+        """List the terms that a chunk holds."""
+        asked = zip(self.lookups.found, self.held, strict=True)
+        return [lookup.term.label for lookup, held in asked if chunk_id in held]
 
     @property
     def quality(self) -> float:

@@ -3,8 +3,7 @@
     question -> vector (no lock held, no transaction open) -> one read transaction:
     score words, compare vectors -> lift -> fuse -> passages -> snippets
 
-A part that cannot work is named in the answer and the others go on; an empty list always says why. What
-embedding costs, and what may not be sent, is the matter of the `QuestionEmbedder` that the caller gives.
+A part that cannot work is named in the answer and the others go on; an empty list always says why.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Query
@@ -59,9 +58,12 @@ _COPIES = (
     " AND (?2 IS NULL OR other.file_id IN (SELECT value FROM json_each(?2)))"
 )
 
+#: How much a line says of each token of a question.
+Evidence = list[tuple[int, float]]
+
 
 class QuestionEmbedder(Protocol):
-    """Makes the vector of a question. Safe to use from several threads."""
+    """Makes the vector of a question, and knows what that costs and what may not be sent; thread-safe."""
 
     def of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
         """Return what embeds a question under an identity, as the rows of the index allow it now.
@@ -103,17 +105,15 @@ class MemorySearch:
 
         `long_lived`: keep vectors in memory.
         """
-        vector_store = settings.memory.store.vector
-        self._settings = settings
-        self._clock = clock or SystemClock()
+        store = settings.memory.store.vector
+        self._settings, self._questions, self._clock = settings, questions, clock or SystemClock()
         #: What else is read of the index for an answer is read through it.
         self.index = SearchIndex(
             settings.index_path,
             long_lived=long_lived,
-            vec_enabled=vector_store.enabled,
-            extension_path=vector_store.extension_path,
+            vec_enabled=store.enabled,
+            extension_path=store.extension_path,
         )
-        self._questions = questions
         self._embedder: QuestionEmbedder | None = None
 
     def close(self) -> None:
@@ -135,15 +135,13 @@ class MemorySearch:
     def _answer(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
         """Answer; after a trouble of its own, by keywords alone."""
         allowed = self._settings.memory.sources
-        is_off = request.source not in ("", *allowed)
-        if is_off:
+        if is_off := request.source not in ("", *allowed):
             troubles += (Trouble(code="source_off", details={"source": request.source}),)
         embed = None
         with self.index.snapshot() as connection:
             active = identities.active(connection)
             if not troubles and active is not None and active.vector_dims and self._questions is not None:
-                if self._embedder is None:
-                    self._embedder = self._questions()
+                self._embedder = self._embedder or self._questions()
                 embed = self._embedder.of(connection, active)
             has_other_sources = ledger.has_others(connection, allowed)
 
@@ -153,20 +151,19 @@ class MemorySearch:
             tokens = vector.tokens if isinstance(vector, LateVector) else b""
             return QueryVector(embedding=vector, identity_id=active.id, tokens=tokens)
 
-        base = Answer(troubles=troubles)
-        if active is not None:
-            base = replace(base, provider=active.identity.provider, model=active.identity.model)
         answer = retrieve(
             self.index,
             request,
             self._settings.memory.query,
             embed_query=embed_query if embed is not None else None,
-            base=base,
+            troubles=troubles,
             # What was indexed while a source was switched on is not shown once it is off.
             sources=allowed if has_other_sources else (),
             chunk_tokens=self._settings.memory.chunking.tokens,
             clock=self._clock,
         )
+        if active is not None:
+            answer = replace(answer, provider=active.identity.provider, model=active.identity.model)
         off = f"nothing was searched: the source {request.source} is switched off"
         return replace(answer, notice=off) if is_off else answer
 
@@ -177,7 +174,7 @@ def retrieve(
     settings: Query,
     *,
     embed_query: Callable[[str], QueryVector] | None = None,
-    base: Answer | None = None,
+    troubles: tuple[Trouble, ...] = (),
     sources: tuple[str, ...] = (),
     chunk_tokens: int = 400,
     clock: Clock | None = None,
@@ -186,37 +183,28 @@ def retrieve(
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with the trouble. `base`: the answer so far, what the caller knows; its troubles come first. A hit is up
-    to one and a half times `chunk_tokens`.
+    with the trouble, after the `troubles` of the caller. A hit is up to one and a half times `chunk_tokens`.
     Raises ModelSwitched, IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
     """
-    base = base or Answer()
-    settings = replace(
-        settings,
-        max_results=settings.max_results if request.max_results is None else max(1, request.max_results),
-        min_score=settings.min_score if request.min_score is None else request.min_score,
-    )
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
     question = analyse(request.query, today_of(request, now))
     if not question.text:
-        return replace(base, notice="the question is empty")
-    vector, troubles = None, list(base.troubles)
+        return Answer(notice="the question is empty", troubles=troubles)
+    vector, met = None, list(troubles)
     if embed_query is not None:
         try:
             vector = embed_query(question.text)
         except ProviderError as error:
-            troubles.append(_trouble("question_not_embedded", error.message, error.hint))
+            met.append(_trouble("question_not_embedded", error.message, error.hint))
     with index.snapshot() as connection:
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
-        search = _Search(index, connection, request, question, settings, files, now, troubles)
+        search = _Search(index, connection, request, question, settings, files, now, met)
         hits = search.hits(search.ranked(vector), chunk_tokens * 3 // 2)
         missing = as_typed(search.words.lookups.missing, question.terms) if search.words else ()
         notice = search.notice(hits, missing)
-    return replace(
-        base, hits=hits, mode=search.mode, notice=notice, missing=missing, troubles=tuple(troubles)
-    )
+    return Answer(hits=hits, mode=search.mode, notice=notice, missing=missing, troubles=tuple(met))
 
 
 def _trouble(code: str, reason: str, action: str = "") -> Trouble:
@@ -239,33 +227,32 @@ class _Search:
     ) -> None:
         """`files`: the ids of the files to stay in, None for all."""
         self._index, self._connection, self._request, self._question = index, connection, request, question
-        self._settings, self._files, self._now, self._troubles = settings, files, now, troubles
+        self._hybrid, self._files, self._now, self._troubles = settings.hybrid, files, now, troubles
         self._file_ids = None if files is None else json_ids(files)
+        self._wanted = settings.max_results if request.max_results is None else max(1, request.max_results)
+        self._min_score = settings.min_score if request.min_score is None else request.min_score
         #: hybrid, keyword or vector.
         self.mode = "keyword"
         #: What the words say; None where vectors alone are asked.
         self.words: Words | None = None
-        self._rows: dict[int, Row] = {}
         self._lifts = Lifts()
+        self._rows: dict[int, Row] = {}
         #: Chunk -> cosine, late interaction, and what orders it.
         self._cosines: dict[int, float] = {}
         self._late: dict[int, float] = {}
         self._fused: dict[int, float] = {}
         #: Lists what each line of a chunk says of the question; None without token vectors.
-        self._line_evidence: Callable[[Row], list[list[tuple[int, float]]]] | None = None
-        #: Hits by vectors alone that were below `minScore`, and those that were not.
-        self._weak = self._strong = 0
+        self._line_evidence: Callable[[Row], list[Evidence]] | None = None
 
     def ranked(self, vector: QueryVector | None) -> list[Row]:
-        """Score and order the candidates, the best first, each text once."""
-        connection, hybrid = self._connection, self._settings.hybrid
+        """Score and order the candidates, the best first, each text once; ties by path and line."""
+        connection, hybrid = self._connection, self._hybrid
         backend = None if vector is None else self._backend(vector)
-        pool = max(POOL_STEP * hybrid.candidate_multiplier, self._settings.max_results)
+        pool = max(POOL_STEP * hybrid.candidate_multiplier, self._wanted)
         words = score(connection, self._index.matches, self._question, self._file_ids, OF_WORDS * pool)
         self._lifts = lifts_of(connection, self._question, words, self._files, pool)
         self._rows = dict(words.rows)
-        if hybrid.enabled or backend is None:
-            self.words = words
+        self.words = words if hybrid.enabled or backend is None else None
         self.mode = "keyword" if backend is None else "hybrid" if self.words else "vector"
         starts: set[int] = set()
         if backend is not None and vector is not None:
@@ -274,7 +261,21 @@ class _Search:
                 starts = vectors.beginnings(connection, {*self._cosines, *words.sums})
         cosines = self._cosines if backend is not None else None
         self._fused = fusion.fuse(self.words, cosines, self._late, self._lifts.of, starts, hybrid)
-        return self._ordered(self._strong_enough())
+        sure = {*(self.words.sums if self.words else ()), *self._lifts.of}
+        candidates = [each for each in self._fused if each in sure or self._is_near(each)]
+        best = sorted(candidates, key=lambda each: (-self._fused[each], each))
+        wanted = max(2 * self._wanted, LEAST_READ, fusion.MMR_POOL if hybrid.mmr.enabled else 0)
+        while wanted < len(best) and self._fused[best[wanted]] == self._fused[best[wanted - 1]]:
+            wanted += 1
+        # Age may bring up any of them.
+        ranked = self._read(best if hybrid.temporal_decay.enabled else best[:wanted])
+        if len(ranked) < min(wanted, len(best)):
+            # Copies of one text left no room.
+            ranked = self._read(best)
+        return fusion.diversify(ranked, self._fused, hybrid.mmr.lambda_) if hybrid.mmr.enabled else ranked
+
+    def _is_near(self, chunk_id: int) -> bool:
+        return self._cosines.get(chunk_id, 0.0) >= self._min_score
 
     def _backend(self, vector: QueryVector) -> vectors.VectorBackend | None:
         active = identities.active(self._connection)
@@ -293,13 +294,13 @@ class _Search:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         connection = self._connection
         found = vectors.nearest(connection, backend, self._file_ids, pool)
-        others = [*words.sums] if self.words else []
+        others = words.sums if self.words else ()
         known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self._lifts.of})
         cosine_of = backend.cosines({row_id for chunk_id, row_id in known.items() if chunk_id not in found})
         found |= {chunk_id: cosine_of[row_id] for chunk_id, row_id in known.items() if row_id in cosine_of}
         self._cosines = {chunk_id: round(cosine, fusion.DECIMALS) for chunk_id, cosine in found.items()}
         tokens_of = token_rows.read(connection, {*known.values()}) if vector.tokens else {}
-        if not (tokens_of and self._settings.hybrid.late):
+        if not (tokens_of and self._hybrid.late):
             return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
@@ -316,55 +317,27 @@ class _Search:
             late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
         )
 
-    def _strong_enough(self) -> list[int]:
-        """Return the candidates that a cosine of `minScore` speaks for, or a word, name or day."""
-        sure = {*(self.words.sums if self.words else ()), *self._lifts.of}
-        least, strong, weak = self._settings.min_score, list[int](), 0
-        for chunk_id in self._fused:
-            if chunk_id in sure or self._cosines.get(chunk_id, 0.0) >= least:
-                strong.append(chunk_id)
-            else:
-                weak += 1
-        self._strong = sum(cosine >= least for cosine in self._cosines.values())
-        self._weak = weak
-        return strong
-
-    def _ordered(self, chunk_ids: list[int]) -> list[Row]:
-        """Read the best candidates and order them, without copies; ties by path and line."""
-        decay, mmr = self._settings.hybrid.temporal_decay, self._settings.hybrid.mmr
-        wanted = max(2 * self._settings.max_results, LEAST_READ, fusion.MMR_POOL if mmr.enabled else 0)
-        best = sorted(chunk_ids, key=lambda each: (-self._fused[each], each))
-        ranked = self._read(best if decay.enabled else self._down_to(best, wanted))
-        if len(ranked) < wanted < len(best):
-            # Copies of one text left no room for so many.
-            ranked = self._read(best)
-        return fusion.diversify(ranked, self._fused, mmr.lambda_) if mmr.enabled else ranked
-
-    def _down_to(self, best: list[int], wanted: int) -> list[int]:
-        """Return the first `wanted`, and what ties with the last of them."""
-        while wanted < len(best) and self._fused[best[wanted]] == self._fused[best[wanted - 1]]:
-            wanted += 1
-        return best[:wanted]
-
     def _read(self, chunk_ids: Sequence[int]) -> list[Row]:
+        """Read chunks, and order them anew where age counts; of copies the first stays."""
         if missing := [each for each in chunk_ids if each not in self._rows]:
             self._rows |= read(self._connection, missing)
         rows = [self._rows[each] for each in chunk_ids]
-        decay = self._settings.hybrid.temporal_decay
-        if decay.enabled:
-            faded = {row.id: fusion.decay_of(row, self._now, decay.half_life_days) for row in rows}
-            self._fused = {each: self._fused[each] * faded.get(each, 1.0) for each in self._fused}
-        return fusion.once_each(
-            sorted(rows, key=lambda row: (-self._fused[row.id], row.path, row.start, row.id))
-        )
+        if self._hybrid.temporal_decay.enabled:
+            half_life = self._hybrid.temporal_decay.half_life_days
+            self._fused |= {
+                row.id: self._fused[row.id] * fusion.decay_of(row, self._now, half_life) for row in rows
+            }
+        rows.sort(key=lambda row: (-self._fused[row.id], row.path, row.start, row.id))
+        return list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
 
     def hits(self, ranked: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
-        words = self.words
-        if words and not self._strong and self._is_all_missing(words):
+        asked = [term for term in self._question.terms if term.is_asked]
+        is_missing = self.words and asked and len(self.words.lookups.missing) == len(asked)
+        if is_missing and not self._lifts.of and not any(map(self._is_near, self._cosines)):
             # Nothing but beginnings and corrected words: a near miss.
             ranked = ranked[:1]
-        chosen = passages(ranked, wanted=self._settings.max_results, max_tokens=max_tokens)
+        chosen = passages(ranked, wanted=self._wanted, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
         ids = json_ids(each.best.id for each in chosen)
         for chunk_id, path in self._connection.execute(_COPIES, (ids, self._file_ids)):
@@ -373,20 +346,16 @@ class _Search:
         return tuple(self._hit(each, copies.get(each.best.id, set()), rank_of) for each in chosen)
 
     def _hit(self, passage: Passage, copies: set[str], rank_of: dict[int, int]) -> Hit:
-        best, needles = passage.best, self.words.needles if self.words else ()
+        best, words = passage.best, self.words
+        needles = words.needles if words else ()
         part = snippet(passage.lines, needles, self._by_meaning(passage))
-        shown = 0, 0
-        if len(passage.lines) == passage.end - passage.start + 1:
-            shown = passage.start + part.first, passage.start + part.last
-        heading = best.heading
-        if best.title and heading.partition(" > ")[0] != best.title:
-            heading = f"{best.title} > {heading}" if heading else best.title
-        explanation: dict[str, Any] | None = None
+        is_of_file = len(passage.lines) == passage.end - passage.start + 1
+        has_title = not best.title or best.heading.partition(" > ")[0] == best.title
+        explanation = None
         if self._request.explain:
-            found = zip(self.words.lookups.found, self.words.held, strict=True) if self.words else ()
             explanation = {
-                "terms": [lookup.term.label for lookup, held in found if best.id in held],
-                "sum": round(self.words.sums.get(best.id, 0.0), fusion.DECIMALS) if self.words else 0.0,
+                "terms": words.terms_in(best.id) if words else [],
+                "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS) if words else 0.0,
                 "cosine": self._cosines.get(best.id),
                 "late": self._late.get(best.id),
                 "rank": rank_of[best.id],
@@ -395,13 +364,13 @@ class _Search:
             path=best.path,
             start_line=passage.start,
             end_line=passage.end,
-            shown=shown,
+            shown=(passage.start + part.first, passage.start + part.last) if is_of_file else (0, 0),
             score=self._score(self._fused[best.id]),
             vector_score=self._cosines.get(best.id, 0.0),
-            text_score=round(self.words.coverage(best.id), fusion.DECIMALS) if self.words else 0.0,
+            text_score=round(words.coverage(best.id), fusion.DECIMALS) if words else 0.0,
             snippet=part.text,
             source=best.source,
-            heading=heading,
+            heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
             also_in=tuple(sorted(copies)),
             matched=matched(part.text, needles),
             explanation=explanation,
@@ -409,19 +378,18 @@ class _Search:
 
     def _score(self, fused: float) -> float:
         """Return a score of 0 to 1 that falls with the order, lower where less of the question was found."""
-        hybrid = self._settings.hybrid
         quality = self.words.quality if self.words else 1.0
         if self._cosines and self.words:
-            weights = hybrid.text_weight + hybrid.vector_weight or 1.0
-            quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
+            weights = self._hybrid.text_weight + self._hybrid.vector_weight or 1.0
+            quality = (self._hybrid.text_weight * quality + self._hybrid.vector_weight) / weights
         root = math.sqrt(2 * fused * (quality or 1.0))
         return round(root / (root + 1), fusion.DECIMALS)
 
-    def _by_meaning(self, passage: Passage) -> list[list[tuple[int, float]]]:
+    def _by_meaning(self, passage: Passage) -> list[Evidence]:
         """Return what each line of a passage says of the question; empty without token vectors."""
         if self._line_evidence is None or sum(map(len, passage.lines)) <= MAX_CHARS:
             return []
-        lines: list[list[tuple[int, float]]] = [[] for _ in passage.lines]
+        lines: list[Evidence] = [[] for _ in passage.lines]
         # Where chunks overlap, the line of the best counts.
         for row in reversed(passage.chunks):
             for at, said in enumerate(self._line_evidence(row)):
@@ -429,16 +397,12 @@ class _Search:
                     lines[line] = said
         return lines
 
-    def _is_all_missing(self, words: Words) -> bool:
-        asked = [term for term in self._question.terms if term.is_asked]
-        return bool(asked) and len(words.lookups.missing) == len(asked) and not self._lifts.of
-
     def notice(self, hits: Sequence[Hit], missing: Sequence[str]) -> str:
         """Say why the list is as it is: words and days that no note has, private notes that were not read."""
         meant = self.words.lookups.meant if self.words else ()
-        reason = lacking(missing, meant) if hits else self._reason_of_nothing()
         days = ", ".join(dict.fromkeys(map(str, self._question.days)))
         about_days = f"no note is of {days}" if days and not self._lifts.has_dated else ""
+        reason = lacking(missing, meant) if hits else self._reason_of_nothing()
         unseen = "" if hits or self._request.private else PRIVATE
         return "; ".join(filter(None, (about_days, reason, unseen)))
 
@@ -450,9 +414,9 @@ class _Search:
         if self._files == []:
             filters = ", ".join(filters_of(self._request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"
-        if self._weak:
-            weak = f"only {counted(self._weak, 'hit')} by meaning, weaker than minScore"
-            return f"no term of the question was found, and {weak} {self._settings.min_score:g}"
+        if self._fused:
+            weak = f"only {counted(len(self._fused), 'hit')} by meaning, weaker than minScore"
+            return f"no term of the question was found, and {weak} {self._min_score:g}"
         if not self._question.terms and self.mode == "keyword" and not self._question.days:
             return "the question has no word to look for"
         return "nothing in the notes matches"

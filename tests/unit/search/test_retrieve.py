@@ -7,7 +7,7 @@ from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.errors import ConfigError, ProviderLater
 from memline.shared.finding import Trouble
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer, Behind
+from memline.shared.search.results import Answer
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import ModelSwitched, QueryVector, retrieve
 from tests.unit.search.conftest import Notes
@@ -311,25 +311,6 @@ def test_a_model_that_is_switched_meanwhile_is_not_mixed_up(notes: Notes, index:
 
     with pytest.raises(ModelSwitched):
         retrieve(index, SearchRequest(query="redis"), Query(), embed_query=switch)
-
-
-def test_the_base_of_the_caller_is_part_of_the_answer(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Redis.")
-    base = Answer(
-        provider="openai",
-        model="text-embedding-3-small",
-        fallback={"from": "voyage", "reason": "no key"},
-        behind=Behind(files=2, vectors=5),
-        troubles=(Trouble(code="key_refused"),),
-    )
-
-    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=failing, base=base)
-
-    plain = answer.to_json()
-    assert plain["stale"] is True
-    assert plain["behind"] == {"files": 2, "vectors": 5}
-    assert [each.code for each in answer.troubles] == ["key_refused", "question_not_embedded"]
-    assert plain["fallback"] == {"from": "voyage", "reason": "no key"}
 
 
 def test_min_score_cuts_hits_by_meaning_and_never_a_word(notes: Notes, index: SearchIndex) -> None:
