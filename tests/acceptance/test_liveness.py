@@ -18,8 +18,6 @@ from tests.support.workspace import Place
         ("metrics --port 0", False),
         ("watch", True),
         ("worker chunk store query", True),
-        ("fleet run chunk-2", True),
-        ("fleet --no-api", True),
     ],
 )
 def test_systemd_hears_that_a_process_is_ready_alive_and_ending(

@@ -94,7 +94,7 @@ def test_the_tour_indexes_every_sample_note(tour: dict[str, str]) -> None:
         ("why did we choose Redis", "memory/decisions/2026-01-14-queue.md", "**We choose Redis**"),
         ("a828e60", "memory/2026-02-03.md", "Commit `a828e60`"),
         ("ERR_CONN_42", "memory/2026-02-0", "ERR_CONN_42"),
-        ("磁盘为什么满了", "memory/2026-02-06.md", "BACKUP_AUTH_403"),
+        ("磁盘为什么满了", "memory/2026-02-06.md", "214 GB"),
         ("2026-02-10", "memory/2026-02-10.md", "Restore drill"),
     ],
 )

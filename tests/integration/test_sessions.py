@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from memline.producers.actions.forget_targets import targets_of_session
 
+from memline.producers.actions.forget import targets_of_session
 from memline.producers.runs import following as runs_following
 from memline.producers.watching import watcher
 from tests.support.embedding_server import EmbeddingServer
@@ -172,7 +172,7 @@ def test_an_agent_never_sees_the_sessions_of_another(place: Place, folder: Path,
 
     assert citations(place, "otters") == []
     place.agent_name = "other"
-    other = place.call("--agent", "other", "index", "--new-agent", "--json")
+    other = place.call("--agent", "other", "index", "--json")
     assert other.json[0]["files"]["added"] == 1
     found = place.call("--agent", "other", "search", "sleep", "--json").json["results"]
     assert [hit["snippet"] for hit in found] == ["User: Where do otters sleep?"]
@@ -322,4 +322,7 @@ def test_sessions_of_claude_code_are_found_grow_and_are_forgotten(
     assert [str(each) for each in targets_of_session(place.agent, "0b1c")] == [hit.path]
     file.unlink()
     place.index()
+    # Its program deleted it: it stays until it is forgotten.
+    assert citations(place, "walruses") == ["sessions/claude-code/0b1c.jsonl#L1-L2"]
+    assert place.call("forget", "--yes", hit.path).status == 0
     assert citations(place, "walruses") == []

@@ -69,7 +69,7 @@ def test_two_agents_that_index_at_the_same_time_stay_below_one_ceiling(
 
     def index(agent: str, workspace: Path) -> Any:
         options = ["--workspace", str(workspace), "--agent", agent]
-        return memline(*place.arguments(*options, "index", "--new-agent"))
+        return memline(*place.arguments(*options, "index"))
 
     with ThreadPoolExecutor() as pool:
         ran = list(pool.map(index, ("main", "work"), (place.workspace, second)))

@@ -44,7 +44,7 @@ def test_a_hit_has_six_lines_at_most_within_the_width(place: Place, width: int) 
     lines = plain(terminal.shown).rstrip().split("\n")
     assert len(lines) <= 6
     assert max(map(columns, lines)) <= width
-    assert lines[0].endswith("memory/cache.md#L1-L15  (text 1.00)")
+    assert lines[0].endswith("memory/cache.md#L4-L15  (text 1.00)")
     assert lines[1] == "    Redis operations"
     assert "vector" not in lines[0]
     assert "the wombat timeout went from" in plain(terminal.shown)

@@ -170,7 +170,8 @@ class Heartbeat:
     def longest_s(self) -> float:
         """Return for how many seconds the message has been worked on that takes longest."""
         # A copy: the threads change it meanwhile.
-        return time.monotonic() - min([*self._begun.values()], default=time.monotonic())
+        now = time.monotonic()
+        return now - min([*self._begun.values()], default=now)
 
     def before_process_message(self, broker: Any, message: Any) -> None:
         self._begun[threading.get_ident()] = time.monotonic()

@@ -6,6 +6,7 @@ into a comment, `%% ... %%`, and mail and certificates have base64 on many lines
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -15,7 +16,6 @@ from memline.shared.patterns import late
 LONG, RUN = 200, 4
 
 _BASE64 = late(r"[A-Za-z0-9+/_-]{40,}={0,2}")
-_JSON = late(r"\s*[\[{].*[\]}],?\s*")
 
 
 def data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[int]:
@@ -45,7 +45,18 @@ def _is_base64(line: str) -> bool:
 
 
 def _is_data(line: str) -> bool:
-    return _is_base64(line) or (_JSON.fullmatch(line) is not None and line.count('":') * 50 > len(line) / 2)
+    return _is_base64(line) or _is_json(line.strip().removesuffix(","))
+
+
+def _is_json(text: str) -> bool:
+    """Tell an object or a list of objects in JSON; prose in brackets is none."""
+    if '":' not in text or text[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_scene(text: str) -> bool:

@@ -17,7 +17,14 @@ from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
 from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
-from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
+from memline.shared.sources.paths import (
+    LONG_TERM,
+    MEMORY,
+    SESSIONS,
+    TRANSCRIPT_PREFIX,
+    MemoryPaths,
+    is_transcript,
+)
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
 from memline.shared.sync.plan import chunking_digest, transcript_digest
@@ -147,8 +154,9 @@ def read_transcript(
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
         return replace(row, outcome=outcomes.FAILED, reason=f"{type(error).__name__} in {where}")
-    if read.outcome == outcomes.GONE and entry is not None and entry.outcome != ledger.REMOVED:
-        # Its program deleted it while the message was on its way: it stays until it is forgotten.
+    is_kept = "/" in path.removeprefix(TRANSCRIPT_PREFIX)
+    if read.outcome == outcomes.GONE and is_kept and entry is not None and entry.outcome != ledger.REMOVED:
+        # Another program than OpenClaw deleted it while the message was on its way: it stays until forgotten.
         return replace(
             row,
             outcome=entry.outcome,

@@ -19,7 +19,6 @@ CAFE = os.fsdecode(b"caf\xe9")
     [
         ("get", f"{CAFE}.md"),
         ("search", "lighthouse", "--tag", CAFE),
-        ("forget", f"{CAFE}.md", "--dry-run"),
     ],
 )
 def test_an_argument_that_is_not_utf_8_is_named_in_one_line(place: Place, args: tuple[str, ...]) -> None:
