@@ -47,7 +47,7 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     Their vectors are left to `index` and `up`. `may_write`: False leaves the index to its own writer,
     whatever the settings say. Raises IndexFaults.
     """
-    began = time.perf_counter()
+    began = time.thread_time()
     index = IndexState()
     with suppress(IndexMissing), driver.reading(settings.index_path) as reader:
         index = read_index_state(reader)
@@ -60,7 +60,7 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
         from memline.producers.store_changes import plan_own
 
         plan = plan_own(settings, choice, clock)
-    look_s = time.perf_counter() - began
+    look_s = time.thread_time() - began
     behind = plan.changes.count
     if may_write and plan.changes.to_read():
         from memline.producers.store_changes import store_changes

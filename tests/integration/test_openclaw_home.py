@@ -105,7 +105,7 @@ def test_both_layouts_are_used_as_they_are(
     assert server.texts and not any(SECRET in text for text in server.texts)
 
 
-def test_sessions_in_rows_are_followed_and_their_end_is_noticed(
+def test_sessions_in_rows_are_followed_and_stay_when_they_are_deleted(
     home: Path, opened: Callable[[], Memory]
 ) -> None:
     state = home / ".openclaw"
@@ -127,7 +127,8 @@ def test_sessions_in_rows_are_followed_and_their_end_is_noticed(
     ]
     database.delete("abc")
     memory.index()
-    assert citations(memory, "walrus") == []
+    # OpenClaw deleted it: it stays until it is forgotten.
+    assert citations(memory, "walrus") == ["sessions/abc.jsonl#L2-L3"]
     assert citations(memory, "tulips") == ["sessions/def.jsonl#L2"]
 
 

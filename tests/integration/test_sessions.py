@@ -118,7 +118,7 @@ def test_growth_is_found_by_the_next_search_without_being_called_stale(place: Pl
     assert place.search("otter").stale
 
 
-def test_a_transcript_becomes_an_archive_and_goes(place: Place, folder: Path) -> None:
+def test_a_transcript_becomes_an_archive_and_stays_until_it_is_forgotten(place: Place, folder: Path) -> None:
     file = folder / "abc.jsonl"
     file.write_text(opening() + said("user", "Where do pelicans sleep?"))
     (folder / "abc.jsonl.bak").write_text(opening() + said("user", "pelicans in a backup"))
@@ -128,8 +128,10 @@ def test_a_transcript_becomes_an_archive_and_goes(place: Place, folder: Path) ->
     assert citations(place, "pelicans") == [f"sessions/{archive.name}#L2"]
 
     archive.unlink()
+    place.index()
+    assert citations(place, "pelicans") == [f"sessions/{archive.name}#L2"]
+    assert place.call("forget", f"sessions/{archive.name}", "--yes").status == 0
     assert citations(place, "pelicans") == []
-    assert place.rows("SELECT count(*) FROM transcripts") == [(0,)]
 
 
 def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place, folder: Path) -> None:

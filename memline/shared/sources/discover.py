@@ -89,6 +89,10 @@ class Discovery:
             for folder in self.unlisted
         )
 
+    def is_archived(self, path: str) -> bool:
+        """Tell whether OpenClaw renamed a session: an archive, `<path>.reset.<time>`, stands beside it."""
+        return any(file.path.startswith(f"{path}.") for file in self.files)
+
     def joined(self, other: Discovery) -> Discovery:
         """Return both, as one."""
         return Discovery(

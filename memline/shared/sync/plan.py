@@ -202,7 +202,7 @@ def make_plan(
         if not accepts_removals:
             emptied = emptied_roots(paths, discovery, changes.removed)
         kept = {path for files in emptied.values() for path in files}
-        kept |= {path for path in changes.removed if is_session_kept(settings, path)}
+        kept |= {path for path in changes.removed if is_session_kept(settings, path, discovery)}
         left = tuple(path for path in changes.removed if path not in kept)
         changes = replace(changes, removed=left, kept=tuple(sorted(kept)))
     return Plan(
@@ -239,12 +239,14 @@ def _root_of(paths: MemoryPaths, path: str) -> str:
     return max(above, key=len, default="" if os.path.isabs(path) else paths.workspace)
 
 
-def is_session_kept(settings: AgentSettings, path: str) -> bool:
+def is_session_kept(settings: AgentSettings, path: str, discovery: Discovery) -> bool:
     """Tell whether a transcript that is gone stays until it is forgotten: its program deleted it."""
     name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
-    memory = settings.memory
-    is_read = SESSIONS in memory.sources and memory.experimental.session_memory and name in memory.transcripts
-    return is_transcript(path) and bool(rest) and is_read
+    memory, program = settings.memory, name if rest else "openclaw"
+    is_read = SESSIONS in memory.sources and memory.experimental.session_memory
+    return (
+        is_transcript(path) and is_read and program in memory.transcripts and not discovery.is_archived(path)
+    )
 
 
 def compare(

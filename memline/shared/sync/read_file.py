@@ -21,7 +21,6 @@ from memline.shared.sources.paths import (
     LONG_TERM,
     MEMORY,
     SESSIONS,
-    TRANSCRIPT_PREFIX,
     MemoryPaths,
     is_transcript,
 )
@@ -154,9 +153,9 @@ def read_transcript(
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
         return replace(row, outcome=outcomes.FAILED, reason=f"{type(error).__name__} in {where}")
-    is_kept = "/" in path.removeprefix(TRANSCRIPT_PREFIX)
-    if read.outcome == outcomes.GONE and is_kept and entry is not None and entry.outcome != ledger.REMOVED:
-        # Another program than OpenClaw deleted it while the message was on its way: it stays until forgotten.
+    is_gone = read.outcome == outcomes.GONE and entry is not None and entry.outcome != ledger.REMOVED
+    if is_gone and entry is not None and not transcripts.discover().is_archived(path):
+        # Its program deleted it while the message was on its way: it stays until it is forgotten.
         return replace(
             row,
             outcome=entry.outcome,

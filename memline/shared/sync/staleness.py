@@ -1,8 +1,8 @@
 """Know how far the index is behind the files, at a bounded cost.
 
 A look walks the workspace: 2 ms for 100 notes, 100 ms for 10,000. Taken by every search it would be most of
-the work. So a search looks only when the last look has been paid for `SHARE` times over: with 100 notes
-every tenth of a second, with 10,000 every five seconds.
+the work. So a look that takes longer than `CHEAP_S` is taken again only when it has been paid for `SHARE`
+times over: with 10,000 notes every five seconds. A few hundred notes are looked at by every search.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: A look may take one part in so many of the time.
 SHARE = 50
 
+#: Seconds of a look that every search can afford: as long as a warm search over a few notes.
+CHEAP_S = 0.005
+
 
 @value
 class DiskState:
@@ -28,7 +31,7 @@ class DiskState:
     files_behind: int = 0
     #: Of these, files that are gone and that the index still has.
     removed: int = 0
-    #: Seconds the look took, without the time for storing what it found.
+    #: Seconds of CPU the look took, without the time for storing what it found.
     look_s: float = 0.0
     #: Roots of which no file is left, and whose rows stay.
     emptied: tuple[EmptiedRoot, ...] = ()
@@ -52,7 +55,7 @@ class Staleness:
         A caller that finds another thread looking takes the last state, unless there is none.
         """
         state = self._state
-        if state is not None and self._monotonic() - self._looked_at < SHARE * state.look_s:
+        if state is not None and state.look_s > CHEAP_S and not self._is_due(state):
             return state
         if not self._looking.acquire(blocking=state is None):
             assert state is not None
@@ -62,6 +65,9 @@ class Staleness:
             return self._refresh() if self._state is state else self._state or self._refresh()
         finally:
             self._looking.release()
+
+    def _is_due(self, state: DiskState) -> bool:
+        return self._monotonic() - self._looked_at >= SHARE * state.look_s
 
     def look_now(self) -> DiskState:
         """Look whatever is known: this process has just changed a file, or the index was removed."""

@@ -4,7 +4,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexCorrupt
-from memline.shared.sync.staleness import SHARE, DiskState, Staleness
+from memline.shared.sync.staleness import CHEAP_S, SHARE, DiskState, Staleness
 
 
 class Looks:
@@ -39,6 +39,13 @@ def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for() -> None:
     looks.clock.advance(0.01 * SHARE - 0.001)
     assert looks.staleness.state().files_behind == 1
     looks.clock.advance(0.002)
+    assert looks.staleness.state().files_behind == 2
+
+
+def test_a_cheap_look_is_taken_by_every_question() -> None:
+    looks = Looks(CHEAP_S)
+    looks.staleness.state()
+
     assert looks.staleness.state().files_behind == 2
 
 
