@@ -185,3 +185,12 @@ def test_findings_are_wrapped_to_the_terminal_and_not_for_a_pipe(place: Place, c
     assert line in " ".join(row.strip().removeprefix("note ") for row in rows)
     # A path that is longer than the terminal is left whole where it is a part of a command.
     assert all(len(row) <= 50 or "--workspace " in row for row in rows)
+
+
+def test_watching_a_queue_goes_on_while_redis_is_away(place: Place) -> None:
+    away = {"MEMLINE_QUEUE_URL": "redis://127.0.0.1:9/0"}
+    with on_terminal(*place.arguments("queue", "--watch"), env=away) as terminal:
+        terminal.until(lambda shown: shown.count("cannot be reached") >= 2, "a second look")
+        terminal.interrupt()
+
+        assert terminal.end() == 130

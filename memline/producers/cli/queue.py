@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,10 +19,14 @@ from memline.producers.cli.status import told
 from memline.producers.cli.table_commands import act_on
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
+from memline.shared.errors import MemlineError
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue import dead_letters
 from memline.shared.visible_text import visible
 from memline.shared.words import counted, span
+
+#: Seconds between two looks of `--watch`.
+_WATCH_S = 2.0
 
 #: Words of `--fail-if`, and where their value is in the report.
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
@@ -50,6 +55,7 @@ _MODE = click.option(
 
 @group(
     "memline queue",
+    "memline queue --watch",
     "memline queue --json",
     "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
     "memline queue dead",
@@ -64,19 +70,18 @@ _MODE = click.option(
     metavar="CONDITION",
     help=f"Exit 1 when it holds, e.g. 'oldest>300'; one of {', '.join(MEASURES)} with < or >.",
 )
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @AS_JSON
-def queue(invocation: Invocation, conditions: tuple[str, ...], as_json: bool) -> int | None:
+def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_json: bool) -> int | None:
     """Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers."""
     if click.get_current_context().invoked_subcommand is not None:
         return None
+    if watch and (conditions or as_json):
+        raise click.UsageError("--watch goes without --json and --fail-if")
+    while watch:
+        _show_again(invocation)
     tests = [(text, _condition(text)) for text in conditions]
-
-    def typed(of: dict[str, Any]) -> dict[str, Any]:
-        found = [each | {"action": invocation.as_typed(each["action"])} for each in of["findings"]]
-        return of | {"findings": found}
-
-    report = typed(fleet_state(invocation.settings, invocation.agents()))
-    report["agents"] = [typed(each) for each in report["agents"]]
+    report = _report(invocation)
     if as_json:
         print_json(report)
     else:
@@ -85,6 +90,29 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], as_json: bool) ->
     for text in met:
         echo(f"{text} holds", err=True)
     return 1 if met else None
+
+
+def _report(invocation: Invocation) -> dict[str, Any]:
+    """Return the state of the fleet, its advice as it is typed for this memory."""
+
+    def typed(of: dict[str, Any]) -> dict[str, Any]:
+        found = [each | {"action": invocation.as_typed(each["action"])} for each in of["findings"]]
+        return of | {"findings": found}
+
+    report = typed(fleet_state(invocation.settings, invocation.agents()))
+    return report | {"agents": [typed(each) for each in report["agents"]]}
+
+
+def _show_again(invocation: Invocation) -> None:
+    """Show the state now, and wait. What cannot be reached is said; the next look may work."""
+    console = Console(markup=False)
+    try:
+        shown: tuple[Any, ...] = tuple(_tables(_report(invocation)))
+    except MemlineError as error:
+        shown = (f"{error.message}\nTry: {error.hint}" if error.hint else error.message,)
+    console.clear()
+    console.print(*shown, sep="\n")
+    time.sleep(_WATCH_S)
 
 
 @command("memline queue dead", "memline queue dead --error 'disk is full' --json", parent=queue)
