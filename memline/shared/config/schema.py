@@ -77,6 +77,7 @@ class Batch(Block):
     poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first interval between two polls")
     timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")
     failure_limit: int = key(2, low=1, high=1000, doc="batches that fail in a row until requests take over")
+    cool_down_minutes: int = key(30, low=0, high=10_080, doc="until a batch is tried again; it doubles")
 
 
 @value

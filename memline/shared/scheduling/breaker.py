@@ -53,9 +53,6 @@ class Rules:
 REQUEST_RULES = Rules(max_failures=6, open_s=300.0, max_open_s=3_600.0, first_cooldown_s=1.0)
 
 
-#: Seconds that a breaker of batches stays open the first time.
-BATCH_OPEN_S = 1_800.0
-
 #: Quick answers to full requests after which a shrunk size doubles. An answer is quick within a quarter of
 #: the time limit, so that twice the texts come within half of it; and a minute's limit that allows no more
 #: than this size has refused one by then.
@@ -73,7 +70,8 @@ def batch_rules(batch: Batch) -> Rules:
 
     A batch takes minutes to a day to fail, and costs nothing but time while requests go on instead.
     """
-    return Rules(max_failures=batch.failure_limit, open_s=BATCH_OPEN_S, max_open_s=12 * BATCH_OPEN_S)
+    open_s = 60.0 * batch.cool_down_minutes
+    return Rules(max_failures=batch.failure_limit, open_s=open_s, max_open_s=12 * open_s)
 
 
 @value
