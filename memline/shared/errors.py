@@ -27,8 +27,7 @@
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing works until the operator acts
     │   ├── ProviderBrokenAnswer  the answer does not fit the request
     │   └── ModelMismatch         this worker is set up for another model than the index
-    ├── QmdFailed                 (producers.qmd.home) qmd is not installed, too slow, or gave no answer
-    │   └── QmdNotReady           (producers.qmd.backend) its first update is not over yet
+    ├── QmdFailed                 (producers.bridges.qmd.home) qmd is not there, too slow, or failed
     ├── Overloaded                (producers.agents.tools) too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or index than this process's

@@ -21,7 +21,6 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
-from memline.shared.config.installation import QmdPath
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
@@ -283,7 +282,7 @@ class MemoryPaths:
     def __init__(
         self,
         workspace: Path,
-        extra_paths: Sequence[ExtraPath | QmdPath] = (),
+        extra_paths: Sequence[ExtraPath] = (),
         *,
         exclude: Sequence[str] = (),
         uses_ignore_files: bool = True,
@@ -396,7 +395,7 @@ class MemoryPaths:
                 return True
         return False
 
-    def _extra_roots(self, extra_paths: Sequence[ExtraPath | QmdPath]) -> Iterator[MemoryRoot]:
+    def _extra_roots(self, extra_paths: Sequence[ExtraPath]) -> Iterator[MemoryRoot]:
         taken = set()
         for extra in extra_paths:
             named = extra.path.strip()

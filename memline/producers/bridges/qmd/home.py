@@ -1,57 +1,104 @@
-"""Run qmd for one agent: in a home of its own, with no key in its environment, and bounded in everything.
+"""Run qmd for one agent in a home of its own, and say which of its files are files of the memory.
 
 <home>/qmd/<agent>-<digest of the workspace>/
     xdg-config/qmd/index.yml      its collections
     xdg-cache/qmd/index.sqlite    its index; models are a link to those of the user
     sessions/<session>.md         exported transcripts
-    update.json, embed.json, failed.json    what was done last, and what failed
+    state.json                    what was done last, and what failed
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from memline.shared import programs
+import msgspec
+
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.provider_errors import redact_line
-from memline.shared.errors import MemlineError
-from memline.shared.tables import as_dict
+from memline.shared.errors import MemlineError, PathNotAllowed
+from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
+from memline.shared.sources.paths import LONG_TERM, MEMORY, MEMORY_FOLDER, SESSIONS, MemoryPaths
 
-#: Bytes that a command may write; the answer to a question has a few thousand.
-MAX_OUTPUT_BYTES = 1 << 20
+#: How the path of a file outside of the workspace begins: `qmd/<collection>/<path in it>`.
+PREFIX = "qmd/"
 
-#: Bytes of data of each of its processes. Models are files in memory and do not count; what is computed with
-#: them does: 2 GiB with qmd's own three.
-MAX_MEMORY_BYTES = 8 << 30
+#: What qmd calls all Markdown: it minds the case of a mask.
+_ANY = f"**/*.{{{','.join(end for each in MARKDOWN for end in (each[1:], each[1:].upper()))}}}"
 
-#: What the original's command is called in texts, whatever the program's path.
-QMD = "qmd"
+#: Seconds between two looks at whether a running command is still wanted.
+_POLL_S = 0.2
+
+_SLOW = "give it longer: memory.qmd.limits.timeoutMs, memory.qmd.update.*TimeoutMs"
+_AS_FOUND = "use a path as a search gives it"
 
 
 class QmdFailed(MemlineError):
-    """A command of qmd cannot be used: not installed, too slow, too long, an error, or not an answer."""
+    """A command of qmd cannot be used: not installed, too slow, an error, or not an answer."""
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was done last, in seconds since the epoch, and what failed."""
+
+    tried_at: float = 0.0
+    #: When the last good update began and ended.
+    started_at: float = 0.0
+    updated_at: float = 0.0
+    embedded_at: float = 0.0
+    files: int = 0
+    #: Name, folder and mask.
+    collections: dict[str, tuple[str, str]] = {}
+    #: Why the last update, its vectors or a question failed, and what to do about it.
+    update_error: str = ""
+    embed_error: str = ""
+    failure: str = ""
+    failed_at: float = 0.0
+    action: str = ""
+
+
+class Collection(msgspec.Struct, frozen=True):
+    """A folder that qmd searches, or files of it."""
+
+    name: str
+    #: Absolute.
+    root: str
+    #: Glob of its files.
+    mask: str
+    source: str = MEMORY
+
+    @property
+    def is_there(self) -> bool:
+        """Tell whether its folder, or its one note of the workspace, is there now."""
+        note = os.path.join(self.root, self.mask) if self.mask in LONG_TERM else self.root
+        return os.path.exists(note)
 
 
 class QmdHome:
-    """The folder of qmd for one agent and workspace, and its commands."""
+    """The folder of qmd for one agent and workspace, its commands and its collections."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
         home = settings.home if settings.home.is_absolute() else settings.index_path.parent
         self.folder = home / "qmd" / f"{settings.agent}-{workspaces.digest(settings.workspace)}"
         self.index_path = self.folder / "xdg-cache" / "qmd" / "index.sqlite"
-        named = settings.qmd.sessions.export_dir
-        self.exports = Path(
-            os.path.join(settings.workspace, os.path.expanduser(named or self.folder / "sessions"))
-        )
+        named = os.path.expanduser(settings.qmd.sessions.export_dir or self.folder / "sessions")
+        self.exports = Path(os.path.join(settings.workspace, named))
+        #: Says which files are memory by the rules that the builtin backend has.
+        self.paths = MemoryPaths.of(settings)
+        self.collections = {each.name: each for each in self._named()}
+        #: Set: what runs is killed, and nothing is run any more.
+        self.stopped = threading.Event()
 
     def make(self) -> None:
         """Make its folders, and link the models that the user has. Raises QmdFailed."""
@@ -59,103 +106,166 @@ class QmdHome:
             for name in ("xdg-config/qmd", "xdg-cache/qmd"):
                 (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.chmod(0o700)
-            models = Path(
-                self._settings.program_environment.get("XDG_CACHE_HOME", "/nonexistent"), "qmd", "models"
-            )
-            own = self.folder / "xdg-cache" / "qmd" / "models"
-            if models.is_dir() and not os.path.lexists(own):
+            caches = self._settings.program_environment.get("XDG_CACHE_HOME", "/nonexistent")
+            models = Path(caches, "qmd", "models")
+            if models.is_dir():
                 with suppress(FileExistsError):
-                    own.symlink_to(models)
+                    (self.index_path.parent / "models").symlink_to(models)
         except OSError as error:
             raise QmdFailed(f"qmd's home {self.folder} cannot be made: {error.strerror}") from None
 
-    def run(
-        self,
-        *args: str,
-        timeout_ms: int,
-        keep_open: Sequence[int] = (),
-        is_stopped: Callable[[], bool] = lambda: False,
-    ) -> programs.Ran:
-        """Run `qmd ARGS` to a good end. Raises QmdFailed."""
+    def run(self, *args: str, timeout_ms: int) -> str:
+        """Run `qmd ARGS` to a good end and return what it prints. Raises QmdFailed."""
         shown = " ".join(args[:1] if args[0] in ("query", "search", "vsearch") else args)
-        ran = programs.run_program(
-            [self.program(), *args],
-            timeout_s=timeout_ms / 1000,
-            max_bytes=MAX_OUTPUT_BYTES,
-            env=self.environment(),
-            # Not the workspace: qmd takes settings, commands among them, from a `.qmd` folder there.
-            cwd=str(self.folder),
-            max_memory=MAX_MEMORY_BYTES,
-            keep_open=keep_open,
-            is_stopped=is_stopped,
-        )
-        words = redact_line(ran.stderr.strip() or ran.stdout.strip()[-2_000:])
-        if ran.problem == programs.TOO_LONG:
-            raise QmdFailed(
-                f"qmd {shown} timed out after {timeout_ms}ms{f': {words}' if words else ''}",
-                hint="give it longer: memory.qmd.limits.timeoutMs, memory.qmd.update.*TimeoutMs",
-            )
-        if ran.problem == programs.TOO_MUCH:
-            raise QmdFailed(f"qmd {shown} wrote more than {MAX_OUTPUT_BYTES} bytes")
-        if ran.problem:
-            raise QmdFailed(f"qmd {shown} was not run to its end: {ran.reason or ran.problem}")
-        if ran.status:
-            raise QmdFailed(
-                f"qmd {shown} failed (code {ran.status}): {words}", hint="memline status shows its home"
-            )
-        return ran
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables of its processes: nothing that holds a key, and its own folders."""
         config = self.folder / "xdg-config"
-        return {
-            **self._settings.program_environment,
-            "XDG_CONFIG_HOME": str(config),
-            # Versions before 1.0 know this one alone.
-            "QMD_CONFIG_DIR": str(config / "qmd"),
-            "XDG_CACHE_HOME": str(self.folder / "xdg-cache"),
-            "NO_COLOR": "1",
-            "PWD": str(self.folder),
-        }
+        env = {"XDG_CONFIG_HOME": str(config), "XDG_CACHE_HOME": str(self.folder / "xdg-cache")}
+        # It wins over `XDG_CONFIG_HOME`.
+        env |= {"QMD_CONFIG_DIR": str(config / "qmd"), "NO_COLOR": "1", "PWD": str(self.folder)}
+        deadline = time.monotonic() + timeout_ms / 1000
+        try:
+            # Not in the workspace: qmd takes settings, commands among them, from a `.qmd` folder there. A
+            # session of its own, so that what it started ends with it.
+            process = subprocess.Popen(
+                [self.program(), *args],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                env={**self._settings.program_environment, **env},
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise QmdFailed(f"qmd {shown} cannot be started: {error}") from None
+        with process:
+            try:
+                while True:
+                    with suppress(subprocess.TimeoutExpired):
+                        left_s = max(0.0, min(_POLL_S, deadline - time.monotonic()))
+                        stdout, stderr = process.communicate(timeout=left_s)
+                        break
+                    if self.stopped.is_set():
+                        raise QmdFailed(f"qmd {shown} was stopped")
+                    if time.monotonic() >= deadline:
+                        raise QmdFailed(f"qmd {shown} timed out after {timeout_ms}ms", hint=_SLOW)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode:
+            words = redact_line((stderr.strip() or stdout.strip())[-2_000:])
+            raise QmdFailed(f"qmd {shown} failed (code {process.returncode}): {words}", hint="memline status")
+        return stdout
 
     def program(self) -> str:
         """Return the path of the program: the first word of the command. Raises QmdFailed."""
         command = self._settings.qmd.command
         try:
-            first = next(iter(shlex.split(command)), QMD)
+            first = next(iter(shlex.split(command)), "qmd")
         except ValueError:
             # A quote that is not closed.
             first = command
-        name = os.path.expanduser(first)
         path = self._settings.program_environment.get("PATH", os.defpath)
-        found = shutil.which(name, path=path)
+        found = shutil.which(os.path.expanduser(first), path=path)
         if found is None:
-            where = "no such program" if "/" in name else "not on the PATH"
             raise QmdFailed(
-                f"qmd cannot be run: {first!r} is {where}"
-                if "/" not in name
-                else f"qmd cannot be run: {where}: {first}",
+                f"qmd cannot be run: there is no program {first!r}",
                 hint="npm install -g @tobilu/qmd, or name the program in memory.qmd.command",
             )
         return os.path.abspath(found)
 
-    def read(self, name: str) -> dict[str, Any]:
-        """Return what a file of the home says; empty when there is none, or nothing to be understood."""
+    @property
+    def state(self) -> State:
+        """Return what was done last; nothing when the file is not there or damaged."""
         try:
-            return as_dict(json.loads((self.folder / name).read_text("utf-8")))
-        except (OSError, ValueError, RecursionError):
-            return {}
+            return msgspec.json.decode((self.folder / "state.json").read_bytes(), type=State)
+        except (OSError, msgspec.MsgspecError):
+            return State()
 
-    def write(self, name: str, content: dict[str, Any]) -> None:
-        """Replace a file of the home as a whole; one that cannot be written stays as it is."""
-        path = self.folder / name
-        part = path.with_suffix(f".{os.getpid()}.tmp")
+    def save(self, **changes: Any) -> None:
+        """Change some of the state; a file that cannot be written stays as it is."""
+        part = self.folder / f".state.{os.getpid()}.{threading.get_ident()}"
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part.write_text(json.dumps(content), encoding="utf-8")
-            part.replace(path)
+            part.write_bytes(msgspec.json.encode(msgspec.structs.replace(self.state, **changes)))
+            part.replace(self.folder / "state.json")
 
-    def remove(self, name: str) -> None:
-        """Remove a file of the home, if it is there and can be removed."""
-        with suppress(OSError):
-            (self.folder / name).unlink()
+    def found(self, name: str, relative: str) -> tuple[Collection, str] | None:
+        """Return collection and absolute path of a hit; None unless it is a file of the memory."""
+        with suppress(PathNotAllowed):
+            absolute = self._file(name, relative)
+            collection = self.collections[name]
+            root = os.path.realpath(collection.root).rstrip("/") + "/"
+            is_memory = collection.source == SESSIONS or self.paths.locate(absolute)
+            # Reached without leaving the collection by a link.
+            if os.path.isfile(absolute) and os.path.realpath(absolute).startswith(root) and is_memory:
+                return collection, absolute
+        return None
+
+    def shown(self, collection: Collection, absolute: str) -> str:
+        """Return the path of a file as hits show it, and as `get` takes it."""
+        inside = self.paths.ledger_path(absolute)
+        if inside != absolute and collection.source == MEMORY:
+            return inside
+        return f"{PREFIX}{collection.name}/{os.path.relpath(absolute, collection.root)}"
+
+    def readable(self, path: str) -> tuple[str, str, str]:
+        """Return trusted folder, absolute and ledger path (empty: a session). Raises PathNotAllowed."""
+        name, _, relative = path.removeprefix(PREFIX).partition("/")
+        if not name or not relative:
+            raise PathNotAllowed("invalid qmd path", hint="name it as a search does: qmd/<collection>/<path>")
+        absolute = self._file(name, relative)
+        collection = self.collections[name]
+        is_note = collection.source == MEMORY
+        located = self.paths.locate(absolute) if is_note else None
+        if not is_markdown(os.path.basename(absolute)) or (is_note and located is None):
+            raise PathNotAllowed("path required", hint="name a Markdown file by the path that a search gives")
+        return collection.root, absolute, located.path if located else ""
+
+    def _file(self, name: str, relative: str) -> str:
+        """Return the absolute path of a file in a collection. Raises PathNotAllowed; it may not exist."""
+        if name not in self.collections:
+            raise PathNotAllowed(f"unknown qmd collection: {name[:80]}", hint=_AS_FOUND)
+        root = self.collections[name].root
+        absolute = os.path.normpath(os.path.join(root, relative))
+        if "\0" in relative or not absolute.startswith(root.rstrip("/") + "/") or os.path.isabs(relative):
+            raise PathNotAllowed("qmd path escapes collection", hint=_AS_FOUND)
+        return absolute
+
+    def _named(self) -> Iterator[Collection]:
+        """Yield every collection under a name of its own, each folder and mask once."""
+        taken, seen = set[str](), set[tuple[str, str]]()
+        for base, root, mask, source in self._wanted():
+            if (root, mask) in seen:
+                continue
+            seen.add((root, mask))
+            name = first = f"{base}-{_plain(self._settings.agent)}"
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{first}-{number}"
+            taken.add(name)
+            yield Collection(name=name, root=root, mask=mask, source=source)
+
+    def _wanted(self) -> Iterator[tuple[str, str, str, str]]:
+        qmd, memory, workspace = self._settings.qmd, self._settings.memory, self.paths.workspace
+        if qmd.include_default_memory and MEMORY in memory.sources:
+            for number, note in enumerate(() if self.paths.is_whole else LONG_TERM):
+                yield "memory-alt" if number else "memory-root", workspace, note, MEMORY
+            folder = workspace if self.paths.is_whole else os.path.join(workspace, MEMORY_FOLDER)
+            yield "memory-dir", folder, _ANY, MEMORY
+        # The settings add `memory.qmd.paths` to `extraPaths`; only there an entry has a name.
+        extras = [(each.path, each.pattern, each.name) for each in qmd.paths]
+        extras += [(each.path, each.pattern, "") for each in memory.extra_paths]
+        for number, (named, pattern, title) in enumerate(extras, 1):
+            path = os.path.normpath(os.path.join(workspace, os.path.expanduser(named.strip())))
+            root, mask = os.path.split(path) if os.path.isfile(path) else (path, pattern)
+            mask = _ANY if mask in ("", ANY_MARKDOWN) else mask
+            yield _plain(title) or f"custom-{number}", root, mask, MEMORY
+        if qmd.sessions.enabled:
+            yield "sessions", str(self.exports), "**/*.md", SESSIONS
+
+
+def _plain(name: str) -> str:
+    """Return a name in the letters that qmd takes: a-z, 0-9 and `-`."""
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")

@@ -1,6 +1,7 @@
 """One memory, whichever of the two backends answers."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
+from memline.producers.agent_view import chat_of
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.bridges.qmd.backend import RETRY_S
 from memline.producers.builtin import troubles_of
@@ -17,15 +19,18 @@ from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Settings
-from memline.shared.errors import ConfigError
+from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.finding import Finding
 from memline.shared.search.results import Answer
 from tests.support.process import end, memline, running_memline
 from tests.support.qmd import row
+from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import until
 from tests.unit.bridges.qmd.conftest import Place
 
+KEY = "sk-proj-abcdefghijklmnop1234567890"
 NOTE = "memory-dir-main/2026-02-10.md"
+OWN_FOLDERS = ("XDG_CONFIG_HOME", "QMD_CONFIG_DIR", "XDG_CACHE_HOME")
 CENTS = "memory-root-main/MEMORY.md"
 
 
@@ -48,50 +53,37 @@ def finds(place: Place, *rows: Any) -> None:
     place.qmd.does(search={"stdout": json.dumps(rows)})
 
 
-def test_qmd_answers_in_the_shape_of_every_answer(place: Place, opened: Callable[..., Memory]) -> None:
+def test_qmd_answers_in_the_shape_of_every_answer(
+    place: Place, opened: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "QMD_TRUST_UPDATE_HOOKS", "QMD_CONFIG_DIR"):
+        monkeypatch.setenv(name, "sk-secret")
     finds(place, row(NOTE), row(CENTS))
 
-    answer = opened().search("the question", max_results=1)
+    answer = opened().search("--the\0 question", max_results=1)
 
     assert [hit.citation for hit in answer.hits] == ["memory/2026-02-10.md#L1"]
     said = answer.to_json()
     assert (said["backend"], said["mode"], said["fallback"]) == ("qmd", "keyword", None)
     (call,) = place.qmd.calls("search")
     assert call["args"] == [
-        *("search", "the question", "--json", "-n", "1", "-c", "memory-root-main", "-c", "memory-dir-main")
+        *(
+            "search",
+            "--json",
+            "-n",
+            "1",
+            "-c",
+            "memory-root-main",
+            "-c",
+            "memory-dir-main",
+            "--",
+            "--the question",
+        )
     ]
-
-
-def test_more_hits_than_the_limit_are_never_asked_for(place: Place, opened: Callable[..., Memory]) -> None:
-    finds(place, *(row(NOTE, text=f"@@ -{line},1 @@\nx") for line in range(1, 9)))
-
-    answer = opened(limits={"maxResults": 3}).search("q", max_results=50)
-
-    assert len(answer.hits) == 3
-    assert place.qmd.calls("search")[0]["args"][4] == "3"
-
-
-@pytest.mark.parametrize("question", ["--help", "-n 99", "a\0b\nc", "x" * 200_000])
-def test_no_question_is_an_option_or_too_long(
-    place: Place, opened: Callable[..., Memory], question: str
-) -> None:
-    opened().search(question)
-
-    asked = place.qmd.calls("search")[0]["args"][1]
-    assert not asked.startswith("-") and len(asked) < 10_000
-
-
-def test_a_version_without_the_option_is_asked_with_query(
-    place: Place, opened: Callable[..., Memory]
-) -> None:
-    place.qmd.does(
-        search={"stderr": "error: unknown option '-c'", "status": 1},
-        query={"stdout": json.dumps([row(NOTE)])},
-    )
-
-    answer = opened().search("q")
-
-    assert (answer.backend, answer.mode, len(answer.hits)) == ("qmd", "hybrid", 1)
+    # A `.qmd` folder of the workspace could hold commands.
+    home = place.folder / "home" / "qmd"
+    assert Path(call["cwd"]).parent == home and "sk-secret" not in call["env"].values()
+    assert all(call["env"][name].startswith(str(home)) for name in OWN_FOLDERS)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +91,9 @@ def test_a_version_without_the_option_is_asked_with_query(
     [
         ({"status": 2, "stderr": "no such table"}, "qmd search failed (code 2): no such table"),
         ({"stdout": "nonsense"}, "qmd search returned invalid JSON"),
-        ({"stdout": ""}, "stdout empty"),
+        ({"stdout": ""}, "invalid JSON"),
+        ({"python": "time.sleep(600)"}, "timed out after 2000ms"),
         ({"python": "os.kill(os.getpid(), signal.SIGKILL)"}, "qmd search failed (code -9)"),
-        ({"python": "while True: print('[' * 99999)"}, "wrote more than"),
-        ({"python": "print(json.dumps([{'snippet': 'x' * 2_000_000}]))"}, "wrote more than"),
     ],
 )
 def test_whatever_fails_the_builtin_index_answers_and_says_why(
@@ -110,7 +101,7 @@ def test_whatever_fails_the_builtin_index_answers_and_says_why(
 ) -> None:
     place.qmd.does(search=plan)
 
-    answer = opened().search("cents")
+    answer = opened(limits={"timeoutMs": 2_000 if "sleep" in str(plan) else 60_000}).search("cents")
 
     assert [hit.path for hit in answer.hits] == ["MEMORY.md"]
     assert answer.backend == "builtin"
@@ -130,7 +121,7 @@ def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened: Cal
     assert (
         status["fallback"]
         == answer.fallback
-        == {"from": "qmd", "reason": "qmd cannot be run: 'no-such-qmd' is not on the PATH"}
+        == {"from": "qmd", "reason": "qmd cannot be run: there is no program 'no-such-qmd'"}
     )
 
 
@@ -151,20 +142,6 @@ def test_qmd_is_tried_again_after_a_minute(place: Place, opened: Callable[..., M
     clock.advance(1)
     assert (ask().backend, ask().fallback) == ("qmd", None)
     assert memory.status().details["status"]["fallback"] is None
-
-
-def test_a_wrong_date_is_the_question_s_fault_alone(place: Place, opened: Callable[..., Memory]) -> None:
-    with pytest.raises(ConfigError):
-        opened().search("q", since="someday")
-
-    assert place.qmd.calls() == []
-
-
-def test_a_source_is_searched_alone(place: Place, opened: Callable[..., Memory]) -> None:
-    answer = opened().search("q", source="sessions")
-
-    assert answer.backend == "qmd" and "no collection" in answer.notice
-    assert place.qmd.calls("search") == []
 
 
 def test_a_one_shot_question_updates_only_when_nothing_was_ever_read(
@@ -220,14 +197,6 @@ def test_index_updates_both_and_waits_for_vectors(place: Place, opened: Callable
     assert status.details["status"]["qmd"]["embeddedAt"]
 
 
-def test_index_says_what_qmd_could_not_do(place: Place, opened: Callable[..., Memory]) -> None:
-    place.qmd.does(update={"status": 1, "stderr": "disk I/O error"})
-
-    report = opened().index()
-
-    assert report.files["added"] == 2 and "disk I/O error" in report.warning and report.failed
-
-
 def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good(
     place: Place, opened: Callable[..., Memory]
 ) -> None:
@@ -254,15 +223,6 @@ def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good
     assert sum("disk I/O error" in what for what in findings) == 1
     assert (good.backend, good.warning) == ("qmd", "")
     assert [each for each in told_by_doctor(settings) if each.code == "qmd_failing"] == []
-
-
-def test_doctor_names_a_program_that_does_not_exist(place: Place) -> None:
-    (found,) = [
-        each for each in told_by_doctor(place.settings(command="/none/qmd")) if each.code == "qmd_failing"
-    ]
-
-    assert "qmd cannot be run: no such program: /none/qmd" in found.what
-    assert "memory.qmd.command" in found.action
 
 
 def told_by_doctor(settings: Settings) -> list[Finding]:
@@ -314,3 +274,47 @@ def test_the_command_line_does_not_ask_a_fleet(place: Place) -> None:
 
     assert ran.json["backend"] == "qmd" and ran.status == 0
     assert "Backend:     qmd search in" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("qmd/work-main", "invalid qmd path"),
+        ("qmd/other/x.md", "unknown qmd collection: other"),
+        ("qmd/work-main/../notes/MEMORY.md", "qmd path escapes collection"),
+        ("qmd/work-main//etc/passwd", "qmd path escapes collection"),
+        ("qmd/work-main/plan.txt", "path required"),
+        ("qmd/work-main/link.md", "not an allowed"),
+    ],
+)
+def test_files_of_the_memory_alone_are_shown_and_read(
+    place: Place, opened: Callable[..., Memory], path: str, words: str
+) -> None:
+    (place.folder / "work").mkdir()
+    (place.folder / "secret.md").write_text("secret")
+    (place.folder / "work" / "link.md").symlink_to(place.folder / "secret.md")
+    finds(place, row(path.removeprefix("qmd/")))
+    memory = opened(paths=[{"path": "../work", "name": "work"}])
+
+    assert memory.search("q").hits == ()
+    with pytest.raises(PathNotAllowed, match=words):
+        memory.get(path)
+    with pytest.raises(AccessDenied):
+        memory.get("qmd/memory-root-main/MEMORY.md", chat=chat_of("agent:main:discord:group:1"))
+
+
+def test_sessions_are_exported_without_secrets_and_for_as_long_as_they_are_kept(
+    place: Place, opened: Callable[..., Memory], home: Path
+) -> None:
+    sessions = sessions_folder(home / ".openclaw")
+    (sessions / "new.jsonl").write_text(opening() + said("user", f"the key is {KEY}, and it rains"))
+    (sessions / "old.jsonl").write_text(opening() + said("user", "long ago"))
+    os.utime(sessions / "old.jsonl", (1_700_000_000, 1_700_000_000))
+    opened(sessions={"enabled": True}).index()
+    memory = opened(sessions={"enabled": True, "retentionDays": 30})
+    memory.index()
+
+    (exported,) = place.folder.glob("home/qmd/*/sessions/*.md")
+    text = exported.read_text()
+    assert text.startswith("# Session new\n\n") and "it rains" in text and KEY not in text
+    assert exported.stat().st_mode & 0o777 == 0o600
