@@ -193,13 +193,17 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_real_client_is_connected(shell: Shell, tmp_path: Path, home: Path, name: str) -> None:
+def test_the_real_client_is_connected(
+    shell: Shell, tmp_path: Path, home: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_openclaw = name == "openclaw"
     programs = openclaw.PROGRAMS and f"{openclaw.PROGRAMS}/newest" if is_openclaw else MCP_CLIENTS
     if not programs:
         pytest.skip(f"no real {name}: sh scripts/{name if is_openclaw else 'clients'}.sh")
     notes = folder(tmp_path / "notes", "The lamp stands at the window.\n")
     arguments, connected = LISTS[name]
+    # `setup` asks the client itself to add the server where its file is not plain JSON.
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     shell("--workspace", str(notes), "setup", name, "--write", "--yes")
 
     def listed() -> str:
