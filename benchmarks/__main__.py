@@ -28,7 +28,6 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "keyword": one_shot.keyword,
     "hybrid": one_shot.hybrid,
     "warm": warm.search,
-    "vectors": warm.vectors,
     "first": indexing.first,
     "nothing-changed": indexing.nothing_changed,
     "save": saving.save,
@@ -36,10 +35,8 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "memory": memory.resident,
     "http": warm.http,
     "fleet-search": fleet.search,
-    "fleet-idle": fleet.idle,
     "fleet-files": fleet.files,
     "fleet-backfill": backfill.backfill,
-    "fleet-store": backfill.store_rate,
 }
 
 
@@ -50,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep notes and indexes there for next time")
     options = parser.parse_args(arguments)
-    if unBENCHMARKS := [name for name in options.names if name not in BENCHMARKS]:
-        parser.error(f"no benchmark {', '.join(unBENCHMARKS)}; there are {', '.join(BENCHMARKS)}")
+    if unknown := [name for name in options.names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     figures: list[Figure] = []
     is_whole = False
     with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as folder:

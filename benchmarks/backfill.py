@@ -12,17 +12,12 @@ import shutil
 import time
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import cycle, islice
-from typing import TYPE_CHECKING
 
 from benchmarks import fleet_provider
 from benchmarks.bench import Bench, Place
 from benchmarks.corpus import Words
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
-
-if TYPE_CHECKING:
-    pass
 
 _TEXTS = int(os.environ.get("MEMLINE_BENCH_TEXTS", "20000"))
 _TEXT_CHARS = 1_200
@@ -35,8 +30,6 @@ _ROWS = 32
 
 #: Rows of a request, and threads, of the run that shows what the machine bears.
 _FULL_ROWS, _FULL_THREADS = 256, 4
-
-_STORED, _STORED_DIMS, _STORED_ROWS = 10_000, 1_536, 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,52 +148,9 @@ def _fill(place: Place) -> None:
             )
 
 
-def _vectors() -> list[bytes]:
-    import numpy as np
-
-    made = np.random.default_rng(7).standard_normal((_STORED_ROWS, _STORED_DIMS))
-    return [(vector / np.linalg.norm(vector)).astype("<f4").tobytes() for vector in made]
-
-
 def _ready(place: Place) -> int:
     from memline.shared.index import driver
 
     with closing(driver.open_reader(place.settings().index_path)) as reader:
         row = reader.execute("SELECT count(*) FROM vectors WHERE state = 'ready'").fetchone()
         return int(row[0])
-
-
-@needs_redis
-def store_rate(bench: Bench) -> list[Figure]:
-    """Vectors of 1,536 dimensions that the store worker takes off its queue and writes, a second."""
-    from memline.shared.embedders.choice import choose
-    from memline.shared.index import driver
-    from memline.shared.index.rows import VectorRow
-    from memline.shared.queue.broker import on_redis, send
-    from memline.shared.queue.messages import StoreVectors
-
-    place = backlog(bench, "http://127.0.0.1:9/v1", _STORED_ROWS)
-    identity = choose(place.settings()).identity
-    assert identity is not None
-    with closing(driver.open_reader(place.settings().index_path)) as reader:
-        hashes = [row[0] for row in reader.execute("SELECT text_hash FROM vectors LIMIT ?", (_STORED,))]
-    made = islice(cycle(_vectors()), _STORED)
-    rows = [VectorRow(hash=digest, vector=vector) for digest, vector in zip(hashes, made, strict=True)]
-    with FleetProcesses(place) as fleet:
-        on_redis(fleet.address)
-        fleet.start("store")
-        began, cpu = time.monotonic(), fleet.cpu_s()
-        for first in range(0, _STORED, _STORED_ROWS):
-            part = tuple(rows[first : first + _STORED_ROWS])
-            send(StoreVectors(agent="main", identity=identity, lease="", vectors=part))
-        wait_until(lambda: _ready(place) == _STORED, "every vector in the index")
-        took, cpu = time.monotonic() - began, fleet.cpu_s() - cpu
-    return [
-        at_least(
-            f"store worker, vectors x {_STORED_DIMS:,}, {_STORED_ROWS} a message",
-            _STORED / took,
-            5_000,
-            "vectors/s",
-            detail=f"{_STORED:,} in {took:.1f} s, {cpu:.1f} of them on a core: the rest is disk and waiting",
-        )
-    ]

@@ -17,9 +17,8 @@ from benchmarks.bench import Bench, Place
 from benchmarks.children import memline, run
 from benchmarks.corpus import questions
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
+from benchmarks.fleet_processes import FleetProcesses, needs_redis
 
-_IDLE_S = 20.0
 _FILES, _SECTIONS = 2_000, 5
 _TIMES = 3
 
@@ -81,38 +80,6 @@ def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[floa
 
 
 @needs_redis
-def idle(bench: Bench) -> list[Figure]:
-    """A fleet with nothing to do for 20 s: CPU of all its processes, commands that Redis gets of each."""
-    place = bench.keyword_place(100, 5)
-    with FleetProcesses(place) as fleet:
-        for queue, threads in (("chunk", 2), ("embed", 4), ("store", 1), ("query", 2)):
-            fleet.start(queue, threads=threads)
-        fleet.start_watch()
-        _settle(fleet)
-        cpu, commands, began = fleet.cpu_s(), fleet.commands(), time.monotonic()
-        time.sleep(_IDLE_S)
-        took = time.monotonic() - began
-        cpu, commands = fleet.cpu_s() - cpu, fleet.commands() - commands
-        workers = len(fleet.look().workers)
-    return [
-        at_most(
-            "idle fleet, CPU of all its processes",
-            100 * cpu / took,
-            2,
-            "% of one core",
-            detail=f"watch, chunk, embed, store, query; {took:.0f} s",
-        ),
-        at_most(
-            "idle fleet, commands that Redis gets",
-            commands / took / workers,
-            30,
-            "/s a worker process",
-            detail=f"{commands / took:.0f} a second in all",
-        ),
-    ]
-
-
-@needs_redis
 def files(bench: Bench) -> list[Figure]:
     """A first index of 2,000 notes, 10,000 chunks with vectors: through a fleet against one process."""
     alone: list[float] = []
@@ -153,13 +120,6 @@ def _seconds(output: str) -> float:
 def _status(fleet: FleetProcesses) -> Any:
     """What `memline status` says of the agent."""
     return json.loads(fleet.memline("status", "--json"))[0]
-
-
-def _settle(fleet: FleetProcesses) -> None:
-    """Wait until nothing is on the queues and nobody is busy."""
-    wait_until(lambda: not any(one.waiting or one.in_flight for one in fleet.look().queues), "an idle fleet")
-    # The watcher looks at all files when it begins, and workers tell of themselves every two seconds.
-    time.sleep(5)
 
 
 def _repeated(asked: Sequence[str], count: int) -> list[str]:

@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -109,60 +108,6 @@ def search(bench: Bench) -> list[Figure]:
             f" (mean over {_QUESTIONS} questions)",
         )
     ]
-
-
-def vectors(bench: Bench) -> list[Figure]:
-    """The vector backends alone, over the same 50,000 vectors."""
-    from memline.shared.index import driver, identities
-    from memline.shared.index.matrix import VectorMatrix
-    from memline.shared.search.vectors import NumpyMatrix, SqliteVec
-
-    settings = bench.vector_place(10_000, 5).settings()
-    with closing(driver.open_reader(settings.index_path)) as reader:
-        if error := driver.load_vec(reader):
-            raise RuntimeError(error)
-        active = identities.active(reader)
-        assert active is not None
-        query = next(unit_vectors(1, seed=10))
-        matrix = VectorMatrix(active.id, active.vector_dims)
-        loading = timed_ms(1, lambda: matrix.refresh(reader))
-        followed = _following(bench, settings.index_path)
-        rows, product = (
-            timed_ms(9, lambda make=make: make().top(200, None))
-            for make in (
-                lambda: SqliteVec(reader, active.id, query),
-                lambda: NumpyMatrix(reader, matrix, query),
-            )
-        )
-    return [
-        Figure(
-            what=f"matrix against a scan of the rows, 50,000 x {DIMS}",
-            target="> 1 x as fast",
-            measured=f"{rows / product:.2f} x",
-            met=rows > product,
-            detail=f"matrix {product:.1f} ms, rows {rows:.1f} ms, and {loading:.0f} ms once to load it",
-        ),
-        at_most("matrix, 64 of 50,000 vectors changed since the last question", followed, 5, "ms"),
-    ]
-
-
-def _following(bench: Bench, index: Path) -> float:
-    """Milliseconds that a matrix takes to follow a request's worth of vectors; median of 15, on a copy."""
-    from memline.shared.index import driver, identities
-    from memline.shared.index.matrix import VectorMatrix
-
-    copy = bench.folder / "followed.sqlite"
-    shutil.copyfile(index, copy)
-    took = []
-    with closing(driver.open_writer(copy)) as writer, closing(driver.open_reader(copy)) as reader:
-        active = identities.active(reader)
-        assert active is not None
-        matrix = VectorMatrix(active.id, active.vector_dims)
-        matrix.refresh(reader)
-        for _ in range(15):
-            writer.execute("UPDATE vectors SET active = 1 - active WHERE id % 781 = 1")
-            took.append(timed_ms(1, lambda: matrix.refresh(reader)))
-    return statistics.median(took)
 
 
 def http(bench: Bench) -> list[Figure]:
