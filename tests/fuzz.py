@@ -25,9 +25,9 @@ import zstandard
 from memline.producers.bridges import import_chats
 from memline.shared.config.load import Options, load
 from memline.shared.errors import MemlineError
+from memline.shared.sessions.secrets import mask
 from memline.shared.sources import links as note_links
 from memline.shared.sources.chunking import split
-from memline.shared.sources.redaction import redact
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
 from memline.shared.sources.transcripts import compressed, opencode
 from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
@@ -328,7 +328,7 @@ def redaction() -> Iterator[Case]:
     def run(dice: random.Random) -> None:
         seed = " ".join(dice.choices(_WORDS, k=dice.randint(1, 12)))
         text = mutated(dice, seed)
-        once = redact(text)
+        once, _ = mask(text)
         assert isinstance(once, str)
 
     yield run

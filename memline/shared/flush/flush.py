@@ -19,9 +19,9 @@ from memline.shared.flush import chat_model
 from memline.shared.flush.session_end import SessionEnd, newest, read_end, turns_of
 from memline.shared.index import meta
 from memline.shared.index.driver import faults, open_writer, transaction
+from memline.shared.sessions.secrets import mask
 from memline.shared.sources.append import AppendResult, append, local_time, log_path, lost_with, visible
 from memline.shared.sources.paths import MemoryPaths
-from memline.shared.sources.redaction import redact
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts import openclaw_files
 from memline.shared.sources.transcripts.stores import TranscriptFormat
@@ -107,7 +107,7 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
         return Flushed(outcome=NOTHING, reason="the session has no text")
     answer = _ask(settings, turns, clock)
     # A model repeats what it was shown, and a note is sent to an embedding provider.
-    entry = chat_model.entry(redact(visible(answer)))
+    entry = chat_model.entry(mask(visible(answer))[0])
     if not any(map(_is_fact, _blocks(entry))):
         return Flushed(outcome=NOTHING, reason="there was nothing to keep")
     written = write(settings.workspace, note, entry)

@@ -14,7 +14,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from memline.shared.sources.redaction import redact_counted
+from memline.shared.sessions.secrets import mask
 from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
 from memline.shared.sources.transcripts.openclaw_files import FORMAT
 from memline.shared.sources.transcripts.stores import TranscriptFormat, Turn
@@ -129,7 +129,7 @@ def _cleaned(text: object) -> tuple[str, int]:
 
 def masked(text: str) -> tuple[str, int]:
     """Return a text without secrets and what may hide them, and how many secrets it had."""
-    return redact_counted(_UNPRINTABLE.sub("", text))
+    return mask(_UNPRINTABLE.sub("", text))
 
 
 def _first_words(text: str) -> str:
