@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from memline.shared.config.load import Options, load
 from memline.shared.embedders.choice import choose
 from memline.shared.index import driver, identities, meta
-from memline.shared.index.chunks import store_names, text_hash
+from memline.shared.index.chunks import text_hash
 from memline.shared.sources.chunking import split
-from memline.shared.sources.tokens import grams
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -59,8 +58,8 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
                 ),
             ).lastrowid
             connection.executemany(
-                "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, grams, text_hash)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, text_hash)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
                     (
                         file_id,
@@ -69,19 +68,20 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
                         piece.end_line,
                         piece.heading,
                         piece.text,
-                        grams(f"{piece.heading}\n{piece.text}"),
                         text_hash(piece.text),
                     )
                     for ordinal, piece in enumerate(pieces)
                 ),
             )
             connection.execute(
-                "INSERT INTO chunks_fts (rowid, text, heading, path, grams)"
-                " SELECT id, text, heading, path, grams FROM chunk_documents"
-                " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
-                (file_id,),
+                "INSERT INTO chunks_fts (rowid, text, heading, path)"
+                " SELECT id, text, heading, ? FROM chunks WHERE file_id = ?",
+                (str(path), file_id),
             )
-            store_names(connection, file_id or 0, str(path), "memory", "", pieces[0].text)
+            name_id = connection.execute(
+                "INSERT INTO names (file_id, key) VALUES (?, ?)", (file_id, path.stem)
+            ).lastrowid
+            connection.execute("INSERT INTO names_fts (rowid, text) VALUES (?, ?)", (name_id, path.stem))
         files += 1
         chunks += len(pieces)
         if embedder is None:

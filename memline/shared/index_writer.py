@@ -21,6 +21,7 @@ from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import IndexFault
 from memline.shared.index import (
+    bits,
     chunks,
     full_text,
     identities,
@@ -28,7 +29,6 @@ from memline.shared.index import (
     ledger,
     meta,
     ownership,
-    signs,
     token_rows,
     vectors,
 )
@@ -42,6 +42,7 @@ from memline.shared.index.driver import (
     shorten_log,
     transaction,
 )
+from memline.shared.index.full_text import Document
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
@@ -150,11 +151,11 @@ class IndexWriter:
             yield connection, now
 
     def recover(self) -> None:
-        """After a start: free what owners leased that are gone, make the signs that are missing."""
+        """After a start: free what owners leased that are gone, make the bits that are missing."""
         with self.session() as (connection, now):
             open_batches.free_dead(connection, now)
             self.free_leases()
-            signs.make_searched(connection)
+            bits.make_searched(connection)
 
     def free_leases(self, tokens: Iterable[str] = ()) -> list[str]:
         """Free `tokens`, and what owners leased that are gone; return what is over.
@@ -198,14 +199,14 @@ class IndexWriter:
         the words of `shared.index.chunks.FileChange.kind`. `job` is the token of the job that asked for the
         files; empty for a live edit.
         """
-        observed, kinds, added, paths = dict[str, int](), list[str](), list[int](), set[str]()
+        observed, kinds, documents, paths = dict[str, int](), list[str](), list[Document](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             priority, job_id = jobs.place_of(connection, job)
             for row in rows:
                 if row.path in paths:
-                    full_text.add(connection, added)
-                    added, paths = [], set()
+                    full_text.add(connection, documents)
+                    documents, paths = [], set()
                 paths.add(row.path)
                 change = chunks.apply_file(connection, row)
                 if target is not None and change.texts:
@@ -217,8 +218,8 @@ class IndexWriter:
                 if change.kind != "unknown":
                     observed[row.path] = row.observed_ns
                 kinds.append(change.kind)
-                added += change.added
-            full_text.add(connection, added)
+                documents += change.documents
+            full_text.add(connection, documents)
             arrived = jobs.files_arrived(connection, observed, now)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
@@ -240,7 +241,7 @@ class IndexWriter:
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.reduce(connection, row.id)
-            signs.make_searched(connection)
+            bits.make_searched(connection)
             model_change.switch_when_complete(connection)
             jobs.finish_settled(connection, now)
         return stored
@@ -274,7 +275,7 @@ class IndexWriter:
                 with self.session() as (connection, _):
                     token_rows.reduce(connection, ours_now.id)
         with self.session() as (connection, _):
-            signs.make_searched(connection)
+            bits.make_searched(connection)
             model_change.switch_when_complete(connection)
         return new
 
@@ -373,7 +374,7 @@ class IndexWriter:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
-            signs.make_searched(connection)
+            bits.make_searched(connection)
             if target is None or not vectors.is_pending(connection, target.id):
                 self._note_ceiling(None)
             jobs.move_misplaced(connection)
@@ -385,7 +386,7 @@ class IndexWriter:
         """Keep as many of the unused vectors as `cache` allows, and full text in few segments."""
         with self.session() as (connection, now):
             vectors.prune_cache(connection, self._cache_entries, now)
-            if full_text.has_many_segments(connection) and jobs.next_to_read(connection) is None:
+            if jobs.next_to_read(connection) is None:
                 full_text.merge_in_slices(connection)
 
     def retry_all(self, *, is_asked: bool = True) -> None:

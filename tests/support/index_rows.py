@@ -133,7 +133,7 @@ def nearest(writer: IndexWriter, text: str) -> list[str]:
     assert active is not None
     matrix = VectorMatrix(active.id, active.vector_dims)
     matrix.refresh(writer.connection)
-    found = matrix.search(vector_of(text)).top(10)
+    found = matrix.top(writer.connection, vector_of(text), 10)
     text_of = (
         "SELECT chunks.text FROM chunks JOIN vectors ON vectors.text_hash = chunks.text_hash"
         " WHERE vectors.id = ?"

@@ -191,7 +191,7 @@ class Place:
     def contents(self) -> Contents:
         """What the index holds, its full-text index checked against its chunks on the way."""
         with closing(driver.open_writer(self.index_path)) as connection:
-            connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+            connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         active = "(SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'active_identity')"

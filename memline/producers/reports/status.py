@@ -16,12 +16,12 @@ from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
 from memline.shared.index import (
+    bits,
     chunks,
     driver,
     identities,
     ledger,
     meta,
-    signs,
     vectors,
 )
 from memline.shared.index.accounts import Accounts
@@ -196,7 +196,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "numpy": not lack_at_a_glance("numpy"),
             "wanted": backlog.pending,
             "ready": backlog.ready,
-            # With how many a question is compared exactly, at least: chosen by their signs; null: with all.
+            # With how many a question is compared exactly, at least: chosen by their bits; null: with all.
             "compared": read(lambda reader: _compared(reader, active), None),
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
@@ -229,7 +229,7 @@ def _batch_json(rules: Batch, batch: Health, open_batches: int) -> dict[str, Any
 
 
 def _compared(reader: Connection, active: identities.IdentityRow | None) -> int | None:
-    return signs.MIN_DEPTH if active and signs.read_centre(reader, active.id) else None
+    return bits.NEAREST if active and bits.centre_of(reader, active.id) else None
 
 
 def _identities_json(

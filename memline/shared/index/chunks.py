@@ -1,14 +1,18 @@
-"""Store the chunks of files, and their names as short documents, with the rows of both in full text."""
+"""Store the chunks of files, and their names as short documents, with the full text of both."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from memline.shared.digests import sha256
 from memline.shared.index import full_text, ledger
+from memline.shared.index.driver import json_ids
+from memline.shared.index.full_text import Document
+from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import fold, folded, name_key, stem_key
+from memline.shared.sources.folding import fold, name_key, path_key, stem_key
 from memline.shared.sources.markdown import outline, sections_of
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams
@@ -18,15 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from memline.shared.index.rows import Chunk, FileRow
-    from memline.shared.sources.links import Link
-
 #: Nanoseconds by which an older message can be late. A row that is further ahead of a new read was written
 #: by a clock that has since been set back: it must not freeze the file until the clock catches up.
 MAX_CLOCK_STEP_NS = 600 * 10**9
-
-#: After the last ordinal of any file.
-_ALL = 1 << 62
 
 
 @value
@@ -36,12 +34,12 @@ class FileChange:
     #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row;
     #: ignored) or unknown (compared with content that the ledger has no longer; ignored, to be read again).
     kind: str
-    #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
+    #: text hash -> text of the file's chunks; of a session that has grown, of the new ones.
     texts: dict[bytes, str] = field(default_factory=dict)
     #: Text hashes that no chunk of any file has any more.
     orphans: list[bytes] = field(default_factory=list)
-    #: Ids of chunks that full text lacks until `full_text.add`.
-    added: list[int] = field(default_factory=list)
+    #: What full text lacks until `full_text.add`.
+    documents: list[Document] = field(default_factory=list)
 
 
 def text_hash(text: str) -> bytes:
@@ -71,7 +69,7 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
     file_id = ledger.record(connection, row)
     if row.source == SESSIONS:
         ledger.save_facts(connection, file_id, row.transcript)
-    texts, orphans, added = _replace_chunks(connection, file_id, row)
+    texts, orphans, documents = _replace_chunks(connection, file_id, row)
     if row.outcome == ledger.REMOVED:
         # Also for a file that was made and removed between two scans: the row tells that it was read.
         kind = "removed" if existed else "unchanged"
@@ -79,78 +77,80 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
         kind = "changed" if existed else "added"
     else:
         kind = "refused"
-    return FileChange(kind=kind, texts=texts, orphans=orphans, added=added)
-
-
-def _same_at_first(connection: Connection, file_id: int, chunks: Sequence[Chunk], hashes: list[bytes]) -> int:
-    """Count the chunks from the first on that are stored as they are."""
-    rows = connection.execute(
-        "SELECT start_line, end_line, heading, text_hash FROM chunks WHERE file_id = ? ORDER BY ordinal",
-        (file_id,),
-    )
-    same = 0
-    for old, chunk, digest in zip(rows, chunks, hashes, strict=False):
-        if tuple(old) != (chunk.start_line, chunk.end_line, chunk.heading, digest):
-            break
-        same += 1
-    return same
+    return FileChange(kind=kind, texts=texts, orphans=orphans, documents=documents)
 
 
 def _replace_chunks(
     connection: Connection, file_id: int, row: FileRow
-) -> tuple[dict[bytes, str], list[bytes], list[int]]:
-    chunks = row.chunks or ()
-    hashes = [text_hash(chunk.text) for chunk in chunks]
-    # A session grows at its end: what it had keeps its rows.
-    first = _same_at_first(connection, file_id, chunks, hashes) if row.source == SESSIONS else 0
-    chunks, hashes = chunks[first:], hashes[first:]
-    where, span = "file_id = ? AND ordinal >= ?", (file_id, first)
-    old = {digest for (digest,) in connection.execute(f"SELECT text_hash FROM chunks WHERE {where}", span)}
-    if old:
-        full_text.remove(connection, file_id, first, _ALL)
-        connection.execute(f"DELETE FROM chunks WHERE {where}", span)
-    texts = {digest: chunk.text for digest, chunk in zip(hashes, chunks, strict=True)}
-    added: list[int] = []
-    name = "" if row.path.isascii() else row.path.rpartition("/")[2]
-    if chunks:
-        connection.executemany(
-            "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text,"
-            " folded_heading, folded, grams, text_hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    file_id,
-                    ordinal,
-                    chunk.start_line,
-                    chunk.end_line,
-                    chunk.heading,
-                    chunk.text,
-                    _searched_heading(chunk),
-                    folded(chunk.text),
-                    grams(fold(f"{chunk.heading}\n{chunk.text}\n{name}")),
-                    digest,
-                )
-                for ordinal, (digest, chunk) in enumerate(zip(hashes, chunks, strict=True), first)
-            ),
-        )
-        added = [row_id for (row_id,) in connection.execute(f"SELECT id FROM chunks WHERE {where}", span)]
-        if first == 0:
-            store_names(connection, file_id, row.path, row.source, row.names, chunks[0].text)
-            if row.tags:
-                store_tags(connection, file_id, row.tags)
-            if row.links:
-                store_links(connection, file_id, row.links)
-    removed = [digest for digest in old if digest not in texts]
-    still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
-    orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
-    return texts, orphans, added
+) -> tuple[dict[bytes, str], list[bytes], list[Document]]:
+    """Store the chunks of a file; those that did not change keep their rows, wherever they stand now."""
+    chunks = [(text_hash(chunk.text), chunk) for chunk in row.chunks or ()]
+    texts = {digest: chunk.text for digest, chunk in chunks}
+    stored = connection.execute(
+        "SELECT text_hash, heading, id, ordinal, start_line, end_line FROM chunks WHERE file_id = ?"
+        " ORDER BY ordinal DESC",
+        (file_id,),
+    )
+    before: defaultdict[tuple[bytes, str], list[tuple[int, ...]]] = defaultdict(list)
+    for digest, heading, *place in stored:
+        before[digest, heading].append(tuple(place))
+    new, moved = dict[int, tuple[bytes, Chunk]](), list[tuple[int, ...]]()
+    for ordinal, (digest, chunk) in enumerate(chunks):
+        if same := before[digest, chunk.heading]:
+            row_id, *place = same.pop()
+            if place != [ordinal, chunk.start_line, chunk.end_line]:
+                moved.append((ordinal, chunk.start_line, chunk.end_line, row_id))
+        else:
+            new[ordinal] = digest, chunk
+    gone = [row_id for same in before.values() for row_id, *_ in same]
+    if not (new or gone or moved):
+        return texts, [], []
+    full_text.remove(connection, "chunks", gone)
+    connection.execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(?))", (json_ids(gone),))
+    connection.executemany("UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?", moved)
+    connection.executemany(
+        "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, text_hash)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            (file_id, ordinal, chunk.start_line, chunk.end_line, chunk.heading, chunk.text, digest)
+            for ordinal, (digest, chunk) in new.items()
+        ),
+    )
+    documents = _documents(connection, file_id, row.path, {at: chunk for at, (_, chunk) in new.items()})
+    documents += _replace_names(connection, file_id, row)
+    _replace_tags_and_links(connection, file_id, row)
+    if row.source == SESSIONS and new:
+        texts = {digest: chunk.text for digest, chunk in new.values()}
+    orphans = [digest for (digest, _), same in before.items() if same and not _is_used(connection, digest)]
+    return texts, orphans, documents
 
 
-def _searched_heading(chunk: Chunk) -> str | None:
-    """Return the headings above a chunk and in it, as they are compared; None where these are `heading`."""
+def _is_used(connection: Connection, digest: bytes) -> bool:
+    query = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
+    return connection.execute(query, (digest,)).fetchone() is not None
+
+
+def _documents(connection: Connection, file_id: int, path: str, new: dict[int, Chunk]) -> list[Document]:
+    """Make the documents of new chunks, by their ordinals."""
+    if not new:
+        return []
+    query = "SELECT ordinal, id FROM chunks WHERE file_id = ? AND ordinal >= ?"
+    row_id = dict(connection.execute(query, (file_id, min(new))))
+    searched_path = path if path.isascii() else path_key(path)
+    name = "" if path.isascii() else path.rpartition("/")[2]
+    made = []
+    for ordinal, chunk in new.items():
+        text, heading = fold(chunk.text), _searched_heading(chunk)
+        pairs = grams(f"{fold(chunk.heading)}\n{text}\n{fold(name)}")
+        made.append(Document("chunks", (row_id[ordinal], text, heading, searched_path, pairs)))
+    return made
+
+
+def _searched_heading(chunk: Chunk) -> str:
+    """Return the headings above a chunk and in it, as they are compared."""
     above = chunk.heading.split(" > ")
     inside = [title for title in sections_of(chunk.text) if title not in above]
-    return fold(" > ".join((*above, *inside))) if inside else folded(chunk.heading)
+    return fold(" > ".join((*above, *inside)))
 
 
 def count(connection: Connection) -> int:
@@ -158,53 +158,52 @@ def count(connection: Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
 
-_NAME = "INSERT INTO names (file_id, key, title, text, grams) VALUES (?, ?, ?, ?, ?)"
+def _replace_names(connection: Connection, file_id: int, row: FileRow) -> list[Document]:
+    """Store the names of a file and return their documents; a file without chunks has none."""
+    old = connection.execute("SELECT id FROM names WHERE file_id = ?", (file_id,)).fetchall()
+    full_text.remove(connection, "names", [name_id for (name_id,) in old])
+    connection.execute("DELETE FROM names WHERE file_id = ?", (file_id,))
+    documents = []
+    for key, title, text in _named(row) if row.chunks else ():
+        name_id = connection.execute(
+            "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?) RETURNING id", (file_id, key, title)
+        ).fetchone()[0]
+        if text:
+            searched = fold(text)
+            documents.append(Document("names", (name_id, searched, grams(searched))))
+    return documents
 
 
-def store_names(
-    connection: Connection, file_id: int, path: str, source: str, own: str, first_text: str
-) -> None:
-    """Store the names of a file whose first chunk is new, inside the caller's transaction.
-
-    `own` are title and aliases of its front matter, as the ledger keeps them.
-    """
-    connection.executemany(_NAME, ((file_id, *each) for each in _named(path, source, own, first_text)))
-
-
-def store_tags(connection: Connection, file_id: int, tags: str) -> None:
-    """Store the tags of a file, one a line, inside the caller's transaction; a chunk that goes takes them."""
-    rows = ((file_id, tag) for tag in tags.split("\n") if tag)
-    connection.executemany("INSERT OR IGNORE INTO tags (file_id, tag) VALUES (?, ?)", rows)
-
-
-def store_links(connection: Connection, file_id: int, links: Iterable[Link]) -> None:
-    """Store the links of a file, inside the caller's transaction; a chunk that goes takes them."""
+def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) -> None:
+    for table in ("tags", "links"):
+        connection.execute(f"DELETE FROM {table} WHERE file_id = ?", (file_id,))
+    if not row.chunks:
+        return
+    connection.executemany(
+        "INSERT OR IGNORE INTO tags (file_id, tag) VALUES (?, ?)",
+        ((file_id, tag) for tag in row.tags.split("\n") if tag),
+    )
     connection.executemany(
         "INSERT INTO links (file_id, ordinal, line, target, is_path, key) VALUES (?, ?, ?, ?, ?, ?)",
         (
             (file_id, ordinal, each.line, each.target, each.is_path, each.key)
-            for ordinal, each in enumerate(links)
+            for ordinal, each in enumerate(row.links)
         ),
     )
 
 
-def _named(path: str, source: str, own: str, first_text: str) -> Iterator[tuple[str, str, str | None, str]]:
-    """Yield key, title as written, what is searched, and its pairs of CJK characters."""
-    headings = outline(first_text.split("\n")).headings if source == MEMORY else ()
+def _named(row: FileRow) -> Iterator[tuple[str, str, str]]:
+    """Yield the key of each name, the title as written, and what is searched, which may be empty."""
+    first: Sequence[Chunk] = row.chunks or ()
+    headings = outline(first[0].text.split("\n")).headings if row.source == MEMORY else ()
     title = next((each.title for each in headings if each.title), "")
-    stem = os.path.splitext(path.rpartition("/")[2])[0]
-    key = stem_key(path)
-    yield key, title, *_searched(f"{stem} {title or stem}")
+    stem = os.path.splitext(row.path.rpartition("/")[2])[0]
+    key = stem_key(row.path)
+    yield key, title, f"{stem} {title or stem}"
     known = {key}
     if title and (key := name_key(title)) not in known:
-        # It is a part of the first row.
         known.add(key)
-        yield key, "", None, ""
-    for key in filter(None, own.split("\n")):
+        yield key, "", ""
+    for key in filter(None, row.names.split("\n")):
         if key not in known:
-            yield key, "", *_searched(key)
-
-
-def _searched(name: str) -> tuple[str, str]:
-    text = fold(name)
-    return text, grams(text)
+            yield key, "", key

@@ -32,7 +32,7 @@ APPLICATION_ID = 0x4D656D4C
 
 #: The schema this release reads and writes (`user_version`). A file of an older one is moved aside like a
 #: damaged one, and built again.
-SCHEMA_VERSION = 22
+SCHEMA_VERSION = 23
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000

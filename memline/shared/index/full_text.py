@@ -1,86 +1,67 @@
-"""Keep full text: FTS5 over the rows of chunks, so that a text is stored once, and over names."""
+"""Keep full text: FTS5 over chunks and over names, by their row ids.
+
+The tables have no content: what is searched is folded text, which is stored nowhere else.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from memline.shared.index.driver import json_ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Segments of full text above which they are merged: a word is looked for in each of them. With eight a warm
-#: keyword search among 9,000 chunks took 5.2 ms, with one 4.5.
-_MOST_SEGMENTS = 4
-
 #: Pages of full text that one transaction merges: some hundredths of a second.
 _MERGED_PAGES = 500
 
-#: How FTS5 makes words of a text, here and in `schema.sql`.
-TOKENIZER = "porter unicode61 remove_diacritics 2"
-
-_COLUMNS = "text, heading, path, grams"
-
-_DOCUMENTS_OF = (
-    "FROM chunk_documents"
-    " WHERE id IN (SELECT id FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?)"
-)
+_ADD = {
+    "chunks": "INSERT INTO chunks_fts (rowid, text, heading, path, grams) VALUES (?, ?, ?, ?, ?)",
+    "names": "INSERT INTO names_fts (rowid, text, grams) VALUES (?, ?, ?)",
+}
 
 
-def add(connection: Connection, chunk_ids: Sequence[int]) -> None:
-    """Put new chunks and the names of their files into full text, inside the caller's transaction.
+class Document(NamedTuple):
+    """A row of full text that is still to be added."""
+
+    #: chunks or names.
+    table: str
+    #: Row id and columns.
+    row: tuple[int | str, ...]
+
+
+def add(connection: Connection, documents: Sequence[Document]) -> None:
+    """Put new documents into full text, inside the caller's transaction.
 
     Last in it, and all at once: FTS5 writes what it has gathered to its tables before each statement that
-    SQLite may have to undo alone, such as one with a trigger. File by file that took twice as long.
+    SQLite may have to undo alone. File by file that took twice as long.
     """
-    if not chunk_ids:
-        return
-    ids = json.dumps(chunk_ids)
-    connection.execute(
-        f"INSERT INTO chunks_fts (rowid, {_COLUMNS}) SELECT id, {_COLUMNS} FROM chunk_documents"
-        " WHERE id IN (SELECT value FROM json_each(?))",
-        (ids,),
-    )
-    connection.execute(
-        "INSERT INTO names_fts (rowid, text, grams) SELECT id, text, grams FROM names"
-        " WHERE text IS NOT NULL AND file_id IN (SELECT file_id FROM chunks"
-        " WHERE ordinal = 0 AND id IN (SELECT value FROM json_each(?)))",
-        (ids,),
-    )
+    for table, statement in _ADD.items():
+        connection.executemany(statement, (each.row for each in documents if each.table == table))
 
 
-def remove(connection: Connection, file_id: int, first: int, stop: int) -> None:
-    """Remove chunks of a file from full text while their rows are there, inside the caller's transaction.
-
-    `first` is the ordinal of the first of them, `stop` the one after the last.
-    """
-    # External content: FTS5 must be told the old values before they are gone.
-    connection.execute(
-        f"INSERT INTO chunks_fts (chunks_fts, rowid, {_COLUMNS})"
-        f" SELECT 'delete', id, {_COLUMNS} {_DOCUMENTS_OF}",
-        (file_id, first, stop),
-    )
+def remove(connection: Connection, table: str, row_ids: Iterable[int]) -> None:
+    """Remove documents from full text, inside the caller's transaction."""
+    delete = f"DELETE FROM {table}_fts WHERE rowid IN (SELECT value FROM json_each(?))"
+    connection.execute(delete, (json_ids(row_ids),))
 
 
 def merge(connection: Connection) -> None:
     """Merge all segments of full text: deleted words stay in them until then."""
-    for table in ("chunks_fts", "names_fts"):
-        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
-
-
-def has_many_segments(connection: Connection) -> bool:
-    """Tell whether a search reads full text in many places, as after a first index."""
-    # FTS5's structure: a cookie of four bytes, and as varints the levels, the segments and more.
-    structure = connection.execute("SELECT block FROM chunks_fts_data WHERE id = 10").fetchone()[0]
-    return bool(structure[5] > _MOST_SEGMENTS)
+    for table in _ADD:
+        connection.execute(f"INSERT INTO {table}_fts ({table}_fts) VALUES ('optimize')")
 
 
 def merge_in_slices(connection: Connection) -> None:
-    """Do the same in short transactions, so that a live edit never waits long."""
-    for table in ("chunks_fts", "names_fts"):
-        # The first begins a merge of all segments, the others go on; FTS5 changes no more when it is done.
-        pages, done = -_MERGED_PAGES, False
+    """Merge segments of one size where there are four, in short transactions: a search looks in each."""
+    for table in _ADD:
+        done = False
         while not done:
             before = connection.total_changes
-            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
-            pages, done = _MERGED_PAGES, connection.total_changes - before < 2
+            connection.execute(
+                f"INSERT INTO {table}_fts ({table}_fts, rank) VALUES ('merge', {_MERGED_PAGES})"
+            )
+            # FTS5 changes no more than this when it is done.
+            done = connection.total_changes - before < 2

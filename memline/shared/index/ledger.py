@@ -28,8 +28,8 @@ REMOVED = outcomes.GONE
 #: Outcomes that make `index` exit 1: the user should look at the file.
 PROBLEMS = (outcomes.UNREADABLE, outcomes.FAILED, outcomes.TOO_LARGE, outcomes.NOT_TEXT, outcomes.BAD_NAME)
 
-#: The condition of the index `files_with_problems`, to the letter.
-_HAS_PROBLEM = f"outcome IN ({', '.join(map(repr, PROBLEMS))})"
+#: By way of the index `files_source`.
+_HAS_PROBLEM = f"source IN ('{MEMORY}', '{SESSIONS}') AND outcome IN ({', '.join(map(repr, PROBLEMS))})"
 
 #: What stands for all of PROBLEMS in a filter.
 ANY_OF_PROBLEMS = "problems"
@@ -178,14 +178,12 @@ def observations(connection: Connection, paths: Iterable[str]) -> dict[str, int]
 def record(connection: Connection, row: FileRow) -> int:
     """Insert or update the row of a file and return its id. The caller has checked that `row` is newer."""
     values = [getattr(row, column) for column in _COLUMNS]
-    values.append(None if row.path.isascii() else path_key(row.path))
     return int(connection.execute(_RECORD, values).fetchone()[0])
 
 
-_WRITTEN = (*_COLUMNS, "folded")
 _RECORD = (
-    f"INSERT INTO files ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
-    f" ON CONFLICT (path) DO UPDATE SET {', '.join(f'{each} = excluded.{each}' for each in _WRITTEN[1:])}"
+    f"INSERT INTO files ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+    f" ON CONFLICT (path) DO UPDATE SET {', '.join(f'{each} = excluded.{each}' for each in _COLUMNS[1:])}"
     " RETURNING id"
 )
 

@@ -1,4 +1,4 @@
-"""Move index files: a damaged one out of the way, and one that no process has open to another name."""
+"""Move a damaged file out of the way."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
 
-from memline.shared.errors import IndexCorrupt, IndexFault, IndexUnwritable
-from memline.shared.index.driver import faults, file_id, library
+from memline.shared.errors import IndexCorrupt, IndexUnwritable
+from memline.shared.index.driver import file_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-#: Seconds to wait for other processes before a file is renamed.
-MOVE_WAIT_S = 2.0
 
 
 def move_aside(path: Path, now: float, damaged: tuple[int, int] | None) -> Path | None:
@@ -90,25 +87,3 @@ def _cannot_move(path: Path, error: OSError) -> IndexUnwritable:
         f"the index {path} is damaged and cannot be moved aside: {error.strerror}",
         hint=f"move {path} away yourself, then run: memline index",
     )
-
-
-def move(path: Path, target: Path) -> None:
-    """Rename an index that no process has open. Raises IndexFault for one that is in use."""
-    uri = path.absolute().as_uri() + "?mode=rw"
-    with (
-        faults(path),
-        closing(library().connect(uri, uri=True, timeout=MOVE_WAIT_S, isolation_level=None)) as alone,
-    ):
-        try:
-            # Puts the WAL into the file and removes it, which needs the file alone.
-            alone.execute("PRAGMA journal_mode = DELETE")
-            alone.execute("BEGIN EXCLUSIVE")
-        except library().OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            raise IndexFault(
-                f"the index {path} is to become {target.name}, and another process has it open",
-                hint="end memline up, mcp or the workers that use it, then run the command again",
-            ) from error
-        path.rename(target)
-        alone.execute("ROLLBACK")

@@ -11,8 +11,6 @@ CREATE TABLE IF NOT EXISTS meta (
 CREATE TABLE IF NOT EXISTS files (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,
-    -- What is looked up in its place, where the two differ.
-    folded TEXT,
     source TEXT NOT NULL,
     size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL,
@@ -27,10 +25,8 @@ CREATE TABLE IF NOT EXISTS files (
     names TEXT NOT NULL DEFAULT '',
     day TEXT NOT NULL DEFAULT ''
 ) STRICT;
-CREATE INDEX IF NOT EXISTS files_source ON files (source);
--- Few; each search asks whether there is one.
-CREATE INDEX IF NOT EXISTS files_with_problems ON files (path)
-    WHERE outcome IN ('unreadable', 'failed', 'too_large', 'not_text', 'bad_name');
+-- Each search asks whether a source is there that is switched off, and whether a file has a problem.
+CREATE INDEX IF NOT EXISTS files_source ON files (source, outcome);
 
 -- What is known of each session transcript.
 CREATE TABLE IF NOT EXISTS transcripts (
@@ -55,75 +51,51 @@ CREATE TABLE IF NOT EXISTS chunks (
     end_line INTEGER NOT NULL,
     heading TEXT NOT NULL,
     text TEXT NOT NULL,
-    -- What is looked up in their place, where it differs: ё and е, ß and ss, forms of NFKC.
-    folded_heading TEXT,
-    folded TEXT,
-    grams TEXT NOT NULL,
-    text_hash BLOB NOT NULL,
-    UNIQUE (file_id, ordinal)
+    text_hash BLOB NOT NULL
 ) STRICT;
+CREATE INDEX IF NOT EXISTS chunks_file ON chunks (file_id, ordinal);
 CREATE INDEX IF NOT EXISTS chunks_text_hash ON chunks (text_hash);
 
-CREATE VIEW IF NOT EXISTS chunk_documents AS
-    SELECT chunks.id AS id, ifnull(chunks.folded, chunks.text) AS text,
-           ifnull(chunks.folded_heading, chunks.heading) AS heading,
-           ifnull(files.folded, files.path) AS path, chunks.grams AS grams
-    FROM chunks JOIN files ON files.id = chunks.file_id;
-
--- External content: the text is stored once. The words `tokenize` are `full_text.TOKENIZER`.
+-- Full text of chunks, as it is compared (`folding.py`). Its segments are not merged while FTS5 writes, but 64 at a
+-- time where nobody else does (`full_text.merge_in_slices`): with its own 4 and 16 all words of a first index were
+-- written once more, a fifth of what full text took.
 CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     text, heading, path, grams,
-    content = 'chunk_documents', content_rowid = 'id',
+    content = '', contentless_delete = 1,
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
--- FTS5 merges no segments while it writes, but 64 at a time where nobody does (`full_text.merge_in_slices`): with its own 4 and 16
--- all words of a first index were written once more, a fifth of what full text took.
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 0);
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('crisismerge', 64);
 
--- Name documents: file name and title of a file as one, each alias as another (`names.py`).
+-- Names of files: file name and title, each alias.
 CREATE TABLE IF NOT EXISTS names (
     id INTEGER PRIMARY KEY,
-    file_id INTEGER NOT NULL REFERENCES files(id),
+    file_id INTEGER NOT NULL REFERENCES files(id) ON DELETE CASCADE,
     -- A whole name in the form in which names are compared.
     key TEXT NOT NULL,
     -- The title as written, in the first row of a file.
     title TEXT NOT NULL DEFAULT '',
-    -- What is searched; NULL: it stands in another row.
-    text TEXT,
-    grams TEXT NOT NULL DEFAULT ''
+    UNIQUE (file_id, key)
 ) STRICT;
-CREATE INDEX IF NOT EXISTS names_file ON names (file_id);
 CREATE INDEX IF NOT EXISTS names_key ON names (key);
 CREATE VIRTUAL TABLE IF NOT EXISTS names_fts USING fts5 (
     text, grams,
-    content = 'names', content_rowid = 'id',
+    content = '', contentless_delete = 1,
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
 INSERT INTO names_fts (names_fts, rank) VALUES ('automerge', 0);
 INSERT INTO names_fts (names_fts, rank) VALUES ('crisismerge', 64);
--- `full_text.add` puts them in.
-CREATE TRIGGER IF NOT EXISTS names_deleted
-AFTER DELETE ON names WHEN OLD.text IS NOT NULL
-BEGIN INSERT INTO names_fts (names_fts, rowid, text, grams) VALUES ('delete', OLD.id, OLD.text, OLD.grams); END;
-CREATE TRIGGER IF NOT EXISTS names_follow
-AFTER DELETE ON chunks WHEN OLD.ordinal = 0
-BEGIN DELETE FROM names WHERE file_id = OLD.file_id; END;
 
--- Tags of notes; gone with any chunk of their file, until it is read again.
+-- Tags of notes.
 CREATE TABLE IF NOT EXISTS tags (
+    file_id INTEGER NOT NULL REFERENCES files(id) ON DELETE CASCADE,
     tag TEXT NOT NULL,
-    file_id INTEGER NOT NULL REFERENCES files(id),
-    PRIMARY KEY (tag, file_id)
+    PRIMARY KEY (file_id, tag)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS tags_file ON tags (file_id);
-CREATE TRIGGER IF NOT EXISTS tags_follow
-AFTER DELETE ON chunks
-BEGIN DELETE FROM tags WHERE file_id = OLD.file_id; END;
 
--- Links of notes to other notes as they are written, resolved when they are asked for (`links.py`); they go like tags.
+-- Links of notes to other notes as they are written, resolved when they are asked for (`links.py`).
 CREATE TABLE IF NOT EXISTS links (
-    file_id INTEGER NOT NULL REFERENCES files(id),
+    file_id INTEGER NOT NULL REFERENCES files(id) ON DELETE CASCADE,
     ordinal INTEGER NOT NULL,
     line INTEGER NOT NULL,
     target TEXT NOT NULL,
@@ -134,9 +106,6 @@ CREATE TABLE IF NOT EXISTS links (
     PRIMARY KEY (file_id, ordinal)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS links_key ON links (key);
-CREATE TRIGGER IF NOT EXISTS links_follow
-AFTER DELETE ON chunks
-BEGIN DELETE FROM links WHERE file_id = OLD.file_id; END;
 
 -- What vectors can be compared with each other.
 CREATE TABLE IF NOT EXISTS identities (
@@ -152,7 +121,7 @@ CREATE TABLE IF NOT EXISTS identities (
     created_at REAL NOT NULL,
     -- Axes to which vectors of tokens are reduced (`token_rows.py`).
     projection BLOB,
-    -- Of the signs of its vectors (`signs.py`).
+    -- What bits of its vectors are taken to (`bits.py`).
     centre BLOB
 ) STRICT;
 
@@ -186,62 +155,29 @@ CREATE INDEX IF NOT EXISTS vectors_counts ON vectors (identity_id, active, state
 CREATE INDEX IF NOT EXISTS vectors_lease ON vectors (lease) WHERE lease IS NOT NULL;
 CREATE INDEX IF NOT EXISTS vectors_cached ON vectors (used_at) WHERE active = 0;
 
--- Vectors that became searchable or ceased to be, the newest last, so that a matrix in memory reads no others again:
--- the newest 65,536, by triggers, so that no statement is forgotten. Never empty, so that seq goes on by one.
-CREATE TABLE IF NOT EXISTS vector_changes (
-    seq INTEGER PRIMARY KEY,
-    vector_id INTEGER NOT NULL
-) STRICT;
-INSERT INTO vector_changes (vector_id) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM vector_changes);
-CREATE TRIGGER IF NOT EXISTS vectors_inserted
-AFTER INSERT ON vectors WHEN NEW.active = 1 AND NEW.state = 'ready'
-BEGIN INSERT INTO vector_changes (vector_id) VALUES (NEW.id); END;
-CREATE TRIGGER IF NOT EXISTS vectors_updated
-AFTER UPDATE OF active, state, embedding ON vectors
-WHEN (OLD.active = 1 AND OLD.state = 'ready') OR (NEW.active = 1 AND NEW.state = 'ready')
-BEGIN INSERT INTO vector_changes (vector_id) VALUES (NEW.id); END;
-CREATE TRIGGER IF NOT EXISTS vectors_deleted
-AFTER DELETE ON vectors WHEN OLD.active = 1 AND OLD.state = 'ready'
-BEGIN INSERT INTO vector_changes (vector_id) VALUES (OLD.id); END;
-CREATE TRIGGER IF NOT EXISTS vector_changes_pruned
-AFTER INSERT ON vector_changes
-BEGIN DELETE FROM vector_changes WHERE seq <= NEW.seq - 65536; END;
-
--- The signs of the active vectors, a bit a dimension, so that few of many are compared exactly: a row for each, by
--- triggers; `signs` is NULL until a writer with numpy has made it (`signs.py`).
-CREATE TABLE IF NOT EXISTS vector_signs (
-    vector_id INTEGER PRIMARY KEY,
+-- Of an identity with many vectors, a bit a dimension of each: those of few are compared with a question exactly.
+-- Rows come by triggers, once the identity has a centre; `bits` is NULL until a writer has made them (`bits.py`).
+CREATE TABLE IF NOT EXISTS vector_bits (
+    vector_id INTEGER PRIMARY KEY REFERENCES vectors(id) ON DELETE CASCADE,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    signs BLOB,
-    -- Distance of the vector from the centre.
-    length REAL
+    bits BLOB
 ) STRICT;
-CREATE INDEX IF NOT EXISTS vector_signs_missing ON vector_signs (identity_id) WHERE signs IS NULL;
-CREATE TRIGGER IF NOT EXISTS vector_signs_inserted
-AFTER INSERT ON vectors WHEN NEW.active = 1 AND NEW.state = 'ready'
-BEGIN INSERT OR REPLACE INTO vector_signs (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
-CREATE TRIGGER IF NOT EXISTS vector_signs_updated
-AFTER UPDATE OF active, state, embedding ON vectors WHEN NEW.active = 1 AND NEW.state = 'ready'
-BEGIN INSERT OR REPLACE INTO vector_signs (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
-CREATE TRIGGER IF NOT EXISTS vector_signs_dropped
-AFTER UPDATE OF active, state ON vectors
-WHEN OLD.active = 1 AND OLD.state = 'ready' AND NOT (NEW.active = 1 AND NEW.state = 'ready')
-BEGIN DELETE FROM vector_signs WHERE vector_id = OLD.id; END;
-CREATE TRIGGER IF NOT EXISTS vector_signs_deleted
-AFTER DELETE ON vectors WHEN OLD.active = 1 AND OLD.state = 'ready'
-BEGIN DELETE FROM vector_signs WHERE vector_id = OLD.id; END;
+CREATE INDEX IF NOT EXISTS vector_bits_missing ON vector_bits (identity_id) WHERE bits IS NULL;
+CREATE TRIGGER IF NOT EXISTS vector_bits_of_new
+AFTER INSERT ON vectors
+WHEN NEW.state = 'ready' AND (SELECT centre IS NOT NULL FROM identities WHERE id = NEW.identity_id)
+BEGIN INSERT OR REPLACE INTO vector_bits (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
+CREATE TRIGGER IF NOT EXISTS vector_bits_of_ready
+AFTER UPDATE OF state, embedding ON vectors
+WHEN NEW.state = 'ready' AND (SELECT centre IS NOT NULL FROM identities WHERE id = NEW.identity_id)
+BEGIN INSERT OR REPLACE INTO vector_bits (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
 
--- Vectors of the tokens of a text, for late interaction (local models); they live and die with its vector.
+-- Vectors of the tokens of a text, for late interaction (local models).
 CREATE TABLE IF NOT EXISTS token_vectors (
-    vector_id INTEGER PRIMARY KEY,
+    vector_id INTEGER PRIMARY KEY REFERENCES vectors(id) ON DELETE CASCADE,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    is_reduced INTEGER NOT NULL,
     tokens BLOB NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS token_vectors_unreduced ON token_vectors (identity_id) WHERE is_reduced = 0;
-CREATE TRIGGER IF NOT EXISTS token_vectors_follow
-AFTER DELETE ON vectors
-BEGIN DELETE FROM token_vectors WHERE vector_id = old.id; END;
 
 -- Requests in flight.
 CREATE TABLE IF NOT EXISTS leases (
@@ -325,4 +261,4 @@ CREATE TABLE IF NOT EXISTS job_files (
     PRIMARY KEY (job, path)
 ) STRICT, WITHOUT ROWID;
 
-PRAGMA user_version = 22;
+PRAGMA user_version = 23;

@@ -1,7 +1,7 @@
 """Keep the token vectors of texts beside their vectors, reduced to few axes once the axes are known.
 
 The axes are fitted to the first FIT_TOKENS tokens of a model. Until then rows keep all their dimensions; a
-search reduces what it reads, so that both kinds answer alike. A trigger deletes them with their vector.
+search reduces what it reads, so that both kinds answer alike.
 
 numpy and `shared.embedders.token_vectors` are imported late: only local models have token vectors.
 """
@@ -26,7 +26,7 @@ SLICE_TEXTS = 50
 _OF_VECTORS = (
     "SELECT vector_id, tokens FROM token_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"
 )
-_UNREDUCED = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ? AND is_reduced = 0"
+_OF_IDENTITY = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ?"
 
 
 def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, bytes]]) -> None:
@@ -39,9 +39,8 @@ def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, by
 
         rows = [(vector_id, token_vectors.project(tokens, fitted)) for vector_id, tokens in rows]
     connection.executemany(
-        "INSERT OR REPLACE INTO token_vectors (vector_id, identity_id, is_reduced, tokens)"
-        " VALUES (?, ?, ?, ?)",
-        ((vector_id, identity_id, bool(fitted), tokens) for vector_id, tokens in rows),
+        "INSERT OR REPLACE INTO token_vectors (vector_id, identity_id, tokens) VALUES (?, ?, ?)",
+        ((vector_id, identity_id, tokens) for vector_id, tokens in rows),
     )
 
 
@@ -82,37 +81,26 @@ def read(connection: Connection, vector_ids: Collection[int]) -> dict[int, bytes
 
 
 def reduce(connection: Connection, identity_id: int) -> None:
-    """Fit the axes once there are tokens enough; reduce what has all dimensions, in short transactions."""
-    if scalar(connection, f"{_UNREDUCED} LIMIT 1", identity_id) is None:
+    """Fit the axes once there are tokens enough, and reduce what was stored before, in short transactions."""
+    if projection(connection, identity_id):
         return
-    if not projection(connection, identity_id) and not _fit(connection, identity_id):
+    rows = connection.execute(f"{_OF_IDENTITY} ORDER BY vector_id", (identity_id,)).fetchall()
+    dims = int.from_bytes(rows[0][1][:2], "little") if rows else 0
+    if sum(len(tokens) for _, tokens in rows) < FIT_TOKENS * (dims + 2) or not rows:
         return
-    while True:
-        with transaction(connection):
-            rows = connection.execute(f"{_UNREDUCED} LIMIT ?", (identity_id, SLICE_TEXTS)).fetchall()
-            store(connection, identity_id, rows)
-        if len(rows) < SLICE_TEXTS:
-            return
-
-
-def _fit(connection: Connection, identity_id: int) -> bool:
-    """Fit the axes to the first tokens; False while there are too few."""
-    size = scalar(connection, f"SELECT sum(length(tokens)) FROM ({_UNREDUCED})", identity_id)
-    first = scalar(connection, f"SELECT tokens FROM ({_UNREDUCED} LIMIT 1)", identity_id)
-    dims = int.from_bytes(first[:2], "little")
-    if size < FIT_TOKENS * (dims + 2):
-        return False
     from memline.shared.embedders import token_vectors
 
-    rows: list[token_vectors.Bytes] = []
-    for _, tokens in connection.execute(f"{_UNREDUCED} ORDER BY vector_id", (identity_id,)):
-        rows.append(token_vectors.unpack(tokens)[1])
-        if sum(map(len, rows)) >= FIT_TOKENS:
+    first: list[token_vectors.Bytes] = []
+    for _, tokens in rows:
+        first.append(token_vectors.unpack(tokens)[1])
+        if sum(map(len, first)) >= FIT_TOKENS:
             break
-    fitted = token_vectors.fit(rows)
     with transaction(connection):
         # Of two processes that fit at once the first one counts: rows of the two could not be compared.
         connection.execute(
-            "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL", (fitted, identity_id)
+            "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL",
+            (token_vectors.fit(first), identity_id),
         )
-    return True
+    for at in range(0, len(rows), SLICE_TEXTS):
+        with transaction(connection):
+            store(connection, identity_id, rows[at : at + SLICE_TEXTS])

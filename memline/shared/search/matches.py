@@ -27,7 +27,7 @@ CHUNKS, NAMES = "chunks", "names"
 
 _TOTAL = {
     CHUNKS: "SELECT count(*) FROM chunks",
-    NAMES: "SELECT count(*) FROM names WHERE text IS NOT NULL",
+    NAMES: "SELECT count(*) FROM names_fts",
 }
 _COUNT = "SELECT value, (SELECT count(*) FROM {0}_fts WHERE {0}_fts MATCH value) FROM json_each(?) AS phrases"
 _IS_IN_FILES = (

@@ -3,16 +3,16 @@
     SqliteVec     the rows, by sqlite-vec: one-shot commands (numpy alone costs 110 ms of CPU to import)
     NumpyMatrix   a matrix in memory: long-lived processes, and wherever the extension is missing
 
-Of many vectors those that are nearest by their signs are compared exactly, by both. Filters come before the
+Of many vectors those that are nearest by their bits are compared exactly, by both. Filters come before the
 best are chosen: the third best note of a folder may be the thousandth of all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-from memline.shared.index import driver, signs
+from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack
@@ -22,13 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from memline.shared.index.matrix import VectorMatrix
-
-#: Bytes of vectors that a process keeps whole: 20,000 of 1,536. Of more it keeps the signs.
-FEW_FLOATS = 120_000_000
-
-#: Vectors that are nearest by their signs and are compared exactly.
-NEAREST = 2_000
+    from memline.shared.index.matrix import Scored, VectorMatrix
 
 _IN_FILES = (
     "SELECT vectors.id FROM chunks CROSS JOIN vectors"
@@ -41,12 +35,12 @@ _COSINES = (
 )
 _GIVEN = " AND id IN (SELECT value FROM json_each(?))"
 _BEST = " ORDER BY cosine DESC, id LIMIT ?"
-# By what `signs.of_question` says.
-_BY_SIGNS = (
-    "SELECT vector_id FROM vector_signs WHERE identity_id = ? AND signs IS NOT NULL{}"
-    " ORDER BY length * (? + ? * vec_distance_hamming(vec_bit(signs), vec_bit(?)) + ? * length) DESC LIMIT ?"
+# What has no bits yet is compared in any case.
+_BY_BITS = (
+    "SELECT vector_id FROM (SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NOT NULL{0}"
+    " ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?2)) LIMIT ?3)"
+    " UNION ALL SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NULL"
 )
-_UNSIGNED = "SELECT vector_id FROM vector_signs WHERE identity_id = ? AND signs IS NULL"
 # CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
 _CHUNKS_OF_VECTORS = (
     "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
@@ -63,59 +57,51 @@ _BEGINNINGS = (
     " WHERE ordinal = 0 AND chunks.id IN (SELECT value FROM json_each(?))"
 )
 
-#: (vectors.id, cosine), best first.
-Scored = list[tuple[int, float]]
-
 
 class SqliteVec:
     """Have sqlite-vec compare the rows of an identity with the question."""
 
     def __init__(self, connection: Connection, identity_id: int, query: bytes) -> None:
-        self._connection = connection
-        self._values = (query, identity_id, len(query))
-        self._identity_id = identity_id
+        self._connection, self._identity_id, self._query = connection, identity_id, query
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
-        within = "" if files is None else f" AND id IN ({_IN_FILES})"
-        only = () if files is None else (self._identity_id, files)
-        query, connection = self._values[0], self._connection
-        centre = signs.read_centre(connection, self._identity_id)
-        if not centre:
-            return connection.execute(_COSINES + within + _BEST, (*self._values, *only, limit)).fetchall()
-        question, (by_length, by_bit, by_square) = signs.of_question(query, centre)
-        aim = (self._identity_id, *only, by_length, by_bit, question, by_square, max(NEAREST, 5 * limit))
-        near = connection.execute(_BY_SIGNS.format(within.replace(" id", " vector_id")), aim).fetchall()
-        # What has no signs yet is compared in any case.
-        near += connection.execute(_UNSIGNED, (self._identity_id,)).fetchall()
-        ids = json_ids(row for (row,) in near)
-        return connection.execute(
-            _COSINES + _GIVEN + within + _BEST, (*self._values, ids, *only, limit)
-        ).fetchall()
+        connection, within, values = self._connection, "", [self._query, self._identity_id, len(self._query)]
+        if files is not None:
+            rows = connection.execute(_IN_FILES, (self._identity_id, files))
+            within, ids = _GIVEN, json_ids(row_id for (row_id,) in rows)
+            values.append(ids)
+        if centre := bits.centre_of(connection, self._identity_id):
+            nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * bool(within))
+            aim = [self._identity_id, bits.of_question(self._query, centre), max(bits.NEAREST, 5 * limit)]
+            near = connection.execute(nearest, [*aim, *values[3:]])
+            values.append(json_ids(row_id for (row_id,) in near))
+            within += _GIVEN
+        return connection.execute(_COSINES + within + _BEST, (*values, limit)).fetchall()
 
-    def cosines(self, vector_ids: Iterable[int]) -> dict[int, float]:
+    def cosines(self, vector_ids: Collection[int]) -> dict[int, float]:
         """Return vectors.id -> cosine, for those of `vector_ids` that are active."""
-        return dict(
-            self._connection.execute(_COSINES + _GIVEN, (*self._values, json_ids(vector_ids))).fetchall()
-        )
+        values = (self._query, self._identity_id, len(self._query), json_ids(vector_ids))
+        return dict(self._connection.execute(_COSINES + _GIVEN, values).fetchall())
 
 
 class NumpyMatrix:
     """Multiply the matrix in memory with the question."""
 
     def __init__(self, connection: Connection, matrix: VectorMatrix, query: bytes) -> None:
-        self._connection = connection
-        self._identity_id = matrix.identity_id
-        self._scores = matrix.search(query)
+        self._connection, self._matrix, self._query = connection, matrix, query
 
     def top(self, limit: int, files: str | None) -> Scored:
-        if files is None:
-            return self._scores.top(limit)
-        rows = self._connection.execute(_IN_FILES, (self._identity_id, files))
-        return self._scores.top(limit, (row[0] for row in rows))
+        """Do as `SqliteVec.top`."""
+        allowed = None
+        if files is not None:
+            rows = self._connection.execute(_IN_FILES, (self._matrix.identity_id, files))
+            allowed = {row_id for (row_id,) in rows}
+        return self._matrix.top(self._connection, self._query, limit, allowed)
 
-    def cosines(self, vector_ids: Iterable[int]) -> dict[int, float]:
-        return self._scores.of(vector_ids)
+    def cosines(self, vector_ids: Collection[int]) -> dict[int, float]:
+        """Do as `SqliteVec.cosines`."""
+        return self._matrix.cosines(self._connection, self._query, vector_ids)
 
 
 #: One question compared with the active vectors of an identity.
@@ -152,21 +138,12 @@ class Backends:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if lack("numpy"):
             return None
-        from memline.shared.index.matrix import SignMatrix, VectorMatrix  # imports numpy: 110 ms
+        from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
 
-        key = active.id, active.vector_dims
+        key = active.id, active.vector_dims, bits.centre_of(connection, active.id)
         matrix = self._matrix
-        if matrix is not None and (matrix.identity_id, matrix.dims) != key:
-            matrix = None
-        count = signs.count(connection, active.id) if matrix is None else len(matrix)
-        is_large = 4 * active.vector_dims * count > FEW_FLOATS
-        centre = signs.read_centre(connection, active.id) if is_large else None
-        if centre:
-            if not isinstance(matrix, SignMatrix) or matrix.centre != centre:
-                matrix = SignMatrix(*key, centre)
-        elif matrix is None or isinstance(matrix, SignMatrix):
-            matrix = VectorMatrix(*key)
-        self._matrix = matrix
+        if matrix is None or (matrix.identity_id, matrix.dims, matrix.centre) != key:
+            self._matrix = matrix = VectorMatrix(*key)
         matrix.refresh(connection)
         return matrix
 

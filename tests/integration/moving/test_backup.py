@@ -141,8 +141,7 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(
                 {
                     "foreign": "PRAGMA application_id = 7",
                     "trigger": "CREATE TRIGGER t AFTER DELETE ON files BEGIN DELETE FROM chunks; END",
-                    "view": "DROP VIEW chunk_documents; CREATE VIEW chunk_documents"
-                    " AS SELECT id, text, heading, '' AS path, grams FROM chunks",
+                    "view": "CREATE VIEW v AS SELECT 1",
                     "newer": "PRAGMA user_version = 9999",
                     "older": "PRAGMA user_version = 18",
                 }[harm]

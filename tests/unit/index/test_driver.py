@@ -17,9 +17,7 @@ from memline.shared.errors import (
 )
 from memline.shared.index import driver, ledger, repair
 from memline.shared.index.driver import open_reader, open_writer
-from memline.shared.index.full_text import TOKENIZER
 from memline.shared.index_writer import IndexWriter
-from memline.shared.sqlite import SCHEMA
 from tests.support.index_rows import file_row
 
 
@@ -87,10 +85,6 @@ def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
         with pytest.raises(IndexTooNew, match=f"schema 99.*reads schema {driver.SCHEMA_VERSION}") as caught:
             opening(path)
         assert "upgrade Memline" in caught.value.hint
-
-
-def test_the_schema_cuts_words_as_the_rest_of_the_product_does() -> None:
-    assert f"tokenize = '{TOKENIZER}'" in SCHEMA.read_text()
 
 
 def test_a_damaged_header_is_reported_as_damage(path: Path) -> None:
@@ -161,9 +155,7 @@ def test_a_wrong_extension_path_is_reported_and_nothing_breaks() -> None:
 OPEN_AND_CLOSE = """
 import sys
 from pathlib import Path
-from memline.shared.index.full_text import TOKENIZER
 from memline.shared.index_writer import IndexWriter
-from memline.shared.sqlite import SCHEMA
 IndexWriter(Path(sys.argv[1])).close()
 """
 

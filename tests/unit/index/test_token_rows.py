@@ -37,7 +37,7 @@ def store(writer: IndexWriter) -> None:
 
 
 def stored(writer: IndexWriter) -> list[tuple[Any, ...]]:
-    query = "SELECT vector_id, is_reduced, tokens FROM token_vectors ORDER BY vector_id"
+    query = "SELECT vector_id, tokens FROM token_vectors ORDER BY vector_id"
     return writer.connection.execute(query).fetchall()
 
 
@@ -89,8 +89,7 @@ def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(
     monkeypatch.setattr(token_rows, "SLICE_TEXTS", 1)
     monkeypatch.setattr(token_rows, "FIT_TOKENS", 1_000)
     store(wanting)
-    assert [row[1] for row in stored(wanting)] == [0] * len(stored(wanting))
-    raw = [row[2] for row in stored(wanting)]
+    raw = [row[1] for row in stored(wanting)]
 
     monkeypatch.setattr(token_rows, "FIT_TOKENS", 10)
     wanting.store_file(file_row("b.md", "quinces", at=3))
@@ -100,27 +99,10 @@ def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(
     assert identity is not None
     fitted = token_rows.projection(wanting.connection, identity.id)
     rows = stored(wanting)
-    assert [row[1] for row in rows] == [1] * len(rows)
-    assert [row[2] for row in rows][: len(raw)] == [token_vectors.project(each, fitted) for each in raw]
+    assert [row[1] for row in rows][: len(raw)] == [token_vectors.project(each, fitted) for each in raw]
 
     # Reduced when it comes, by the same axes.
     wanting.store_file(file_row("c.md", "damsons", at=4))
     store(wanting)
-    assert stored(wanting)[-1][1:] == (1, token_vectors.project(tokens_of("damsons"), fitted))
+    assert stored(wanting)[-1][1] == token_vectors.project(tokens_of("damsons"), fitted)
     assert token_rows.projection(wanting.connection, identity.id) == fitted
-
-
-def test_rows_that_an_ended_process_left_unreduced_are_reduced_later(
-    searched: IndexWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    identity = identities.by_key(searched.connection, MODEL_A.key)
-    assert identity is not None
-    raw = stored(searched)
-    monkeypatch.setattr(token_rows, "FIT_TOKENS", 10)
-    # Killed between the axes and the rows.
-    assert token_rows._fit(searched.connection, identity.id)
-    assert stored(searched) == raw
-
-    token_rows.reduce(searched.connection, identity.id)
-
-    assert {row[1] for row in stored(searched)} == {1}

@@ -61,7 +61,7 @@ def texts(writer: IndexWriter) -> list[str]:
     found = [row[0] for row in rows]
     ordinals = [row[0] for row in writer.connection.execute("SELECT ordinal FROM chunks ORDER BY ordinal")]
     assert ordinals == list(range(len(ordinals)))
-    writer.connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+    writer.connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
     return found
 
 
