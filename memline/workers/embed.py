@@ -15,7 +15,7 @@ from memline.shared.embedders.protocol import (
     limit_attempts,
 )
 from memline.shared.embedders.provider_errors import is_of_account
-from memline.shared.embedders.request import REFERENCE, Outcome, ProviderSplit, embed
+from memline.shared.embedders.request import Outcome, ProviderSplit, embed
 from memline.shared.errors import (
     IndexFault,
     ModelMismatch,
@@ -86,6 +86,7 @@ def embed_texts(message: EmbedTexts) -> None:
                 embedder,
                 [text.text for text in message.texts],
                 before_call=partial(_take_place, context, account, budget, message.lease, begin),
+                estimate=estimate_tokens,
                 max_rows=context.shrunk_rows.get(key, 0),
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
@@ -119,7 +120,7 @@ def embed_texts(message: EmbedTexts) -> None:
 def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
     """Send back what came of a request: vectors, and failures by their kind."""
     learned = _learned(outcome, message.identity)
-    paid_tokens = _paid_tokens(outcome, message.texts)
+    paid_tokens = outcome.used_tokens
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
@@ -164,13 +165,13 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
 
 
 def _learned(outcome: Outcome, identity: Identity) -> LearnedCaps:
+    status = outcome.error.status if outcome.error is not None else None
     return LearnedCaps(
-        max_rows=outcome.learned_max_rows,
-        max_tokens=outcome.learned_max_tokens,
+        max_rows=outcome.max_rows,
+        max_tokens=outcome.max_tokens,
         slow_rows=outcome.slow_rows,
         quick_rows=outcome.quick_rows,
-        limited_rows=outcome.limited_rows if PROVIDERS[identity.provider].counts_texts else 0,
-        failed_rows=outcome.failed_rows,
+        limited_rows=outcome.error_rows if status == 429 and PROVIDERS[identity.provider].counts_texts else 0,
     )
 
 
@@ -208,13 +209,6 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
         words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
         words += f"; they differ in {', '.join(differing)}"
     raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
-
-
-def _paid_tokens(outcome: Outcome, texts: Sequence[TextRow]) -> int:
-    """Count the tokens that were perhaps paid for, each time they were sent."""
-    counted = zip(outcome.paid, texts, strict=False)
-    of_texts = sum(times * estimate_tokens(text.text) for times, text in counted)
-    return of_texts + outcome.reference_paid * estimate_tokens(REFERENCE)
 
 
 class _LeaseEnded(ProviderLater):

@@ -39,6 +39,8 @@ FAULTS = {
     "max-rows": "`max-rows:8` answers 400 to more texts",
     "max-tokens": "`max-tokens:1000` answers 400 to more tokens (characters / 4)",
     "500-rows": "`500-rows:8` answers 500 to more texts, as a server that has no memory for them",
+    "500-text": "`500-text:WORD` answers 500 when a text holds WORD, as a model that breaks on it",
+    "usage": "`usage:70` counts so many tokens in the answer",
     "close-rows": "`close-rows:8` closes the connection in the middle of the answer to more texts",
     "max-text-tokens": "`max-text-tokens:500` answers 400 when one text has more",
     "max-bytes": "`max-bytes:9000` answers 413, naming no cap, to a larger request",
@@ -144,6 +146,8 @@ def _cap_error(faults: dict[str, str], texts: list[str]) -> ErrorAnswer | None:
             return _error(429, "Resource has been exhausted (e.g. check quota).", code, retry_after="1")
     if len(texts) > int(faults.get("500-rows") or 1 << 60):
         return _error(500, "The server had an error.", "server_error")
+    if faults.get("500-text") and any(faults["500-text"] in text for text in texts):
+        return _error(500, "failed to encode response: json: unsupported value: NaN", "api_error")
     if len(texts) > caps["max-rows"]:
         text = (
             "Invalid 'input': array too long. Expected an array with maximum length "
@@ -187,7 +191,10 @@ def vectors_answer(faults: dict[str, str], body: dict[str, Any], vector: Callabl
     data = data[: int(faults.get("only-rows") or len(data))]
     if "long" in faults:
         data.append({**data[-1], "index": len(texts)})
-    answer = json.dumps({"object": "list", "data": data, "model": body.get("model")}).encode()
+    whole = {"object": "list", "data": data, "model": body.get("model")}
+    if "usage" in faults:
+        whole["usage"] = {"total_tokens": int(faults["usage"])}
+    answer = json.dumps(whole).encode()
     return answer[: len(answer) // 2] if "truncated" in faults else answer
 
 

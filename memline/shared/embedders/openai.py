@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.protocol import Identity, note_usage
 from memline.shared.embedders.provider_client import Reply, loaded_msgspec
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
@@ -29,7 +29,11 @@ class OpenAIEmbedder(RemoteEmbedder):
         if self._wants_base64 and is_rejected:
             self._wants_base64 = False
             reply = self._ask(body, timeout_s)
-        return _rows(self._http.json(reply), len(texts))
+        answer = self._http.json(reply)
+        usage = answer.get("usage") if isinstance(answer, dict) else None
+        if isinstance(usage, dict) and type(tokens := usage.get("total_tokens")) is int:
+            note_usage(max(tokens, 0))
+        return _rows(answer, len(texts))
 
     def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:
         """Make the request for these texts; OpenAI's is the same for a question and a text."""

@@ -108,16 +108,25 @@ class Attempt:
     took_s: float
     #: It was perhaps paid for: answered, or without an answer.
     is_paid: bool
+    #: Tokens that the answer counts (`usage`); 0 when it does not say.
+    used_tokens: int = 0
 
 
 _attempts: ContextVar[list[Attempt] | None] = ContextVar("attempts", default=None)
+_used_tokens: ContextVar[int] = ContextVar("used_tokens", default=0)
+
+
+def note_usage(tokens: int) -> None:
+    """Note the tokens that the answer of this thread's call counts."""
+    _used_tokens.set(tokens)
 
 
 def note_attempt(error: ProviderError | None, took_s: float) -> None:
     """Note how an attempt of a call of this thread ended; of the last one `noted_attempts` does."""
     if (found := _attempts.get()) is not None:
         is_paid = error is None or error.maybe_paid or isinstance(error, ProviderBrokenAnswer)
-        found.append(Attempt(end=_end_of(error), took_s=max(0.0, took_s), is_paid=is_paid))
+        used = _used_tokens.get()
+        found.append(Attempt(end=_end_of(error), took_s=max(0.0, took_s), is_paid=is_paid, used_tokens=used))
 
 
 @contextmanager
@@ -125,6 +134,7 @@ def noted_attempts(clock: Clock) -> Iterator[list[Attempt]]:
     """Give a list that has the attempts of the call inside the block when that ends."""
     found: list[Attempt] = []
     token, began = _attempts.set(found), clock.now()
+    used = _used_tokens.set(0)
 
     def note_last(error: ProviderError | None) -> None:
         note_attempt(error, clock.now() - began - sum(each.took_s for each in found))
@@ -138,6 +148,7 @@ def noted_attempts(clock: Clock) -> Iterator[list[Attempt]]:
         note_last(None)
     finally:
         _attempts.reset(token)
+        _used_tokens.reset(used)
 
 
 def _end_of(error: ProviderError | None) -> str:

@@ -1,25 +1,30 @@
 """Complete one request: whatever the provider answers, every text ends with a vector, a reason, or a wait.
 
-A request that is too big, refused or answered badly is cut into parts. The parts are sent one after another,
-and only a text that fails alone is a failure. Later and stop end the calls at once; vectors so far are kept.
+A request that is too big, refused, answered badly or failed by the server is cut into parts, which are sent
+one after another; only a text that fails alone is a failure. A text is blamed only when the server works:
+while nothing of the request has worked, `REFERENCE`, a text without anything odd, is sent first. When that
+fails as well, the server is at fault, and the rest is not sent. Rate limits, stops and connections that
+never came about end the calls at once; vectors so far are kept.
 
-A broken answer may be the fault of one text or of the provider, which a text without anything odd tells: when
-that one gets no usable vector either, the rest is not paid for. It may be the number of texts as well, where
-a server leaves out what is above a cap of its own: calls that hold this text many times find the cap.
-
-A call that takes too long ends the request: its texts come again, fewer at a time. No call begins when the
-time of one call is over, so a request lasts twice that time at most, and its lease can outlive it
-(`shared.scheduling.leases`).
+A call that takes too long ends the request, and its texts come again, fewer at a time. No call begins when
+the time of one call is over, so a request lasts twice that time at most, and its lease can outlive it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+
+import msgspec
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.embedders.protocol import TIMEOUT_STATUSES, Attempt, Embedder, noted_attempts
+from memline.shared.embedders.protocol import (
+    TIMEOUT_STATUSES,
+    Attempt,
+    Embedder,
+    limit_attempts,
+    noted_attempts,
+)
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
@@ -29,25 +34,19 @@ from memline.shared.errors import (
     ProviderTimeout,
     ProviderTooBig,
 )
-from memline.shared.values import field, replace, value
 from memline.shared.words import counted
 
-#: Bad texts that one request may hold and still be cut down to each of them.
+#: Bad texts that one request may contain and still be cut down to each of them.
 MAX_BAD_TEXTS = 8
 
-#: Calls, from the first on, that may fail in this way without a single vector; then no more of it is sent.
-#: Broken, which is paid for: the whole, its halves and its quarters. Else down to its sixteenths.
-MAX_CALLS_WITHOUT_RESULT = {"broken": 7, "refused": 31, "too_big": 31}
-
-#: The text that tells whether the provider is at fault, and how often it may fail: broken once may be chance.
+#: A text that every working server embeds, and how often its answer may be broken: once may be chance.
 REFERENCE = "memory"
 REFERENCE_TRIES = 2
 
 #: An answer within this part of the time limit is quick: one for twice as many texts comes in time.
 QUICK_SHARE = 0.25
 
-_BROKEN_HINT = "check the model behind this address, then run: memline queue resume"
-
+_SERVER_HINT = "check the model behind this address, then run: memline queue resume"
 _SLOW_HINT = "raise memorySearch.remote.timeoutSeconds if this server needs longer for one text"
 
 
@@ -57,40 +56,35 @@ class ProviderSplit(ProviderLater):
     kind = "split"
 
 
-@value
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one request. A text without a vector or a failure waits, see `error`."""
 
     #: One a text, in order; None where there is none.
-    vectors: list[bytes | None] = field(default_factory=list)
-    #: Texts (by index) that get no vector by another request, and why.
-    failures: list[tuple[int, ProviderError]] = field(default_factory=list)
+    vectors: list[bytes | None] = []
+    #: Texts (by index) that failed alone, and why.
+    failures: list[tuple[int, ProviderError]] = []
     #: Why the remaining texts have nothing yet; None when none remain.
     error: ProviderError | None = None
-    #: How often each text was in a call that was perhaps paid for: answered, or without an answer.
-    paid: list[int] = field(default_factory=list)
-    #: The same of `REFERENCE`.
-    reference_paid: int = 0
-    #: Caps for coming requests; 0 when nothing was learned.
-    learned_max_rows: int = 0
-    learned_max_tokens: int = 0
-    #: Half of the texts of a call that took too long; 0: none did.
+    #: Tokens of all calls: the provider's own `usage`, else the estimate of what may have been paid for.
+    used_tokens: int = 0
+    #: Caps for coming requests, as answers named or showed them; 0 when nothing was learned.
+    max_rows: int = 0
+    max_tokens: int = 0
+    #: Texts that may come in time: half of a call that took too long, or those that passed where more texts
+    #: failed at the server; 0: nothing was learned.
     slow_rows: int = 0
     #: Most texts of a call that was answered within `QUICK_SHARE` of the time limit; 0: none was.
     quick_rows: int = 0
-    #: Texts of the call that met a rate limit; 0: none did.
-    limited_rows: int = 0
-    #: Texts of the call that failed at the server (5xx), or whose answer was lost; 0: none did.
-    failed_rows: int = 0
-    #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts, or of how many.
+    #: Texts of the call that ended with `error`; 0 where it was not sent.
+    error_rows: int = 0
+    #: `REFERENCE` got its vector: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
     #: All attempts of all calls.
-    attempts: list[Attempt] = field(default_factory=list, compare=False)
+    attempts: list[Attempt] = []
 
 
-def max_calls(texts: int) -> int:
-    """Return the most calls for a request of so many texts."""
-    return 4 + 2 * MAX_BAD_TEXTS * texts.bit_length()
+def _estimate(text: str) -> int:
+    return len(text) // 4 + 1
 
 
 def embed(
@@ -98,6 +92,7 @@ def embed(
     texts: Sequence[str],
     before_call: Callable[[Sequence[str]], None] = lambda _: None,
     *,
+    estimate: Callable[[str], int] = _estimate,
     max_rows: int = 0,
     timeout_s: float = 0,
     clock: Clock | None = None,
@@ -105,238 +100,220 @@ def embed(
     """Embed `texts`, as many as the provider takes. Raises no ProviderError.
 
     `before_call` is called before each call, with its texts; it may wait for a rate limit, or raise
-    ProviderLater, which ends the calls. `max_rows`: texts of a call at most; `timeout_s`: the time limit of
-    a call; 0 is none.
+    ProviderLater, which ends the calls. `estimate`: tokens of a text. `max_rows`: texts of a call at most;
+    `timeout_s`: the time limit of a call; 0 is none.
     """
-    clock = clock or SystemClock()
-    rows = max(len(texts), 1)
-    state = _State(parts=deque([(0, len(texts))] if texts else []), max_rows=min(rows, max_rows or rows))
-    vectors: list[bytes | None] = [None] * len(texts)
-    paid = [0] * len(texts)
-    error: ProviderError | None = None
-    last: ProviderError | None = None
-    calls, is_well, began = 0, False, clock.now()
-    timed = _Timed(embedder=embedder, clock=clock)
-    reference = _Reference(timed=replace(timed, times_paid=0), before_call=before_call)
-    while state.parts and error is None:
-        max_calls_now = max_calls(len(texts))
-        if last is not None and not state.largest_good:
-            max_calls_now = min(max_calls_now, MAX_CALLS_WITHOUT_RESULT.get(last.kind, 0))
-        if last is not None and calls >= max_calls_now:
-            error = _give_up(last)
-            break
-        if calls and not _has_time(clock, began, timeout_s):
-            error = _time_is_over(None if state.largest_good else last)
-            break
-        first, end = state.next_part()
-        calls += 1
-        sent_at = None
-        timed.times_paid = 0
-        try:
-            before_call(texts[first:end])
-            sent_at = clock.now()
-            answer = timed.embed(texts[first:end])
-            if len(answer) != end - first:
-                raise ProviderBrokenAnswer(
-                    f"{counted(len(answer), 'vector')} for {counted(end - first, 'text')}"
-                )
-        except (ProviderLater, ProviderStop) as stop:
-            error = stop if sent_at is None else state.end(first, end, stop)
-        except ProviderError as failure:
-            last = failure
-            if failure.kind == "broken" and not state.largest_good and not is_well:
-                has_time = partial(_has_time, clock, began, timeout_s)
-                last, error = reference.judge(failure, end - first, has_time)
-                is_well = error is None
-            if error is None:
-                state.cut(first, end, last)
-        else:
-            vectors[first:end] = answer
-            state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
-        paid[first:end] = [before + timed.times_paid for before in paid[first:end]]
-    learned_rows, learned_tokens = state.learned_caps()
+    request = _Request(embedder, texts, before_call, estimate, max_rows, timeout_s, clock or SystemClock())
+    error = request.run()
+    caps = request.learned_caps()
     return Outcome(
-        vectors=vectors,
-        failures=sorted(state.failures, key=lambda failure: failure[0]),
+        vectors=request.vectors,
+        failures=sorted(request.failures, key=lambda failure: failure[0]),
         error=error,
-        paid=paid,
-        reference_paid=reference.paid,
-        learned_max_rows=learned_rows,
-        learned_max_tokens=learned_tokens,
-        slow_rows=state.slow_rows,
-        quick_rows=state.quick_rows,
-        limited_rows=state.limited_rows,
-        failed_rows=state.failed_rows,
-        is_provider_well=is_well,
-        attempts=timed.attempts,
+        used_tokens=request.used_tokens,
+        max_rows=caps[0],
+        max_tokens=caps[1],
+        slow_rows=request.smaller_rows(),
+        quick_rows=request.quick_rows,
+        error_rows=request.error_rows if error is not None else 0,
+        is_provider_well=request.is_well,
+        attempts=request.attempts,
     )
 
 
-@value(frozen=False)
-class _Timed:
-    """An embedder whose attempts are noted."""
+class _Request:
+    """The parts of a request that are still to be sent, and what the answers so far taught."""
 
-    embedder: Embedder
-    clock: Clock
-    attempts: list[Attempt] = field(default_factory=list)
-    #: How often the texts of the last call were perhaps paid for.
-    times_paid: int = 0
+    def __init__(
+        self,
+        embedder: Embedder,
+        texts: Sequence[str],
+        before_call: Callable[[Sequence[str]], None],
+        estimate: Callable[[str], int],
+        max_rows: int,
+        timeout_s: float,
+        clock: Clock,
+    ) -> None:
+        self._embedder, self._texts, self._before_call = embedder, texts, before_call
+        self._estimate, self._timeout_s, self._clock = estimate, timeout_s, clock
+        #: First text of a part and the one past its last.
+        self._parts = deque([(0, len(texts))] if texts else [])
+        #: Texts of a call at most: as is known, and as the failures so far suggest.
+        self._most = self._cap = min(max_rows or len(texts), len(texts))
+        self.vectors: list[bytes | None] = [None] * len(texts)
+        self.failures: list[tuple[int, ProviderError]] = []
+        self.attempts: list[Attempt] = []
+        self.used_tokens = self.slow_rows = self.quick_rows = self.error_rows = 0
+        self.is_well = False
+        self._largest_good = self._named_rows = self._named_tokens = 0
+        #: Sizes of calls that were too big, answered badly, or failed at the server.
+        self._bad_sizes: set[int] = set()
+        self._was_too_big = False
 
-    def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Embed documents; see `Embedder`."""
+    def run(self) -> ProviderError | None:
+        """Send all parts; returns why some texts have nothing yet."""
+        last: ProviderError | None = None
+        began, calls = self._clock.now(), 0
+        while self._parts:
+            if calls and self._timeout_s and self._clock.now() - began >= self._timeout_s:
+                if last is None or self._largest_good:
+                    return ProviderSplit("the time of one request was over", retry_after_s=0)
+                return _waiting(last)
+            if last is not None and calls >= self._max_calls():
+                return _waiting(last)
+            first, end = self._parts.popleft()
+            if end - first > self._cap:
+                self._parts.appendleft((first + self._cap, end))
+                end = first + self._cap
+            calls += 1
+            self.error_rows = 0
+            try:
+                self._before_call(self._texts[first:end])
+                self.error_rows = end - first
+                self.vectors[first:end] = self._ask(self._texts[first:end])
+            except ProviderError as failure:
+                last = failure
+                if not self.error_rows or (error := self._judge(first, end, failure)) is not None:
+                    return error if self.error_rows else failure
+        return None
+
+    def _max_calls(self) -> int:
+        """Return the calls that may be made: all may be paid for, and without a result it is all in vain."""
+        halvings = len(self._texts).bit_length()
+        return 4 + 2 * MAX_BAD_TEXTS * halvings if self._largest_good else MAX_BAD_TEXTS + halvings
+
+    def _ask(self, texts: Sequence[str]) -> list[bytes]:
+        """Make one call. Raises a ProviderError, and counts its attempts and tokens all the same."""
         noted: list[Attempt] = []
+        began = self._clock.now()
         try:
-            with noted_attempts(self.clock) as noted:
-                return self.embedder.embed_documents(texts)
+            with noted_attempts(self._clock) as noted:
+                vectors = self._embedder.embed_documents(texts)
         finally:
             self.attempts += noted
-            self.times_paid = sum(each.is_paid for each in noted)
+            if paid := sum(each.is_paid and not each.used_tokens for each in noted):
+                self.used_tokens += paid * sum(map(self._estimate, texts))
+            self.used_tokens += sum(each.used_tokens for each in noted)
+        if len(vectors) != len(texts):
+            raise ProviderBrokenAnswer(f"{counted(len(vectors), 'vector')} for {counted(len(texts), 'text')}")
+        self._largest_good = max(self._largest_good, len(texts))
+        if self._clock.now() - began <= QUICK_SHARE * self._timeout_s:
+            self.quick_rows = max(self.quick_rows, len(texts))
+        return vectors
 
-
-@value(frozen=False)
-class _State:
-    """The parts of one request that are still to be sent, and what the answers so far taught."""
-
-    #: First text and the one past the last; broad ones first, so that a provider that fails everything is
-    #: known after few calls.
-    parts: deque[tuple[int, int]]
-    #: Rows a part may have, as far as is known.
-    max_rows: int
-    failures: list[tuple[int, ProviderError]] = field(default_factory=list)
-    largest_good: int = 0
-    named_rows: int = 0
-    named_tokens: int = 0
-    slow_rows: int = 0
-    quick_rows: int = 0
-    limited_rows: int = 0
-    failed_rows: int = 0
-    was_too_big: bool = False
-
-    def next_part(self) -> tuple[int, int]:
-        first, end = self.parts.popleft()
-        if end - first > self.max_rows:
-            self.parts.appendleft((first + self.max_rows, end))
-            end = first + self.max_rows
-        return first, end
-
-    def note_good(self, rows: int, *, is_quick: bool) -> None:
-        """Note that so many texts got their vectors in one call."""
-        self.largest_good = max(self.largest_good, rows)
-        self.quick_rows = max(self.quick_rows, rows if is_quick else 0)
-
-    def end(self, first: int, end: int, stop: ProviderError) -> ProviderError | None:
-        """End the calls with one that works later or never; returns the error of what was not embedded."""
+    def _judge(self, first: int, end: int, failure: ProviderError) -> ProviderError | None:
+        """Put back what can be sent in parts, or note a failure; returns the error that ends the request."""
         rows = end - first
-        if isinstance(stop, ProviderTimeout) or stop.status in TIMEOUT_STATUSES:
-            rest = ProviderSplit(f"{stop.message}, for {counted(rows, 'text')}", retry_after_s=0)
+        if _is_timeout(failure):
+            rest = ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
             if rows > 1:
                 self.slow_rows = rows // 2
                 return rest
-            self.failures.append((first, ProviderBrokenAnswer(stop.message, hint=_SLOW_HINT)))
-            return rest if self.parts else None
-        if stop.status == 429:
-            self.limited_rows = rows
-        if isinstance(stop, ProviderLater):
-            self.named_rows = stop.max_rows if 0 < stop.max_rows < rows else self.named_rows
-            self.named_tokens = stop.max_tokens or self.named_tokens
-            if stop.maybe_paid or (stop.status or 0) >= 500:
-                self.failed_rows = rows
-        return stop
+            self.failures.append((first, ProviderBrokenAnswer(failure.message, hint=_SLOW_HINT)))
+            return rest if self._parts else None
+        is_later = isinstance(failure, ProviderLater)
+        if is_later:
+            self._named_rows = failure.max_rows if 0 < failure.max_rows < rows else self._named_rows
+            self._named_tokens = failure.max_tokens or self._named_tokens
+        if isinstance(failure, ProviderStop) or (is_later and not _may_be_of_a_text(failure)):
+            return failure
+        is_known = self.is_well or self._largest_good or (isinstance(failure, ProviderTooBig) and rows > 1)
+        if not is_known and (error := self._try_reference(failure)) is not None:
+            return error
+        self._cut(first, end, failure)
+        return None
 
-    def cut(self, first: int, end: int, failure: ProviderError) -> None:
+    def _try_reference(self, failure: ProviderError) -> ProviderError | None:
+        """Find out what is at fault by `REFERENCE`; returns the error of all texts when it is the server."""
+        for _ in range(REFERENCE_TRIES):
+            good, sizes = self._largest_good, self.quick_rows
+            try:
+                self._before_call([REFERENCE])
+                with limit_attempts(1):
+                    self._ask([REFERENCE])
+            except (ProviderLater, ProviderStop) as error:
+                return failure if isinstance(failure, ProviderLater) else error
+            except ProviderRefused:
+                # It judges texts, so a broken answer was not its fault alone.
+                self.is_well = isinstance(failure, ProviderBrokenAnswer)
+            except ProviderBrokenAnswer:
+                continue
+            except ProviderTooBig:
+                pass
+            else:
+                # It says nothing about the size of requests.
+                self._largest_good, self.quick_rows = good, sizes
+                self.is_well = True
+            break
+        if self.is_well:
+            return None
+        if isinstance(failure, ProviderLater):
+            return failure
+        text = f"{failure.message} (so for any text)"
+        return ProviderStop(text, hint=failure.hint or _SERVER_HINT, status=failure.status)
+
+    def _cut(self, first: int, end: int, failure: ProviderError) -> None:
         """Put back the halves of a part that failed; one text alone is a failure of its own."""
         rows = end - first
+        self._bad_sizes.add(rows)
         if isinstance(failure, ProviderTooBig):
-            self.was_too_big = True
-            self.named_tokens = failure.max_tokens or self.named_tokens
-            if failure.max_rows and failure.max_rows < rows:
-                self.named_rows = failure.max_rows
-                self.max_rows = min(self.max_rows, failure.max_rows)
-            elif rows > 1 and rows > self.largest_good:
-                # No part as large as this one ever passed: the rest would only fail in the same way.
-                self.max_rows = min(self.max_rows, (rows + 1) // 2)
-        middle = first + (rows + 1) // 2
+            self._was_too_big = True
+            self._named_tokens = failure.max_tokens or self._named_tokens
+        if 0 < failure.max_rows < rows:
+            self._named_rows = self._most = failure.max_rows
+            self._cap = min(self._cap, failure.max_rows)
+        elif 1 < rows > self._largest_good:
+            # No part as large as this one has passed, so another one would only fail in the same way.
+            self._cap = min(self._cap, (rows + 1) // 2)
         if rows == 1:
+            if isinstance(failure, ProviderLater):
+                failure = ProviderBrokenAnswer(failure.message, hint=failure.hint, status=failure.status)
             self.failures.append((first, failure))
-        elif isinstance(failure, ProviderTooBig) and rows > self.max_rows:
-            # `next_part` cuts it down to what is allowed.
-            self.parts.appendleft((first, end))
+            # It was this text, and not the size of the calls.
+            self._cap = self._most
+        elif rows > self._cap:
+            self._parts.appendleft((first, end))
         else:
-            self.parts.extend([(first, middle), (middle, end)])
+            middle = first + (rows + 1) // 2
+            self._parts.extendleft([(middle, end), (first, middle)])
 
     def learned_caps(self) -> tuple[int, int]:
-        """Return the rows and tokens that coming requests may have; 0 when nothing was learned."""
-        is_of_a_text = any(isinstance(failure, ProviderTooBig) for _, failure in self.failures)
-        if is_of_a_text:
+        """Return the texts and tokens that coming requests may have; 0 when nothing was learned."""
+        if any(isinstance(failure, ProviderTooBig) for _, failure in self.failures):
             # A text that is too big alone shows that the cap is one of a text, not of a request.
-            return self.named_rows, 0
-        of_good = self.largest_good if self.was_too_big and not self.named_tokens else 0
-        return self.named_rows or of_good, self.named_tokens
+            return self._named_rows, 0
+        # Some servers leave out what is above a cap of theirs: two sizes show that it was not chance.
+        is_shown = self._was_too_big or len(self._bad_sizes) > 1
+        shown = self._shown_rows() if is_shown and not self._named_tokens else 0
+        return self._named_rows or shown, self._named_tokens
+
+    def smaller_rows(self) -> int:
+        """Return the texts of a call that are to be tried next, after larger ones failed or took too long."""
+        return self.slow_rows or (0 if self._was_too_big else self._shown_rows())
+
+    def _shown_rows(self) -> int:
+        """Return the texts of the largest call that passed where larger ones failed for no text's sake."""
+        is_of_size = not self.failures and max(self._bad_sizes, default=0) > self._largest_good
+        return self._largest_good if is_of_size else 0
 
 
-@value(frozen=False)
-class _Reference:
-    """Finds out by `REFERENCE` what is at fault when an answer is broken."""
-
-    timed: _Timed
-    before_call: Callable[[Sequence[str]], None]
-    #: How often it was perhaps paid for.
-    paid: int = 0
-
-    def judge(
-        self, failure: ProviderError, rows: int, has_time: Callable[[], bool]
-    ) -> tuple[ProviderError, ProviderError | None]:
-        """Return what is wrong with a call of so many texts, and the error of all that is left, if any.
-
-        The number of texts is too big where fewer are answered well; a provider that is at fault is a stop.
-        """
-        try:
-            if not any(self._is_answered(1) for _ in range(REFERENCE_TRIES)):
-                words = f"{failure.message} (so for any text)"
-                hint = failure.hint or _BROKEN_HINT
-                return failure, ProviderStop(words, hint=hint, status=failure.status)
-            fits = rows
-            while fits > 1 and has_time() and not self._is_answered(fits):
-                fits //= 2
-        except (ProviderLater, ProviderStop) as error:
-            return failure, error
-        if fits < rows:
-            failure = ProviderTooBig(failure.message, status=failure.status, max_rows=fits)
-        return failure, None
-
-    def _is_answered(self, rows: int) -> bool:
-        """Tell whether so many texts get their vectors. Raises ProviderLater and ProviderStop."""
-        self.timed.times_paid = 0
-        try:
-            self.before_call([REFERENCE] * rows)
-            self.timed.embed([REFERENCE] * rows)
-        except ProviderError as error:
-            self.paid += rows * self.timed.times_paid
-            if isinstance(error, (ProviderLater, ProviderStop)):
-                raise
-            # Refused: what judges texts works.
-            return not isinstance(error, ProviderBrokenAnswer)
-        self.paid += rows * self.timed.times_paid
-        return True
+def _is_timeout(failure: ProviderError) -> bool:
+    return isinstance(failure, ProviderTimeout) or failure.status in TIMEOUT_STATUSES
 
 
-def _has_time(clock: Clock, began: float, timeout_s: float) -> bool:
-    """Tell whether another call may begin; `timeout_s`: as of `embed`."""
-    return not timeout_s or clock.now() - began < timeout_s
+def _may_be_of_a_text(failure: ProviderError) -> bool:
+    """Tell whether an error that may pass could be caused by a text: a 5xx, or a connection that closed."""
+    if failure.retry_after_s is not None or failure.max_rows or failure.max_tokens:
+        return False
+    return failure.status >= 500 if failure.status is not None else failure.maybe_paid
 
 
-def _give_up(last: ProviderError) -> ProviderError:
-    """Make the error of texts that were not sent; smaller requests may fit a cap, else it is broken."""
+def _waiting(last: ProviderError) -> ProviderError:
+    """Make the error of texts that were not sent after others failed."""
     if isinstance(last, ProviderTooBig):
+        # Smaller requests may fit.
         return ProviderLater(last.message, hint=last.hint, status=last.status, retry_after_s=0)
     if isinstance(last, ProviderRefused):
         text = f"{last.message} (so for most parts of the request)"
         return ProviderBrokenAnswer(text, hint=last.hint, status=last.status)
     return last
-
-
-def _time_is_over(last: ProviderError | None) -> ProviderError:
-    """Make the error of texts that another request will send; `last`: why there is no vector so far."""
-    return (
-        ProviderSplit("the time of one request was over", retry_after_s=0) if last is None else _give_up(last)
-    )

@@ -137,8 +137,8 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
     assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
     assert report.warning
     assert report.action
-    assert asked <= 3 * (breaker.REQUEST_RULES.max_failures + 3), (
-        "tries of a call, failures in a row and those in flight"
+    assert asked <= 4 * (breaker.REQUEST_RULES.max_failures + 3), (
+        "tries of a call and one text that tells whose fault it is; failures in a row and those in flight"
     )
     assert not again.failed
     assert place.contents().vectors == right

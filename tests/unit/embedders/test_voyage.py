@@ -102,7 +102,7 @@ def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(
     outcome = embed(embedder, large)
 
     assert caught.value.max_tokens == 5000
-    assert outcome.learned_max_tokens == 5000
+    assert outcome.max_tokens == 5000
     assert None not in outcome.vectors
 
 

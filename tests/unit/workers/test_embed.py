@@ -308,10 +308,9 @@ def test_the_store_worker_learns_what_was_perhaps_paid_for(
     context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
 ) -> None:
     refused = ProviderRefused("no")
-    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)], paid=[1, 2], reference_paid=1))
+    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)], used_tokens=5))
 
     work(embed.embed_texts, request(identity))
 
-    # One token a text, and two for that of the reference.
     paid = [message.paid_tokens for message in sent if isinstance(message, StoreVectors | EmbedFailed)]
     assert paid == [5, 5]
