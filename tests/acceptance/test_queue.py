@@ -552,7 +552,7 @@ def test_a_lease_is_missing_when_redis_has_no_message_for_it_and_no_answer_can_b
 
 def test_a_lease_whose_message_died_is_told_with_its_error(process: Process) -> None:
     message = EmbedTexts(
-        agent="main", identity=MODEL_A, lease="lease-1", texts=(TextRow(hash=b"h", text="t"),)
+        agent="main", identity=MODEL_A, lease="lease-1", until=0.0, texts=(TextRow(hash=b"h", text="t"),)
     )
     process.broker.enqueue(
         dramatiq.Message(

@@ -17,7 +17,9 @@ from tests.support.process import python
 
 MESSAGES: list[Wire] = [
     ChunkFiles(agent="main", source="memory", paths=("a.md", "日記.md"), force=True),
-    EmbedTexts(agent="main", identity=MODEL_A, lease="l", texts=(TextRow(hash=b"\x00\xff", text="é"),)),
+    EmbedTexts(
+        agent="main", identity=MODEL_A, lease="l", until=9.0, texts=(TextRow(hash=b"\x00\xff", text="é"),)
+    ),
     StoreVectors(
         agent="main",
         identity=MODEL_A,
