@@ -91,7 +91,7 @@ from memline.shared.queue import messages
 sys.setswitchinterval(1e-6)
 gate = threading.Barrier(8)
 raw = {
-    "agent": "main", "lease": "l", "texts": [], "timeout_s": 1.0,
+    "agent": "main", "lease": "l", "until": 9.0, "texts": [], "timeout_s": 1.0,
     "identity": {"provider": "p", "model": "m", "endpoint": "e", "dims": 0, "scheme": ""},
 }
 
