@@ -10,12 +10,13 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 # Whole runs first, and a process that has no test left takes some of another: the end comes for all at once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_OPTIONS)
 
-.PHONY: help demo check test lint bench clean
+.PHONY: help demo check test nightly lint bench clean
 
 help:
 	@echo 'make demo    install into .venv, index the sample notes and ask them a few questions'
 	@echo 'make check   install the tools, then lint, types and unit tests (a minute)'
 	@echo 'make test    the same and all other tests: what continuous integration runs (minutes)'
+	@echo 'make nightly the tests with real programs of npm, then fuzz, chaos and soak (hours)'
 	@echo 'make lint    the part of make check that runs no code: ruff, mypy, import-linter'
 	@echo 'make bench   measure speed against the targets (minutes)'
 	@echo 'make clean   remove .venv, .demo and caches'
@@ -31,6 +32,13 @@ check: lint
 test: lint
 	@sh scripts/redis.sh
 	$(PYTEST)
+
+nightly: .venv/.installed-dev
+	@sh scripts/redis.sh
+	QMD_PROGRAM=$$(sh scripts/qmd.sh) MCP_CLIENTS=$$(sh scripts/clients.sh) OPENCLAW_PROGRAMS=$$(sh scripts/openclaw.sh) $(PYTEST) tests/integration
+	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m tests.soak
 
 lint: .venv/.installed-dev
 	$(BIN)/python -m ruff check
