@@ -15,23 +15,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import httpx
-import zstandard
 
 from memline.producers.bridges import import_chats
 from memline.shared.config.load import Options, load
 from memline.shared.errors import MemlineError
+from memline.shared.sessions import opencode
+from memline.shared.sessions.programs import FORMATS
+from memline.shared.sessions.read_session import messages_of
+from memline.shared.sessions.said import Records
 from memline.shared.sessions.secrets import mask
 from memline.shared.sources import links as note_links
 from memline.shared.sources.chunking import split
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
-from memline.shared.sources.transcripts import compressed, opencode
-from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
-from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from tests.support.http_api import serving
 from tests.support.workspace import Place
 
@@ -40,8 +39,7 @@ MAX_CASE_S = 2.0
 
 #: Share of all cases for each target, in percent.
 SHARES = {
-    "transcripts": 20,
-    "formats": 10,
+    "formats": 20,
     "exports": 6,
     "links": 6,
     "redaction": 22,
@@ -189,30 +187,20 @@ def odd(dice: random.Random, value: object, depth: int = 0) -> object:
     return mutated(dice, value) if isinstance(value, str) and dice.random() < 0.3 else value
 
 
-def transcripts() -> Iterator[Case]:
-    def run(dice: random.Random) -> None:
-        line = json.dumps(odd(dice, _RECORD), ensure_ascii=dice.random() < 0.5)
-        if dice.random() < 0.3:
-            line = mutated(dice, line)
-        parser.read_line(line.encode("utf-8", "surrogatepass"))
-
-    parser = TranscriptParser(TranscriptContext(), Counts(), now=1.77e9)
-    yield run
-
-
 _AT = "2026-11-23T03:27:13.592Z"
 _ITEM = {"type": "UserMessage", "content": [{"type": "text", "text": "Deploy, password: hunter2"}]}
 _ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
 
-#: Records of the programs whose sessions are lines, by the module that reads them.
+#: Records of the programs whose sessions are lines, by their names.
 _SESSIONS: dict[str, tuple[object, ...]] = {
+    "openclaw": (_RECORD,),
     "codex": (
         {"timestamp": _AT, "type": "event_msg", "payload": {"type": "item_completed", "item": _ITEM}},
         {"timestamp": _AT, "type": "event_msg", "payload": {"type": "user_message", "message": "Deploy"}},
         {"timestamp": _AT, "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}},
         {"timestamp": _AT, "type": "response_item", "payload": _ANSWER},
     ),
-    "gemini_cli": (
+    "gemini": (
         {"id": "a", "timestamp": _AT, "type": "user", "content": [{"text": "Deploy"}]},
         {"id": "b", "timestamp": _AT, "type": "gemini", "content": "Done."},
         {"$rewindTo": "a"},
@@ -221,23 +209,18 @@ _SESSIONS: dict[str, tuple[object, ...]] = {
 
 
 def formats() -> Iterator[Case]:
-    """Sessions of Codex, also compressed, of Gemini CLI and of opencode."""
+    """Sessions of OpenClaw, Codex, of Gemini CLI and of opencode."""
 
     def run(dice: random.Random) -> None:
         name = dice.choice(list(_SESSIONS))
-        module = import_module(f"memline.shared.sources.transcripts.{name}")
-        parser = TranscriptParser(TranscriptContext(), Counts(), now=1.77e9, format=module.FORMAT)
-        lines = list[tuple[int, bytes]]()
+        lines = list[bytes]()
         for record in dice.choices(_SESSIONS[name], k=dice.randint(1, 8)):
             text = json.dumps(odd(dice, record), ensure_ascii=dice.random() < 0.5)
-            line = (mutated(dice, text) if dice.random() < 0.2 else text).encode("utf-8", "surrogatepass")
-            parser.read_line(line)
-            lines.append((len(lines), line))
-        assert {number for number, _ in lines}.issuperset(module._taken_back(lines))
-        packed = bytearray(zstandard.compress(b"\n".join(line for _, line in lines)))
-        for _ in range(dice.randint(0, 3)):
-            packed[dice.randrange(len(packed))] = dice.randrange(256)
-        assert len(compressed.unpacked(bytes(packed), 10_000, window=1 << 27)) <= 10_000
+            line = mutated(dice, text) if dice.random() < 0.2 else text
+            lines.append(line.encode("utf-8", "surrogatepass") + b"\n")
+        records = Records(lines, FORMATS[name].relevant)
+        for message in messages_of(FORMATS[name].said(records), now=1.77e9):
+            assert 1 <= message.line <= len(lines)
         message = {"role": "user", "time": {"created": 1}}
         rows = [
             (f"m{number // 2}", odd(dice, 1), _stored(dice, message), "p", _stored(dice, {"text": "Deploy"}))
@@ -455,7 +438,6 @@ class _client:
 
 
 TARGETS: dict[str, Callable[[], Iterator[Case]]] = {
-    "transcripts": transcripts,
     "formats": formats,
     "exports": exports,
     "links": links,

@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 from jsonschema import validate
-from msgspec.structs import replace
 
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.calls.arguments import answers

@@ -7,9 +7,9 @@ from pathlib import Path
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
-from memline.shared.sources.transcripts.formats import format_named
-from memline.shared.sources.transcripts.read_session import SessionReading, read_session
-from memline.shared.sources.transcripts.stores import TranscriptStore
+from memline.shared.sessions.programs import FORMATS
+from memline.shared.sessions.read_session import SessionReading, read_session
+from memline.shared.sessions.stores import TranscriptStore
 
 
 def said(role: str, text: str, *, at: str = "2026-02-10T10:00:00.000Z") -> str:
@@ -58,7 +58,7 @@ def store_of(program: str, place: Path, workspace: str = "/w/proj") -> Transcrip
         state_dir=place,
         transcript_places=places,
     )
-    (store,) = format_named(program).find(settings)
+    (store,) = FORMATS[program].find(settings)
     return store
 
 
@@ -71,7 +71,7 @@ def reading(store: TranscriptStore, program: str, name: str) -> SessionReading:
     """What an index gets of a session."""
     return read_session(
         partial(store.open, f"sessions/{program}/{name}.jsonl"),
-        format=format_named(program),
+        format=FORMATS[program],
         max_tokens=4000,
         overlap_tokens=0,
         clock=ManualClock(1_800_000_000),

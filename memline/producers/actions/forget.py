@@ -20,6 +20,7 @@ from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNot
 from memline.shared.index import accounts, batches, driver, erase, identities
 from memline.shared.index.copies import COMPANIONS
 from memline.shared.index_writer import IndexWriter
+from memline.shared.sessions.programs import transcripts_of
 from memline.shared.sources import note_files
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
@@ -28,7 +29,6 @@ from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
-from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import to_json, value
 

@@ -26,9 +26,9 @@ from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL, PROVIDERS
+from memline.shared.sessions.programs import FORMATS
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.outcomes import EMPTY, INDEXED
-from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import replace
 from memline.shared.words import counted
@@ -227,9 +227,7 @@ def _mention_sessions(settings: AgentSettings) -> None:
         return
     counts = {
         TRANSCRIPT_PROGRAMS[name].title: sum(
-            each.problem is None
-            for store in format_named(name).find(settings)
-            for each in store.discover().files
+            each.problem is None for store in FORMATS[name].find(settings) for each in store.discover().files
         )
         for name in READ_IN_PLACE
         if name not in settings.memory.transcripts

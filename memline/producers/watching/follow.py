@@ -27,9 +27,9 @@ from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import home_processes
+from memline.shared.sessions.programs import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript, unprintable
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
 from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
 
 #: Seconds without a change after which what there is of a transcript is read, however little.
@@ -288,7 +288,7 @@ class _AgentFollower:
             now_ns = self._clock.now_ns()
             job = jobs.create(connection, kind, by=jobs.asker(), now_ns=now_ns, files=files)
         _log.info("job.made", agent=self.settings.agent, job=job.token, kind=kind)
-        send(Sweep(agent=self.settings.agent))
+        send(Sweep(agent=self.settings.agent, sent=self._clock.monotonic()))
 
     def _due_tails(self, changes: Changes) -> Sequence[str]:
         """Return the transcripts that grew a little and are to be read on all the same."""

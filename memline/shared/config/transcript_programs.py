@@ -1,18 +1,24 @@
 """List the programs whose past sessions can be read: a row each.
 
-A further program is a row here and a module of its format, see `shared.sources.transcripts.formats`; no other
-file knows where it keeps them.
+A further program is a row here and a module, see `shared.sessions.programs`; no other file knows where it
+keeps them.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
+from memline.shared.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+@value
+class Place:
     """Where a program keeps its sessions: below the folder that a variable names, else the usual one."""
 
     variable: str
@@ -29,12 +35,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return place.parent / named if named else place
 
 
-class TranscriptProgram(msgspec.Struct, frozen=True, kw_only=True):
+@value
+class TranscriptProgram:
     """A program that keeps its sessions on this machine."""
 
     title: str
-    #: The module of its format, in `shared.sources.transcripts`.
-    module: str
     #: Where its sessions are: a folder or a database.
     place: Place
 
@@ -43,25 +48,19 @@ class TranscriptProgram(msgspec.Struct, frozen=True, kw_only=True):
 TRANSCRIPT_PROGRAMS = {
     "openclaw": TranscriptProgram(
         title="OpenClaw",
-        module="openclaw_files",
         place=Place(variable=environment.STATE_DIR, usual=".openclaw"),
     ),
     "claude-code": TranscriptProgram(
         title="Claude Code",
-        module="claude_code",
         place=Place(variable="CLAUDE_CONFIG_DIR", usual=".claude", below="projects"),
     ),
-    "codex": TranscriptProgram(
-        title="Codex", module="codex", place=Place(variable="CODEX_HOME", usual=".codex")
-    ),
+    "codex": TranscriptProgram(title="Codex", place=Place(variable="CODEX_HOME", usual=".codex")),
     "gemini": TranscriptProgram(
         title="Gemini CLI",
-        module="gemini_cli",
         place=Place(variable="GEMINI_CLI_HOME", below=".gemini"),
     ),
     "opencode": TranscriptProgram(
         title="opencode",
-        module="opencode",
         place=Place(
             variable="XDG_DATA_HOME",
             usual=".local/share",

@@ -19,12 +19,12 @@ from memline.shared.flush import chat_model
 from memline.shared.flush.session_end import SessionEnd, newest, read_end, turns_of
 from memline.shared.index import meta
 from memline.shared.index.driver import faults, open_writer, transaction
+from memline.shared.sessions import openclaw
 from memline.shared.sessions.secrets import mask
+from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.sources.append import AppendResult, append, local_time, log_path, lost_with, visible
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts import openclaw_files
-from memline.shared.sources.transcripts.stores import TranscriptFormat
 from memline.shared.values import value
 
 #: Outcomes of a flush.
@@ -52,7 +52,7 @@ class Session:
 
     settings: AgentSettings
     path: Path
-    format: TranscriptFormat = openclaw_files.FORMAT
+    format: TranscriptFormat = openclaw.FORMAT
 
 
 @value

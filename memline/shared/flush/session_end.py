@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memline.shared.sessions.read_session import messages_of
+from memline.shared.sessions.said import Records, parse, seconds_of
+from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sources.transcripts.facts import Counts, TranscriptContext
-from memline.shared.sources.transcripts.stores import TranscriptFormat
-from memline.shared.sources.transcripts.transcript_lines import TranscriptParser, parse, seconds_of
 from memline.shared.tables import as_dict
 from memline.shared.values import value
 
@@ -75,9 +75,8 @@ def read_end(path: Path) -> SessionEnd:
 
 def turns_of(end: SessionEnd, format: TranscriptFormat, *, now: float) -> list[str]:
     """Return what was said, as `User: …` and `Assistant: …`, with secrets masked."""
-    parser = TranscriptParser(TranscriptContext(), Counts(), now=now, format=format)
-    said = filter(None, map(parser.read_line, end.lines))
-    return [f"{each.speaker}: {each.text}" for each in said]
+    records = Records((line + b"\n" for line in end.lines), format.relevant)
+    return [f"{each.speaker}: {each.text}" for each in messages_of(format.said(records), now=now)]
 
 
 def newest(turns: Sequence[str], max_tokens: int) -> tuple[list[str], bool]:

@@ -53,7 +53,8 @@ CREATE TABLE IF NOT EXISTS spending (
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- Requests and batches in flight, by the token of their lease, and what they were counted with.
+-- Requests and batches in flight, by the token of their lease: what they were counted with, and how often a worker
+-- has begun to send it; -1: none may any more.
 CREATE TABLE IF NOT EXISTS reservations (
     token TEXT PRIMARY KEY,
     day TEXT NOT NULL,
@@ -62,7 +63,8 @@ CREATE TABLE IF NOT EXISTS reservations (
     mode TEXT NOT NULL,
     tokens INTEGER NOT NULL,
     per_million REAL,
-    at REAL NOT NULL
+    at REAL NOT NULL,
+    sent INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 -- Requests and batches that are settled, and requests with the ends of their calls that are counted, the last 10,000

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED, RecordedFiles
 from memline.shared.sources.paths import MEMORY, SESSIONS
-from memline.shared.sources.transcripts.facts import TranscriptFacts
-from memline.shared.values import astuple, value
+from memline.shared.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,10 +258,12 @@ def save_facts(connection: Connection, file_id: int, facts: TranscriptFacts | No
     if facts is None:
         connection.execute("DELETE FROM transcripts WHERE file_id = ?", (file_id,))
         return
+    counts = facts.counts
+    counted = (counts.messages, counts.broken, counts.first_day, counts.last_day, counts.secrets)
     connection.execute(
         "INSERT OR REPLACE INTO transcripts (file_id, lines, title, messages, broken, first_day, last_day,"
         " secrets) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (file_id, facts.lines, facts.title, *astuple(facts.counts)),
+        (file_id, facts.lines, facts.title, *counted),
     )
 
 

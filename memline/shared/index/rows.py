@@ -5,9 +5,9 @@ Plain values, the same in a message and in a call, so that nothing is translated
 
 from __future__ import annotations
 
+from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.links import Link as Link
-from memline.shared.sources.transcripts.facts import TranscriptFacts
 from memline.shared.values import value
 
 

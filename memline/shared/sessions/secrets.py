@@ -79,7 +79,8 @@ def _keys(text: str) -> Iterator[_Secret]:
         if pattern.search(words):
             yield from ((*match.span(), _shown(match[0])) for match in pattern.finditer(text))
     if any(map(shapes.is_drawn, runs := _RUN.findall(words))) or any(map(shapes.is_hashlike, runs)):
-        yield from ((*match.span(), "") for match in _RUN.finditer(text) if _is_run(match))
+        for match in filter(_is_run, _RUN.finditer(text)):
+            yield match.start(), match.start() + len(match[0].rstrip(".")), ""
 
 
 def _shown(key: str) -> str:

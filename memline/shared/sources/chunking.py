@@ -55,9 +55,56 @@ def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
     overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, limit // 2)
     lines = text.split("\n")
     shape = outline(lines)
-    units = Units(lines, shape, limit)
+    units = NoteUnits(lines, shape, limit)
     trail = Trail(shape.headings)
-    chunks: list[Chunk] = []
+    return [
+        Chunk(
+            start_line=units.line_of[first] + 1,
+            end_line=units.line_of[last] + 1,
+            text=text[units.offsets[first] : units.offsets[last] + len(units.texts[last])],
+            heading=trail.at(units.line_of[first]),
+        )
+        for first, last in cut(units, limit=limit, overlap=overlap)
+    ]
+
+
+class Units:
+    """What a text is cut between: lines or pieces of long ones, or messages; with their weights and ranks."""
+
+    #: Weight of everything before each unit, and the same up to its end without its newline.
+    before: Sequence[int]
+    upto: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.upto)
+
+    def weight(self, first: int, last: int) -> int:
+        """Return the weight of the units from `first` to `last`, both included."""
+        return self.upto[last] - self.before[first]
+
+    def rank(self, unit: int) -> int:
+        """Return how good it is to cut before `unit` (not the first): one of the constants above."""
+        raise NotImplementedError
+
+    def is_blank(self, unit: int) -> bool:
+        """Tell whether a unit says nothing."""
+        return False
+
+    def is_heading(self, unit: int) -> bool:
+        """Tell whether a unit belongs to what is below it."""
+        return False
+
+    def fence_around(self, unit: int) -> tuple[int, int] | None:
+        """Return the first and last unit of the block that a cut before `unit` would break."""
+        return None
+
+    def fence_from(self, unit: int) -> tuple[int, int] | None:
+        """Return the first and last unit of the block that begins at `unit`."""
+        return None
+
+
+def cut(units: Units, *, limit: int, overlap: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last unit of each chunk; none weighs more than `limit`, overlap included."""
     start = fresh = 0
     while True:
         # Blank lines at the borders are left out; a chunk without any new text as well.
@@ -69,19 +116,12 @@ def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
         while start < fresh and units.is_blank(start):
             start += 1
         if fresh == len(units):
-            return chunks
+            return
         stop = _end(units, start, fresh, limit)
         last = stop - 1
         while units.is_blank(last):
             last -= 1
-        chunks.append(
-            Chunk(
-                start_line=units.line_of[start] + 1,
-                end_line=units.line_of[last] + 1,
-                text=text[units.offsets[start] : units.offsets[last] + len(units.texts[last])],
-                heading=trail.at(units.line_of[start]),
-            )
-        )
+        yield start, last
         start, fresh = _next_start(units, start, stop, limit, overlap), stop
 
 
@@ -136,7 +176,7 @@ def _next_start(units: Units, start: int, stop: int, limit: int, overlap: int) -
     return place
 
 
-class Units:
+class NoteUnits(Units):
     """Divides a text into units, lines or pieces of long ones; knows their weights and how good cuts are.
 
     Weights are those of `tokens.weighted_length`; a newline weighs one.
@@ -166,13 +206,6 @@ class Units:
         self.upto: list[int] = list(map(add, self.before, weights))
         #: Place of each unit in the text, in characters.
         self.offsets = [0, *accumulate(map(add, map(len, self.texts), newlines))] if dense else self.before
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def weight(self, first: int, last: int) -> int:
-        """Return the weight of the units from `first` to `last`, both included."""
-        return self.upto[last] - self.before[first]
 
     def is_blank(self, unit: int) -> bool:
         text = self.texts[unit]

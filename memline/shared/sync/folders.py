@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
-from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.values import value
 
 #: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in

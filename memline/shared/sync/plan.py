@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from memline.shared.sources.transcripts.formats import Transcripts
+    from memline.shared.sessions.programs import Transcripts
 
 #: Seconds between two plans, at least, of who looks at the files again and again, and the part of the time
 #: that they may take: 0.1 s of CPU for 5,000 files.
@@ -164,7 +164,7 @@ def transcripts_searched(settings: AgentSettings) -> Transcripts | None:
     if SESSIONS not in settings.memory.sources:
         return None
     # Here, because few agents search their transcripts: 3 ms of each search.
-    from memline.shared.sources.transcripts.formats import transcripts_of
+    from memline.shared.sessions.programs import transcripts_of
 
     return transcripts_of(settings)
 

@@ -12,6 +12,7 @@ from memline.shared.config.schema import AgentSettings, Chunking
 from memline.shared.index import ledger
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index.rows import FileRow
+from memline.shared.sessions.programs import Transcripts, format_of, transcripts_of
 from memline.shared.sources import outcomes
 from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
@@ -25,7 +26,6 @@ from memline.shared.sources.paths import (
     is_transcript,
 )
 from memline.shared.sources.reading import read_file
-from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
 from memline.shared.sync.plan import chunking_digest, transcript_digest
 from memline.shared.values import replace
 
@@ -132,7 +132,7 @@ def read_transcript(
     Without transcripts (the agent may see none) the path is `removed`. Never raises for what is on the disk.
     """
     # 8 ms, which a search that stores a changed note does not pay.
-    from memline.shared.sources.transcripts.read_session import read_session
+    from memline.shared.sessions.read_session import read_session
 
     row = FileRow(path=path, source=SESSIONS, outcome=ledger.REMOVED, observed_ns=clock.now_ns())
     if transcripts is None or transcripts.locate(path) is None:

@@ -7,7 +7,7 @@ import pytest
 
 from memline.shared.flush import session_end
 from memline.shared.flush.session_end import SessionEnd, newest, read_end, turns_of
-from memline.shared.sources.transcripts.openclaw_files import FORMAT
+from memline.shared.sessions.openclaw import FORMAT
 
 Write = Callable[..., SessionEnd]
 

@@ -13,7 +13,7 @@ from memline.producers.http.auth import (
     PerMinute,
 )
 from memline.shared.clock import ManualClock
-from memline.shared.config.installation import Serve
+from memline.shared.config.installation import Serve, Token
 from memline.shared.errors import AccessDenied
 
 
@@ -144,7 +144,11 @@ def test_a_request_without_an_origin_is_judged_by_what_the_browser_says(site: st
 ALL, MAIN, WORK = "token-for-all", "token-for-main", "token-for-work"
 
 
-SERVE = Serve(token=ALL, tokens={"main": MAIN, "work": WORK})
+def of_agent(agent: str, token: str) -> Token:
+    return Token(name=f"tokens.{agent}", token=token, agent=agent)
+
+
+SERVE = Serve(token=ALL, tokens=(of_agent("main", MAIN), of_agent("work", WORK)))
 
 
 def authenticator(serve: Serve = SERVE) -> Authenticator:
@@ -206,7 +210,7 @@ def test_the_scheme_may_be_written_in_any_case() -> None:
 
 
 def test_an_empty_token_never_matches_one_that_is_not_set() -> None:
-    assert authenticator(Serve(tokens={"main": MAIN})).access(bearer(""), "x") is None
+    assert authenticator(Serve(tokens=(of_agent("main", MAIN),))).access(bearer(""), "x") is None
 
 
 def test_so_many_requests_are_allowed_in_any_minute() -> None:

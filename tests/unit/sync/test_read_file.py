@@ -10,8 +10,8 @@ from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import session_days
-from memline.shared.sources.transcripts.formats import Transcripts
-from memline.shared.sources.transcripts.stores import TranscriptFolder
+from memline.shared.sessions.openclaw import OpenClawTranscripts
+from memline.shared.sessions.programs import Transcripts
 from memline.shared.sync.read_file import read_transcript
 from memline.shared.values import replace
 from tests.support.index_rows import MODEL_A, answer, lease_all
@@ -35,7 +35,7 @@ def look(
 ) -> FileRow:
     """A look at the transcript as it is now, not stored yet."""
     clock.advance(1)
-    transcripts = Transcripts([TranscriptFolder(str(file.parents[3]), "agents/main/sessions")])
+    transcripts = Transcripts([OpenClawTranscripts(str(file.parents[3]), "main")])
     return read_transcript(
         PATH,
         transcripts=transcripts if allowed else None,

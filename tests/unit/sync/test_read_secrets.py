@@ -13,9 +13,9 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Chunking
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import StoreFiles
-from memline.shared.sources.transcripts.formats import Transcripts
-from memline.shared.sources.transcripts.stores import TranscriptFolder
-from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
+from memline.shared.sessions import read_session
+from memline.shared.sessions.openclaw import OpenClawTranscripts
+from memline.shared.sessions.programs import Transcripts
 from memline.shared.sync.read_file import read_transcript
 from tests.support.index_rows import MODEL_A, lease_all
 from tests.support.transcripts import opening, said, sessions_folder
@@ -55,7 +55,7 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
         writer.retarget(MODEL_A)
         row = read_transcript(
             "sessions/a.jsonl",
-            transcripts=Transcripts([TranscriptFolder(str(folder / "state"), "agents/main/sessions")]),
+            transcripts=Transcripts([OpenClawTranscripts(str(folder / "state"), "main")]),
             chunking=Chunking(tokens=tokens, overlap=tokens // 5),
             entry=None,
             force=False,
@@ -77,16 +77,16 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
 def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def take(self: TranscriptParser, line: bytes) -> None:
-        raise ValueError(f"what is {line!r}?")
+    def take(text: str) -> tuple[str, int]:
+        raise ValueError(f"what is {text!r}?")
 
-    monkeypatch.setattr(TranscriptParser, "read_line", take)
+    monkeypatch.setattr(read_session, "mask", take)
     file = sessions_folder(tmp_path) / "a.jsonl"
     file.write_text(said("user", "password: opensesame"))
 
     row = read_transcript(
         "sessions/a.jsonl",
-        transcripts=Transcripts([TranscriptFolder(str(tmp_path), "agents/main/sessions")]),
+        transcripts=Transcripts([OpenClawTranscripts(str(tmp_path), "main")]),
         chunking=Chunking(),
         entry=None,
         force=False,

@@ -7,7 +7,7 @@ import pytest
 
 from memline.producers.watching.follow import QUIET_S, TranscriptGrowth
 from memline.shared.clock import ManualClock, SystemClock
-from memline.shared.sources.transcripts.formats import transcripts_of
+from memline.shared.sessions.programs import transcripts_of
 from tests.support.transcripts import opening, said, sessions_folder, talk
 from tests.support.workspace import Place
 

@@ -13,9 +13,9 @@ from watchdog.observers.api import BaseObserver
 from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.watcher import POLLING, WATCHING, Debounce, Watcher
 from memline.shared.config.schema import ExtraPath
+from memline.shared.sessions.openclaw import OpenClawTranscripts
+from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.paths import MemoryPaths
-from memline.shared.sources.transcripts.formats import Transcripts
-from memline.shared.sources.transcripts.openclaw_files import OpenClawTranscripts
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import said
 

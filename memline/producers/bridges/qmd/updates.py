@@ -14,9 +14,9 @@ from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
 from memline.shared.clock import SystemClock
 from memline.shared.errors import IndexFault
 from memline.shared.logs import Log
+from memline.shared.sessions.programs import format_of, transcripts_of
+from memline.shared.sessions.read_session import read_session
 from memline.shared.sources.discover import discover
-from memline.shared.sources.transcripts.formats import format_of, transcripts_of
-from memline.shared.sources.transcripts.read_session import read_session
 
 if TYPE_CHECKING:
     from memline.shared.clock import Clock

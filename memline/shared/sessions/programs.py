@@ -1,68 +1,28 @@
-"""Find the formats of transcripts, and what an agent may see of them.
+"""Find the programs whose sessions can be read, and what an agent may see of them.
 
-A further format is a module beside this one that ends in its `FORMAT`, and a row of
+A further program is a module beside this one that ends in its `FORMAT`, and a row of
 `shared.config.transcript_programs`.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
 from contextlib import closing
-from functools import cache
-from importlib import import_module
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.errors import IndexFault
+from memline.shared.sessions import claude_code, codex, gemini_cli, openclaw, opencode
+from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts import openclaw_files
-from memline.shared.sources.transcripts.opening import OpenTranscript
-from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore
 from memline.shared.sqlite import library
 
-
-@cache
-def format_named(name: str) -> TranscriptFormat:
-    """Return the format of a program: its module is imported when its sessions are read. Raises KeyError."""
-    module = import_module(f"{__package__}.{TRANSCRIPT_PROGRAMS[name].module}")
-    found: TranscriptFormat = module.FORMAT
-    return found
-
-
-def transcripts_of(settings: AgentSettings) -> Transcripts | None:
-    """Return the transcripts an agent may see: its own, once they are allowed and configured."""
-    memory = settings.memory
-    if SESSIONS not in memory.sources or not memory.experimental.session_memory:
-        return None
-    stores = [store for name in memory.transcripts for store in format_named(name).find(settings)]
-    return Transcripts(stores, barred=_barred(settings))
-
-
-def _barred(settings: AgentSettings) -> frozenset[str]:
-    """Return the paths of the sessions of an agent that were forgotten. Raises IndexFault."""
-    path = settings.account_path
-    if not path.exists():
-        return frozenset()
-    how = "mode=ro" if os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
-    try:
-        with closing(library().connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as connection:
-            query = "SELECT path FROM forgotten_sessions WHERE agent = ?"
-            return frozenset(barred for (barred,) in connection.execute(query, (settings.agent,)))
-    except library().Error as error:
-        if "no such table" in str(error):
-            # It was made in this moment, or is of another release.
-            return frozenset()
-        raise IndexFault(f"{path} cannot be read: {error}", hint="memline doctor") from error
-
-
-def format_of(path: str) -> TranscriptFormat:
-    """Return the format of the transcript of a ledger path."""
-    name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
-    return format_named(name) if rest and name in TRANSCRIPT_PROGRAMS else openclaw_files.FORMAT
+#: The programs by their names in `memorySearch.transcripts`.
+FORMATS: dict[str, TranscriptFormat] = {
+    each.name: each
+    for each in (openclaw.FORMAT, claude_code.FORMAT, codex.FORMAT, gemini_cli.FORMAT, opencode.FORMAT)
+}
 
 
 class Transcripts:
@@ -120,5 +80,37 @@ class Transcripts:
 
     def sessions_of(self, key: str) -> set[str]:
         """Return the ids of the sessions that have this key in the original's database."""
-        own = (store for store in self._stores if isinstance(store, openclaw_files.OpenClawTranscripts))
+        own = (store for store in self._stores if isinstance(store, openclaw.OpenClawTranscripts))
         return {session for store in own for session in store.sessions_of(key)}
+
+
+def transcripts_of(settings: AgentSettings) -> Transcripts | None:
+    """Return the transcripts an agent may see: its own, once they are allowed and configured."""
+    memory = settings.memory
+    if SESSIONS not in memory.sources or not memory.experimental.session_memory:
+        return None
+    stores = [store for name in memory.transcripts for store in FORMATS[name].find(settings)]
+    return Transcripts(stores, barred=_barred(settings))
+
+
+def _barred(settings: AgentSettings) -> frozenset[str]:
+    """Return the paths of the sessions of an agent that were forgotten. Raises IndexFault."""
+    path = settings.account_path
+    if not path.exists():
+        return frozenset()
+    how = "mode=ro" if os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
+    try:
+        with closing(library().connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as connection:
+            query = "SELECT path FROM forgotten_sessions WHERE agent = ?"
+            return frozenset(barred for (barred,) in connection.execute(query, (settings.agent,)))
+    except library().Error as error:
+        if "no such table" in str(error):
+            # It was made in this moment, or is of another release.
+            return frozenset()
+        raise IndexFault(f"{path} cannot be read: {error}", hint="memline doctor") from error
+
+
+def format_of(path: str) -> TranscriptFormat:
+    """Return the format of the transcript of a ledger path."""
+    name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
+    return FORMATS[name if rest and name in FORMATS else openclaw.FORMAT.name]

@@ -6,30 +6,25 @@ A session reads like a file: the records in their order, one a line. Records of 
 compressed from 2026.9 on. Tables and columns that a release does not have are done without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
+import msgspec
+import zstandard
+
+from memline.shared.sessions.stores import OpenTranscript, as_ns, database_faults
 from memline.shared.sources.paths import is_storable, is_transcript_name
-from memline.shared.sources.transcripts.compressed import unpacked
-from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
 from memline.shared.sqlite import library, open_foreign, reading_foreign
-from memline.shared.values import value
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Bytes of a record at most, decompressed; OpenClaw compresses none above 4 MiB.
 _MAX_DECOMPRESSED = 4 << 20
 
 
-@value
-class SessionRow:
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session, with the state that a scan compares."""
 
     session: str
@@ -40,8 +35,7 @@ class SessionRow:
     ctime_ns: int
 
 
-@value
-class Listing:
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """The sessions of a database."""
 
     rows: tuple[SessionRow, ...] = ()
@@ -140,7 +134,13 @@ def sessions_of(database: Path, key: str) -> set[str]:
 def _decompressed(data: object) -> bytes:
     if not isinstance(data, bytes):
         return b""
-    record = unpacked(data, _MAX_DECOMPRESSED + 1, window=2 * _MAX_DECOMPRESSED)
+    try:
+        # A stream, since a frame may promise any size.
+        unpacker = zstandard.ZstdDecompressor(max_window_size=2 * _MAX_DECOMPRESSED)
+        with unpacker.stream_reader(data) as stream:
+            record = bytes(stream.read(_MAX_DECOMPRESSED + 1))
+    except zstandard.ZstdError:
+        return b""
     return record if len(record) <= _MAX_DECOMPRESSED else b""
 
 

@@ -8,43 +8,44 @@ A session reads like a file with a message a line, in their order; one that was 
 older folder `storage` was taken over into the database and is stale. Measured with opencode 1.18.
 """
 
-from __future__ import annotations
-
 import json
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 from memline.shared.config.schema import AgentSettings
+from memline.shared.sessions.said import Record, Said, parse, seconds_of
+from memline.shared.sessions.stores import (
+    OpenTranscript,
+    TranscriptFormat,
+    TranscriptStore,
+    as_ns,
+    database_faults,
+    within,
+)
 from memline.shared.sources.discover import DiscoveredFile, Discovery, unlisted_mark
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.opening import OpenTranscript, as_ns, database_faults
-from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, own_turn, within
 from memline.shared.sqlite import library, reading_foreign
-from memline.shared.tables import as_dict
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+from memline.shared.tables import as_text
 
 NAME = "opencode"
 
 _PREFIX, _ENDING = f"{TRANSCRIPT_PREFIX}{NAME}/", ".jsonl"
 
-#: Bytes that a line may have beside the text of its rows.
-_LINE_BYTES = 200
-
 #: What a session has before a model has given it a title.
 _UNTITLED = ("New session - ", "Child session - ")
 
-#: Bytes are counted without reading them; a line is never longer than the rows of its message.
-_SESSIONS = f"""
+#: Bytes are counted without reading them.
+_SESSIONS = """
     SELECT s.id, s.directory, s.time_updated,
-        (SELECT ifnull(sum({{length}} + {_LINE_BYTES}), 0) FROM message WHERE session_id = s.id)
-            + (SELECT ifnull(sum({{length}}), 0) FROM part WHERE session_id = s.id) + 4 * length(s.title),
+        (SELECT ifnull(sum({length}), 0) FROM message WHERE session_id = s.id)
+            + (SELECT ifnull(sum({length}), 0) FROM part WHERE session_id = s.id),
         (SELECT ifnull(max(time_updated), 0) FROM part WHERE session_id = s.id)
     FROM session AS s WHERE s.parent_id IS NULL"""
 
@@ -55,10 +56,10 @@ _TEXTS = """
     WHERE m.session_id = ? ORDER BY m.time_created, m.id, p.id"""
 
 
-class OpencodeTranscripts:
+class OpencodeSessions(TranscriptStore):
     """The sessions of one workspace in a database."""
 
-    def __init__(self, database: Path, workspace: str) -> None:
+    def __init__(self, database: Path, workspace: Path) -> None:
         self._database = database
         self._is_within = within(workspace)
 
@@ -92,7 +93,7 @@ class OpencodeTranscripts:
                 mtime_ns=as_ns(max(written, said)),
             )
             for session, directory, written, size, said in rows
-            if self._is_held_here(directory) and self.locate(f"{_PREFIX}{session}{_ENDING}")
+            if self._is_within(as_text(directory)) and self.locate(f"{_PREFIX}{session}{_ENDING}")
         ]
         return Discovery(files=tuple(sorted(files, key=lambda file: file.path)))
 
@@ -102,7 +103,7 @@ class OpencodeTranscripts:
         with self._reading() as connection:
             query = f"{_SESSIONS.format(length=_length())} AND s.id = ?"
             row = connection.execute(query, (session,)).fetchone()
-            if row is None or not self._is_held_here(row[1]):
+            if row is None or not self._is_within(as_text(row[1])):
                 raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
             title, revert = connection.execute(
                 "SELECT title, revert FROM session WHERE id = ?", (session,)
@@ -120,63 +121,45 @@ class OpencodeTranscripts:
         """Tell whether it is the database or its log."""
         return absolute in (str(self._database), f"{self._database}-wal")
 
-    def _is_held_here(self, directory: object) -> bool:
-        return isinstance(directory, str) and self._is_within(os.path.normpath(directory))
-
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with database_faults(NAME, self._database), reading_foreign(self._database) as connection:
             yield connection
 
 
-def _lines(rows: Iterator[tuple[Any, ...]], title: object, revert: dict[str, Any]) -> Iterator[str]:
-    """Yield a line a message: JSON with role, time and text, or nothing for one that does not count."""
-    named = title if isinstance(title, str) and not title.startswith(_UNTITLED) else None
-    message, texts = None, list[dict[str, Any]]()
-    record: dict[str, Any] = {}
-    for identity, created, data, part, text in rows:
-        if identity != message:
-            if message is not None:
-                yield _line(record, texts)
-            message, texts, spoken = identity, [], _record(data)
-            record = {"role": spoken.get("role"), "time": created}
-            if named is not None:
-                record["title"], named = named, None
-            # A message of the user has its changed files as `summary`.
-            is_answer = record["role"] == "assistant"
-            if is_answer and (spoken.get("summary") is True or spoken.get("mode") == "compaction"):
-                record["role"] = ""
-        if text is not None and not _is_reverted(identity, part, revert):
-            texts.append(_record(text))
-    if message is not None:
-        yield _line(record, texts)
-
-
-def _line(record: dict[str, Any], parts: list[dict[str, Any]]) -> str:
-    """Write a message. What the program wrote in the name of the user is left out."""
-    texts = [
-        part["text"]
-        for part in parts
-        if isinstance(part.get("text"), str) and not part.get("ignored") and not part.get("synthetic")
-    ]
-    if not texts or record["role"] not in ("user", "assistant"):
-        return json.dumps({"title": record["title"]}, ensure_ascii=False) if "title" in record else ""
-    return json.dumps({**record, "text": "\n".join(texts)}, ensure_ascii=False, separators=(",", ":"))
+def _lines(rows: Iterable[tuple[Any, ...]], title: object, revert: dict[str, Any]) -> Iterator[str]:
+    """Yield a line a message: JSON with role, time, text and title; empty for one that was reverted."""
+    named = as_text(title)
+    for (identity, created, data), parts in groupby(rows, key=itemgetter(0, 1, 2)):
+        message = _record(data)
+        kept = [
+            _record(text) for *_, part, text in parts if text and not _is_reverted(identity, part, revert)
+        ]
+        # What the program wrote in the name of the user is left out.
+        texts = [
+            part["text"]
+            for part in kept
+            if isinstance(part.get("text"), str) and not part.get("ignored") and not part.get("synthetic")
+        ]
+        # A message of the user has its changed files as `summary`.
+        is_summary = message.get("summary") is True or message.get("mode") == "compaction"
+        record = {"time": created, "title": "" if named.startswith(_UNTITLED) else named}
+        if texts and not (message.get("role") == "assistant" and is_summary):
+            record |= {"role": message.get("role"), "text": "\n".join(texts)}
+        yield json.dumps(record, ensure_ascii=False, separators=(",", ":")) if kept else ""
 
 
 def _is_reverted(message: str, part: str, revert: dict[str, Any]) -> bool:
     """Tell whether a part was undone: that of the message which `revert` names, or of a later one."""
-    first, within = revert.get("messageID"), revert.get("partID")
+    first, inner = revert.get("messageID"), revert.get("partID")
     if not isinstance(first, str) or message < first:
         return False
-    return message > first or not isinstance(within, str) or part >= within
+    return message > first or not isinstance(inner, str) or part >= inner
 
 
 def _record(data: object) -> dict[str, Any]:
-    try:
-        return as_dict(json.loads(data) if isinstance(data, (str, bytes)) else {})
-    except (ValueError, RecursionError):
-        return {}
+    text = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    return (parse(text) if isinstance(text, bytes) else None) or {}
 
 
 def _length() -> str:
@@ -185,8 +168,15 @@ def _length() -> str:
     return "octet_length(data)" if has_octets else "length(CAST(data AS BLOB))"
 
 
+def said(records: Iterable[Record]) -> Iterator[Said]:
+    """Yield what the lines of this module say."""
+    for line, record in records:
+        role, text, title = (as_text(record.get(name)) for name in ("role", "text", "title"))
+        yield Said(line=line, at=seconds_of(record.get("time")), role=role, text=text, title=title)
+
+
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
-    return (OpencodeTranscripts(settings.transcript_places[NAME], os.path.abspath(settings.workspace)),)
+    return (OpencodeSessions(settings.transcript_places[NAME], settings.workspace),)
 
 
-FORMAT = TranscriptFormat(name=NAME, relevant=rb"^\{", read=own_turn, find=_find)
+FORMAT = TranscriptFormat(name=NAME, relevant=rb"^\{", said=said, find=_find)

@@ -3,33 +3,34 @@
 import json
 import os
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memline.shared.clock import ManualClock
+from memline.shared.sessions import read_session as module
+from memline.shared.sessions import stores
+from memline.shared.sessions.openclaw import FORMAT
+from memline.shared.sessions.read_session import read_session
+from memline.shared.sessions.stores import open_file
 from memline.shared.sources.tokens import weighted_length
-from memline.shared.sources.transcripts import opening as opening_of_files
-from memline.shared.sources.transcripts import read_session as module
-from memline.shared.sources.transcripts.opening import open_file
-from memline.shared.sources.transcripts.read_session import SessionReading, read_session
 from tests.support.transcripts import opening, said, talk, tool_result
 
 
-def read(folder: Path, *parts: str | bytes, tokens: int = 400, overlap: int = 80) -> SessionReading:
+def read(folder, *parts, tokens=400, overlap=80):
     data = b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
     (folder / "a.jsonl").write_bytes(data)
     return read_again(folder, tokens=tokens, overlap=overlap)
 
 
-def read_again(folder: Path, *, tokens: int = 400, overlap: int = 80) -> SessionReading:
+def read_again(folder, *, tokens=400, overlap=80):
     open_ = partial(open_file, str(folder), "a.jsonl")
-    return read_session(open_, max_tokens=tokens, overlap_tokens=overlap, clock=ManualClock(1_772_000_000))
+    clock = ManualClock(1_772_000_000)
+    return read_session(open_, format=FORMAT, max_tokens=tokens, overlap_tokens=overlap, clock=clock)
 
 
-def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path: Path) -> None:
+def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path):
     first = opening() + tool_result("x") + said("user", "Where is the key?") + "\nnot json\n"
 
     found = read(tmp_path, first, said("assistant", "Under the mat."))
@@ -43,7 +44,7 @@ def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path: Path) 
     assert found.size == (tmp_path / "a.jsonl").stat().st_size
 
 
-def test_growth_changes_no_chunk_but_the_last(tmp_path: Path) -> None:
+def test_growth_changes_no_chunk_but_the_last(tmp_path):
     before = read(tmp_path, opening() + talk(40)).chunks
 
     after = read(tmp_path, opening() + talk(43)).chunks
@@ -51,7 +52,16 @@ def test_growth_changes_no_chunk_but_the_last(tmp_path: Path) -> None:
     assert len(before) > 5 and after[: len(before) - 1] == before[:-1]
 
 
-def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+def test_a_session_with_each_record_written_twice_has_the_same_chunks(tmp_path):
+    lines = [opening(), *talk(40).splitlines(keepends=True)]
+
+    once, twice = read(tmp_path, *lines), read(tmp_path, *(line * 2 for line in lines))
+
+    assert [chunk.text for chunk in once.chunks] == [chunk.text for chunk in twice.chunks]
+    assert once.facts.counts == twice.facts.counts
+
+
+def test_half_a_line_waits_for_its_end(tmp_path):
     line = said("assistant", "The rest comes later, über alles.").encode()
     first = opening() + said("user", "Tell me.")
 
@@ -63,13 +73,13 @@ def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     assert whole.chunks[0].end_line == 3
 
 
-def test_a_last_line_without_a_line_end_is_taken_when_it_is_a_whole_message(tmp_path: Path) -> None:
+def test_a_last_line_without_a_line_end_is_taken_when_it_is_a_whole_message(tmp_path):
     found = read(tmp_path, opening() + said("user", "The last words").rstrip("\n"))
 
     assert found.chunks[0].text == "User: The last words" and found.facts.counts.messages == 1
 
 
-def test_of_an_endless_session_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_an_endless_session_the_beginning_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_CHARS", 10_000)
 
     found = read(tmp_path, opening() + talk(300))
@@ -78,7 +88,7 @@ def test_of_an_endless_session_the_beginning_is_read(tmp_path: Path, monkeypatch
     assert (found.outcome, found.reason) == ("indexed", "only the first 10,000 characters are read")
 
 
-def test_a_very_long_message_is_cut_in_pieces_that_say_who_speaks(tmp_path: Path) -> None:
+def test_a_very_long_message_is_cut_in_pieces_that_say_who_speaks(tmp_path):
     found = read(tmp_path, said("assistant", "This is a sentence. " * 2_000))
 
     assert len(found.chunks) > 20
@@ -87,8 +97,8 @@ def test_a_very_long_message_is_cut_in_pieces_that_say_who_speaks(tmp_path: Path
     assert {(chunk.start_line, chunk.end_line) for chunk in found.chunks} == {(1, 1)}
 
 
-def test_a_line_beyond_all_measure_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening_of_files, "MAX_LINE_BYTES", 500)
+def test_a_line_beyond_all_measure_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "MAX_LINE_BYTES", 500)
 
     found = read(tmp_path, said("user", "before") + said("user", "x" * 5_000) + said("user", "after"))
 
@@ -96,7 +106,7 @@ def test_a_line_beyond_all_measure_is_passed_over(tmp_path: Path, monkeypatch: p
     assert (found.chunks[0].end_line, found.facts.counts.broken) == (3, 1)
 
 
-def test_the_name_of_a_session_holds_from_where_it_was_given(tmp_path: Path) -> None:
+def test_the_name_of_a_session_holds_from_where_it_was_given(tmp_path):
     named = json.dumps({"type": "session_info", "name": "The rollout"}) + "\n"
 
     found = read(tmp_path, opening() + said("user", "Hello there") + talk(12), named + talk(12, first=12))
@@ -115,13 +125,13 @@ def test_the_name_of_a_session_holds_from_where_it_was_given(tmp_path: Path) -> 
         (b"\n\n\n", "empty", "it has no messages"),
     ],
 )
-def test_a_transcript_without_words_says_why(tmp_path: Path, data: bytes, outcome: str, reason: str) -> None:
+def test_a_transcript_without_words_says_why(tmp_path, data, outcome, reason):
     found = read(tmp_path, data)
 
     assert (found.outcome, found.reason, found.chunks) == (outcome, reason, ())
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_not_read(tmp_path):
     assert read_again(tmp_path).outcome == "removed"
     os.mkfifo(tmp_path / "a.jsonl")
     assert read_again(tmp_path).outcome == "special"
@@ -148,9 +158,7 @@ TURNS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(TURNS, st.sampled_from([(400, 80), (60, 10), (40, 0), (20, 15), (3, 1)]))
-def test_the_lines_of_every_chunk_are_lines_that_say_something(
-    tmp_path_factory: pytest.TempPathFactory, turns: list[str], limits: tuple[int, int]
-) -> None:
+def test_the_lines_of_every_chunk_are_lines_that_say_something(tmp_path_factory, turns, limits):
     data = "".join(turns)
     found = read(tmp_path_factory.mktemp("t"), data, tokens=limits[0], overlap=limits[1])
 
@@ -166,5 +174,5 @@ def test_the_lines_of_every_chunk_are_lines_that_say_something(
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=800))
-def test_no_bytes_raise(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_no_bytes_raise(tmp_path_factory, data):
     assert read(tmp_path_factory.mktemp("t"), data).outcome

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.sources.transcripts.openclaw_files import OpenClawTranscripts
-from memline.shared.sources.transcripts.read_session import SessionReading, read_session
-from memline.shared.sources.transcripts.stores import TranscriptFolder
+from memline.shared.sessions.openclaw import FORMAT, OpenClawTranscripts
+from memline.shared.sessions.read_session import read_session
+from memline.shared.sessions.stores import SessionFiles
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
 
@@ -20,16 +20,22 @@ PATH = "sessions/a.jsonl"
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(tmp_path) -> Path:
     (tmp_path / "state").mkdir()
     return tmp_path / "state"
 
 
-def read(store: TranscriptFolder, path: str = PATH) -> SessionReading:
-    return read_session(partial(store.open, path), max_tokens=400, overlap_tokens=80, clock=CLOCK)
+def read(store, path: str = PATH):
+    return read_session(
+        partial(store.open, path), format=FORMAT, max_tokens=400, overlap_tokens=80, clock=CLOCK
+    )
 
 
-def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
+def files_of(state):
+    return SessionFiles(state, "sessions/", folders=lambda _root: ["agents/main/sessions"], title="OpenClaw")
+
+
+def fingerprint(folder) -> dict[str, tuple[int, str]]:
     return {
         file.name: (file.stat().st_mtime_ns, sha256(file.read_bytes()).hexdigest())
         for file in folder.iterdir()
@@ -37,10 +43,10 @@ def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.parametrize("is_plain", [False, True], ids=["compressed", "plain"])
-def test_a_session_reads_like_the_file_of_the_same_lines(state: Path, is_plain: bool) -> None:
+def test_a_session_reads_like_the_file_of_the_same_lines(state, is_plain):
     lines = opening() + talk(30) + tool_result("x" * 5000) + said("user", "Grüße " * 400) + "{broken\n"
     (sessions_folder(state) / "a.jsonl").write_text(lines)
-    as_file = read(TranscriptFolder(str(state), "agents/main/sessions"))
+    as_file = read(files_of(state))
     database = SessionDatabase(state, is_plain=is_plain)
     database.say("a", lines)
 
@@ -67,9 +73,9 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("how", ["open", "closed", "killed"])
-def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state: Path, how: str) -> None:
+def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state, how):
     command = [sys.executable, "-c", _PROGRAM, str(state), how, said("user", "Where do pelicans sleep?")]
-    root = Path(__file__).parents[4]
+    root = Path(__file__).parents[3]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None and program.stdout.readline() == b"ready\n"
         if how == "killed":
@@ -87,7 +93,7 @@ def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state: Path, h
         program.kill()
 
 
-def test_a_reader_sees_one_moment_while_its_program_writes(state: Path) -> None:
+def test_a_reader_sees_one_moment_while_its_program_writes(state):
     database = SessionDatabase(state)
     database.say("a", talk(400))
     opened = OpenClawTranscripts(str(state), "main").open(PATH)
@@ -101,7 +107,7 @@ def test_a_reader_sees_one_moment_while_its_program_writes(state: Path) -> None:
     assert (first + rest).decode() == talk(400)
 
 
-def test_rows_that_are_damaged_take_their_place_and_say_nothing(state: Path) -> None:
+def test_rows_that_are_damaged_take_their_place_and_say_nothing(state):
     database = SessionDatabase(state)
     database.say("a", said("user", "one") + said("user", "x" * 3000) * 2 + said("user", "last"))
     run = database.connection.execute
@@ -115,7 +121,7 @@ def test_rows_that_are_damaged_take_their_place_and_say_nothing(state: Path) -> 
     assert part.facts.counts.broken == 2
 
 
-def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state: Path) -> None:
+def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):
     database = SessionDatabase(state)
     for session in ("a", "b", "../x", "n\0ul", "y" * 300):
         database.say(session, said("user", "hello"))
@@ -131,7 +137,7 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state: Path) -> 
     assert found.issues == (f"3 sessions of {database.path} with an id that is not a file name",)
 
 
-def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state: Path) -> None:
+def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state):
     database = SessionDatabase(state)
     database.say("a", said("user", "hello"))
     database.close()
@@ -144,7 +150,7 @@ def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state: P
     assert read(OpenClawTranscripts(str(state), "main")).outcome == "failed"
 
 
-def test_a_log_without_its_program_is_not_taken_in_by_us(state: Path) -> None:
+def test_a_log_without_its_program_is_not_taken_in_by_us(state):
     database = SessionDatabase(state)
     database.say("a", said("user", "hello"))
     copy = state / "agents/other/agent/openclaw-agent.sqlite"
@@ -159,7 +165,7 @@ def test_a_log_without_its_program_is_not_taken_in_by_us(state: Path) -> None:
     assert fingerprint(copy.parent) == before
 
 
-def test_files_and_rows_are_one_list_and_rows_win(state: Path) -> None:
+def test_files_and_rows_are_one_list_and_rows_win(state):
     folder = sessions_folder(state)
     (folder / "a.jsonl").write_text(said("user", "as a file"))
     (folder / "old.jsonl").write_text(said("user", "old"))
@@ -173,7 +179,7 @@ def test_files_and_rows_are_one_list_and_rows_win(state: Path) -> None:
     assert read(store, "sessions/old.jsonl").chunks[0].text == "User: old"
 
 
-def test_no_link_on_the_way_to_the_database_is_followed(state: Path, tmp_path: Path) -> None:
+def test_no_link_on_the_way_to_the_database_is_followed(state, tmp_path):
     database = SessionDatabase(state)
     database.say("a", said("user", "hello"))
     database.path.parent.rename(tmp_path / "elsewhere")

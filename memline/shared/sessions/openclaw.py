@@ -7,28 +7,19 @@ A session is called the same in both, and its lines are the same: row by row in 
 indexed as a file stays what it is when OpenClaw takes the file into its database.
 """
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from memline.shared.config.schema import AgentSettings
+from memline.shared.sessions import openclaw_rows
+from memline.shared.sessions.said import MarkedParts, Record, Said, once, seconds_of, text_of
+from memline.shared.sessions.stores import OpenTranscript, SessionFiles, TranscriptFormat, TranscriptStore
 from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link, unlisted_mark
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts import openclaw_rows
-from memline.shared.sources.transcripts.opening import OpenTranscript
-from memline.shared.sources.transcripts.stores import (
-    MarkedParts,
-    TranscriptFolder,
-    TranscriptFormat,
-    TranscriptStore,
-    Turn,
-    text_of,
-)
-from memline.shared.tables import as_dict
+from memline.shared.tables import as_dict, as_text
 from memline.shared.values import replace
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.
@@ -148,12 +139,14 @@ DATABASE = "openclaw-agent.sqlite"
 _ENDING = ".jsonl"
 
 
-class OpenClawTranscripts(TranscriptFolder):
+class OpenClawTranscripts(SessionFiles):
     """The sessions of one agent: rows of its database, then files; a session that is both is its rows."""
 
-    def __init__(self, state_dir: str, agent: str) -> None:
-        super().__init__(state_dir, os.path.join("agents", agent, "sessions"))
-        self._database = Path(self.anchor, "agents", agent, "agent", DATABASE)
+    def __init__(self, state_dir: str | Path, agent: str) -> None:
+        folder = os.path.join("agents", agent, "sessions")
+        super().__init__(state_dir, TRANSCRIPT_PREFIX, folders=lambda _root: (folder,), title="OpenClaw")
+        self.folder = os.path.join(self.root, folder)
+        self._database = Path(self.root, "agents", agent, "agent", DATABASE)
 
     def discover(self) -> Discovery:
         """Find all transcripts, and all that look so but cannot be read."""
@@ -214,37 +207,45 @@ class OpenClawTranscripts(TranscriptFolder):
 
     def _has_rows(self) -> bool:
         try:
-            return self._database.is_file() and first_link(self.anchor, str(self._database)) is None
+            return self._database.is_file() and first_link(self.root, str(self._database)) is None
         except OSError:
             return False
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
-    return (OpenClawTranscripts(str(settings.state_dir), settings.agent),)
+    return (OpenClawTranscripts(settings.state_dir, settings.agent),)
 
 
-def _read(record: dict[str, Any]) -> Turn:
-    """Read a record: a message of user or agent, or the name of the session."""
-    message = as_dict(record.get("message"))
-    turn = Turn(stamps=(message.get("timestamp"), record.get("timestamp")))
-    if record.get("type") == "session_info":
-        return Turn(stamps=turn.stamps, title=record.get("name"))
-    role = message.get("role")
-    if record.get("type") != "message" or role not in ("user", "assistant"):
-        return turn
-    raw = text_of(message.get("content"))
-    provenance = message.get("provenance")
-    if role == "user" and isinstance(provenance, dict) and provenance.get("kind") == "inter_session":
-        # Another session of the agent wrote as the user.
-        return turn
-    if role == "assistant":
-        return Turn(role=role, text=assistant_words(raw), stamps=turn.stamps)
-    return Turn(role=role, text=user_words(raw), stamps=turn.stamps, is_timer=bool(raw) and is_timer(raw))
+def said(records: Iterable[Record]) -> Iterator[Said]:
+    """Yield messages of user and agent, and names of the session.
+
+    Of a session that a cron job began, what comes before the user's own words is left out: reports to itself.
+    """
+    is_named = is_muted = False
+    for line, record in once(records, "id"):
+        message = as_dict(record.get("message"))
+        at = seconds_of(message.get("timestamp")) or seconds_of(record.get("timestamp"))
+        role = as_text(message.get("role"))
+        if record.get("type") == "session_info":
+            is_named = True
+            yield Said(line=line, at=at, title=text_of(record.get("name")))
+            continue
+        raw = text_of(message.get("content")) if record.get("type") == "message" else ""
+        text = ""
+        if role == "user":
+            is_muted = is_muted or (is_timer(raw) and not is_named)
+            # With this mark another session of the agent wrote as the user.
+            is_own = as_dict(message.get("provenance")).get("kind") != "inter_session"
+            text = user_words(raw) if is_own else ""
+            is_named, is_muted = is_named or bool(text), is_muted and not text
+        elif role == "assistant" and not is_muted:
+            text = assistant_words(raw)
+        yield Said(line=line, at=at, role=role if text else "", text=text)
 
 
 FORMAT = TranscriptFormat(
     name="openclaw",
     relevant=rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"',
-    read=_read,
+    said=said,
     find=_find,
 )

@@ -1,0 +1,122 @@
+"""Read the sessions of Codex that were held in a workspace.
+
+    <CODEX_HOME>/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl
+    <CODEX_HOME>/archived_sessions/rollout-<time>-<id>.jsonl
+
+The first record says where a session was held (`cwd`). What a person typed is read from the events, where it
+is without the instructions that the program adds; what the model answered from the items of the conversation.
+Each of the two has the other's words again. Measured with Codex 0.169.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.sessions.said import Record, Said, parse, seconds_of, text_of
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, open_file, within
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX
+from memline.shared.sources.safe_open import FileRefused
+from memline.shared.tables import as_dict, as_list
+
+NAME = "codex"
+
+#: An editor's extension puts what is open there in front of the request.
+_REQUEST = "## My request for Codex:"
+
+
+def said(records: Iterable[Record]) -> Iterator[Said]:
+    """Yield what a person typed and what the model answered, without the turns that were rolled back."""
+    #: What was said in each turn; one begins with what a person typed.
+    turns: list[list[Said]] = [[]]
+    #: What was typed last, while the model has not answered.
+    typed: tuple[str, str] | None = None
+    for line, record in records:
+        at, event = seconds_of(record.get("timestamp")), _payload(record, "event_msg")
+        item, prompt = _payload(record, "response_item"), _prompt(event)
+        if event.get("type") == "thread_rolled_back":
+            count = event.get("num_turns")
+            del turns[max(1, len(turns) - count) if isinstance(count, int) else len(turns) :]
+            typed = None
+        elif prompt and typed and prompt[1] == typed[1] and prompt[0] != typed[0]:
+            # Between two forms of the file both were written.
+            continue
+        elif prompt:
+            turns.append([Said(line=line, at=at, role="user", text=prompt[1])])
+            typed = prompt
+        elif item.get("type") == "message" and item.get("role") == "assistant":
+            text = text_of(as_list(item.get("content")), "output_text")
+            turns[-1].append(Said(line=line, at=at, role="assistant", text=text))
+            typed = None
+    yield from chain.from_iterable(turns)
+
+
+def _payload(record: dict[str, Any], kind: str) -> dict[str, Any]:
+    return as_dict(record.get("payload")) if record.get("type") == kind else {}
+
+
+def _prompt(event: dict[str, Any]) -> tuple[str, str] | None:
+    """Return in which form an event has what a person typed, and its text, empty of an image; or None."""
+    form, item = str(event.get("type")), as_dict(event.get("item"))
+    if form == "user_message":
+        text = event.get("message")
+    elif form == "item_completed" and item.get("type") == "UserMessage":
+        text = text_of(as_list(item.get("content")))
+    else:
+        return None
+    return form, text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
+
+
+@lru_cache(maxsize=8192)
+def _place_of(absolute: str, _inode: int) -> str:
+    """Return the folder in which a person held a session; empty of one in which a model was the user."""
+    folder, name = os.path.split(absolute)
+    with open_file(folder, name) as opened:
+        meta = _payload(parse(next(opened.lines, b"")) or {}, "session_meta")
+    place = meta.get("cwd")
+    if not isinstance(place, str):
+        raise ValueError("it does not say where it was held")
+    return "" if isinstance(meta.get("source"), dict) else place
+
+
+def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+    is_within = within(settings.workspace)
+
+    def between(root: str) -> list[str]:
+        os.listdir(root)
+        dated = Path(root, "sessions")
+        found = [Path(root), dated, *dated.glob("[0-9]*"), *dated.glob("[0-9]*/[0-9]*")]
+        return sorted(str(each) for each in found if each.is_dir())
+
+    def folders(root: str) -> list[str]:
+        os.listdir(root)
+        days = sorted(each for each in Path(root, "sessions").glob("[0-9]*/[0-9]*/[0-9]*") if each.is_dir())
+        archive = Path(root, "archived_sessions")
+        return [os.path.relpath(each, root) for each in (*days, *([archive] if archive.is_dir() else []))]
+
+    def belongs(_folder: str, absolute: str) -> bool:
+        try:
+            return is_within(_place_of(absolute, os.lstat(absolute).st_ino))
+        except (OSError, ValueError, FileRefused):
+            return False
+
+    store = SessionFiles(
+        settings.transcript_places[NAME],
+        f"{TRANSCRIPT_PREFIX}{NAME}/",
+        folders=folders,
+        between=between,
+        belongs=belongs,
+        title="Codex",
+    )
+    return (store,)
+
+
+FORMAT = TranscriptFormat(
+    name=NAME,
+    relevant=rb'"type"\s*:\s*"(?:user_message|UserMessage|message|thread_rolled_back)"',
+    said=said,
+    find=_find,
+)

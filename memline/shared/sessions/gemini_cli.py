@@ -1,0 +1,95 @@
+"""Read the sessions of Gemini CLI that were held in a workspace.
+
+    ~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl        beside chats: .project_root, the path
+
+A message that is written again under its id replaces the first one, and `$rewindTo` takes messages back. What
+a compression replaced was said, and stays. Measured with Gemini CLI 0.61.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.sessions.said import Record, Said, seconds_of
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, open_file, within
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX
+from memline.shared.sources.safe_open import FileRefused
+
+NAME = "gemini"
+
+#: Bytes of the file with a path.
+_MAX_PATH_BYTES = 4096
+
+#: What the program adds: a message of its own, and the files that a message names.
+_CONTEXT, _REFERENCED = "<session_context>", "--- Content from referenced files ---"
+
+
+def said(records: Iterable[Record]) -> Iterator[Said]:
+    """Yield what a person typed and what the model answered, as it was written last."""
+    #: By its id, in the order of the conversation.
+    messages: dict[object, Said] = {}
+    for line, record in records:
+        target, identity = record.get("$rewindTo"), record.get("id")
+        if isinstance(target, str):
+            known = list(messages)
+            for each in known[known.index(target) if target in messages else 0 :]:
+                del messages[each]
+            continue
+        at, content = seconds_of(record.get("timestamp")), record.get("content")
+        message = Said(line=line, at=at)
+        if record.get("type") == "gemini":
+            message = Said(line=line, at=at, role="assistant", text=_text_of(content))
+        elif record.get("type") == "user":
+            shown = record.get("displayContent")
+            text = _text_of(content if shown is None else shown).partition(_REFERENCED)[0].strip()
+            message = Said(line=line, at=at, role="user", text="" if text.startswith(_CONTEXT) else text)
+        messages[identity if isinstance(identity, str) else line] = message
+    yield from sorted(messages.values(), key=lambda message: message.line)
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a message: a text, a part, or the parts of text among others."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+    workspace = os.path.abspath(settings.workspace)
+    is_within = within(workspace)
+    hashes = {sha256(each.encode()).hexdigest() for each in (workspace, os.path.realpath(workspace))}
+
+    def projects(root: str) -> list[str]:
+        # A hash last: what it has was copied into the folder with a name, and goes on there.
+        names = sorted(os.listdir(root), key=lambda name: (name in hashes, name))
+        return [name for name in names if name in hashes or is_within(_place_of(root, name))]
+
+    def folders(root: str) -> list[str]:
+        chats = [os.path.join(project, "chats") for project in projects(root)]
+        return [each for each in chats if os.path.isdir(os.path.join(root, each))]
+
+    store = SessionFiles(
+        settings.transcript_places[NAME] / "tmp",
+        f"{TRANSCRIPT_PREFIX}{NAME}/",
+        folders=folders,
+        between=lambda root: [root, *(os.path.join(root, each) for each in projects(root))],
+        belongs=lambda _folder, absolute: os.path.basename(absolute).startswith("session-"),
+        title="Gemini CLI",
+    )
+    return (store,)
+
+
+def _place_of(root: str, project: str) -> str:
+    try:
+        with open_file(root, os.path.join(project, ".project_root")) as opened:
+            return next(opened.lines, b"")[:_MAX_PATH_BYTES].decode("utf-8", "replace").strip()
+    except (OSError, ValueError, FileRefused):
+        return ""
+
+
+FORMAT = TranscriptFormat(
+    name=NAME, relevant=rb'"type"\s*:\s*"(?:user|gemini)"|"\$rewindTo"', said=said, find=_find
+)

@@ -1,0 +1,182 @@
+"""Read what was said in a session: records in their order, and the message that each one holds.
+
+A session is JSONL, one record a line, whatever program wrote it. A program's module says what its records
+mean, in one generator, `said(records)`: messages of the user and the agent as text. Thinking, tool calls and
+their results are left out, and so is what was taken back.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from memline.shared.tables import as_dict, as_list
+
+#: Longest line that is read. A message with images in it has a few megabytes.
+MAX_LINE_BYTES = 64 << 20
+
+_DECODER = json.JSONDecoder(strict=False)
+
+#: A record of a session: the number of its line, from 1, and what it says.
+Record = tuple[int, dict[str, Any]]
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What a record says. A title alone has no role."""
+
+    #: Number of its line, from 1.
+    line: int
+    #: `user` or `assistant`; empty when it is not a message.
+    role: str = ""
+    text: str = ""
+    #: What the session is called from here on.
+    title: str = ""
+    #: When it was written, in seconds since the epoch; 0 when no record says.
+    at: float = 0.0
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted in a session."""
+
+    messages: int = 0
+    #: Lines that are not a record.
+    broken: int = 0
+    #: First and last day of a message (ISO, UTC); empty when none has a day.
+    first_day: str = ""
+    last_day: str = ""
+    #: Places in them where a secret was masked.
+    secrets: int = 0
+
+
+class TranscriptFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session held when it was read."""
+
+    title: str = ""
+    #: Lines that were read; a last one that is not complete is not.
+    lines: int = 0
+    counts: Counts = Counts()
+
+
+#: Yields what was said in a session. Never raises for what a record holds.
+SaidIn = Callable[[Iterable[Record]], Iterator[Said]]
+
+
+class Records:
+    """The records of a session: iterate once, then ask what was counted."""
+
+    def __init__(self, lines: Iterable[bytes], relevant: bytes) -> None:
+        """`relevant` matches the lines that are parsed: results of tools are most of a session."""
+        self._lines = lines
+        self._relevant = re.compile(relevant)
+        #: Lines that were read; half a record at the end is not.
+        self.lines = 0
+        #: Lines that are no record.
+        self.broken = 0
+        #: SHA-256 of the lines that were read.
+        self.digest = hashlib.sha256()
+
+    def __iter__(self) -> Iterator[Record]:
+        seen: set[bytes] = set()
+        for raw in self._lines:
+            line = raw.strip(b" \t\r\n\x00\xef\xbb\xbf")
+            is_relevant = self._relevant.search(line) is not None
+            # What is not parsed counts as a record when it looks like one.
+            record = parse(line) if is_relevant else {}
+            is_record = record is not None and line.startswith(b"{") and line.endswith(b"}")
+            if not raw.endswith(b"\n") and not (is_relevant and is_record):
+                # Half a record, or one without a message yet: it is read with its end.
+                return
+            self.lines += 1
+            self.digest.update(raw)
+            if line and not is_record:
+                self.broken += 1
+            elif record:
+                # A line that its program wrote twice is read once.
+                key = hashlib.sha256(line).digest() if "timestamp" in record else b""
+                if key not in seen:
+                    seen.add(key or b"?")
+                    yield self.lines, record
+
+
+def once(records: Iterable[Record], name: str) -> Iterator[Record]:
+    """Yield records whose identity, the field `name`, was not there before."""
+    seen: set[str] = set()
+    for number, record in records:
+        identity = record.get(name)
+        if not isinstance(identity, str):
+            yield number, record
+        elif identity not in seen:
+            seen.add(identity)
+            yield number, record
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """Return the record on a line; None when it is not one. Never raises."""
+    try:
+        # The decoder takes what JSON forbids inside strings (control characters); bytes may be anything.
+        record = _DECODER.decode(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def seconds_of(stamp: object) -> float:
+    """Return a time in seconds since the epoch; 0 for what is not one."""
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
+        # 1e11 s is the year 5138: a larger number counts milliseconds.
+        try:
+            seconds = float(stamp) if stamp < 1e11 else stamp / 1000
+        except OverflowError:
+            return 0.0
+        return seconds if math.isfinite(seconds) else 0.0
+    if not isinstance(stamp, str) or not 10 <= len(stamp) <= 40:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(stamp)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def text_of(content: object, kind: str = "text") -> str:
+    """Return the text of a message: a text, or the blocks of a kind among others."""
+    if isinstance(content, str):
+        return content
+    blocks = [each for each in map(as_dict, as_list(content)) if each.get("type") == kind]
+    return "\n".join(each["text"] for each in blocks if isinstance(each.get("text"), str))
+
+
+class MarkedParts:
+    """Takes out of a message what a program wrote between `<name>` and `</name>`.
+
+    Marks in a code span are words, and so is one that is not closed.
+    A message that begins with an open mark was interrupted: nothing of it is left.
+    """
+
+    def __init__(self, names: str) -> None:
+        """`names`: a regular expression for the names of the marks."""
+        self._begin = re.compile(rf"(?<!`)<({names})>", re.IGNORECASE)
+        self._end = re.compile(rf"(?<!`)</({names})>", re.IGNORECASE)
+
+    def taken_out(self, text: str) -> str:
+        """Return the message without these parts."""
+        # Where each is closed last: looking on for an end that is not there would be quadratic.
+        last = {end[1].lower(): end.start() for end in self._end.finditer(text)}
+        kept, start, is_first = list[str](), 0, True
+        for begin in self._begin.finditer(text):
+            if begin.start() < start:
+                continue
+            name = begin[1].lower()
+            is_first = is_first and not text[start : begin.start()].strip()
+            if last.get(name, -1) >= begin.end():
+                kept.append(text[start : begin.start()])
+                ends = self._end.finditer(text, begin.end())
+                start = next(end.end() for end in ends if end[1].lower() == name)
+            elif is_first:
+                return ""
+        return "".join(kept) + text[start:]
