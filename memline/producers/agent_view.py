@@ -4,17 +4,19 @@ A session key is `agent:<id>:<rest>`, as OpenClaw makes it: `agent:main:main` is
 `agent:main:discord:group:123` a group. An empty key says nothing about the chat.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memline.shared.values import value
+import msgspec
+
+from memline.shared.config.installation import ChatRule, ChatScope
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import AccessDenied
+from memline.shared.finding import Finding, Trouble
+from memline.shared.findings.diagnosis import of_agent, of_troubles
+from memline.shared.search.results import Answer
 from memline.shared.visible_text import for_model, one_line
-
-if TYPE_CHECKING:
-    from memline.shared.config.installation import ChatRule, ChatScope
 
 #: What a snippet that was cut short ends with.
 CUT = "…"
@@ -23,8 +25,7 @@ CUT = "…"
 _MIN_SNIPPET_CHARS = 20
 
 
-@value
-class Chat:
+class Chat(msgspec.Struct, frozen=True, kw_only=True):
     """The chat behind a session key; empty fields are not known."""
 
     #: The whole key, in lower case.
@@ -124,3 +125,38 @@ def _fits(rule: ChatRule, chat: Chat) -> bool:
         and chat.key.startswith(rule.match.key_prefix)
         and chat.raw_key.startswith(rule.match.raw_key_prefix)
     )
+
+
+def chat_for(settings: AgentSettings, session_key: str) -> Chat:
+    """Return the chat behind a session key. Raises AccessDenied for a key of another agent."""
+    chat = chat_of(session_key)
+    if chat.agent and chat.agent != settings.agent.lower():
+        raise AccessDenied(
+            f"the session key is of agent {chat.agent[:80]!r}, not of {settings.agent!r}",
+            hint=f"give a key that begins with agent:{settings.agent}:, or ask for that agent",
+        )
+    return chat
+
+
+def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
+    """Return the answer to a chat that may not use the agent's memory at all; None when it may."""
+    if not settings.memory.enabled:
+        return no_answer(settings, of_agent(settings, codes=["memory_disabled"]))
+    if not may_use_memory(settings.scope, chat):
+        refused = Trouble(code="chat_refused", details={"chat": str(chat)})
+        return no_answer(settings, of_troubles(settings, refused))
+    return None
+
+
+def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Show the answer of a search, as JSON, as an agent sees it in this chat."""
+    citations = gets_citations(settings.citations, chat)
+    view = agent_view(answer, citations=citations, max_chars=settings.max_injected_chars)
+    return {**view, "citations": settings.citations}
+
+
+def no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:
+    """Make an answer without results that says why, in the shape of one with results."""
+    answer = Answer(findings=found, workspace=str(settings.workspace))
+    empty = view_for(Chat(), settings, answer.to_json())
+    return {**empty, "disabled": True, "unavailable": False, "error": answer.warning}

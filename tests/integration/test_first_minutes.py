@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.api.calls import Caller, Calls
 from memline.shared.config.load import Options, load
 from tests.support.pseudo_terminal import on_terminal, plain
 from tests.support.shell import Shell
@@ -203,10 +203,10 @@ def test_every_answer_names_its_workspace(shell: Shell, tmp_path: Path, home: Pa
             assert (f"The notes of {notes} (" in ran.stderr) == is_said
             assert shell(*words, "--json").json["workspace"] == str(notes)
         settings = load(Options()).settings
-        with closing(MemoryTools(settings, ("main",))) as tools:
+        with closing(Calls(settings, ("main",))) as tools:
             caller = Caller(agent="main")
-            assert tools.search(caller, {"query": "alpha"})["workspace"] == str(notes)
-            assert tools.get(caller, {"path": "a.md"})["workspace"] == str(notes)
+            assert tools.search(caller, query="alpha")["workspace"] == str(notes)
+            assert tools.get(caller, path="a.md")["workspace"] == str(notes)
 
 
 def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell: Shell, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from memline.producers.http import auth
+from memline.producers.api import auth
 from tests.support.http_api import refused, serving
 from tests.support.workspace import Place
 

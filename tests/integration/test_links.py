@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.api.calls import Caller, Calls
 from memline.producers.memory import Memory
 from tests.support.workspace import Place
 
@@ -53,8 +53,8 @@ def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place: Place) -> N
 
     with Memory.of(place.settings, place.agent) as memory:
         hub = memory.get("hub", lines=1)
-    tools = MemoryTools(place.settings, (place.agent.agent,))
-    several = tools.get(Caller(agent=place.agent.agent), {"paths": ["hub", "n01"]})["excerpts"]
+    tools = Calls(place.settings, (place.agent.agent,))
+    several = tools.get(Caller(agent=place.agent.agent), paths=["hub", "n01"])["excerpts"]
     tools.close()
 
     assert [len(hub.links), len(hub.backlinks), hub.total_links, hub.total_backlinks] == [50, 50, 60, 60]
@@ -65,11 +65,11 @@ def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place: Place) -> N
 
 def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
     place.index()
-    tools = MemoryTools(place.settings, (place.agent.agent,))
+    tools = Calls(place.settings, (place.agent.agent,))
     owner = Caller(agent=place.agent.agent)
     group = Caller(agent=place.agent.agent, session_key=f"agent:{place.agent.agent}:discord:group:1")
 
-    seen = [tools.get(each, {"path": "memory/plan.md"}) for each in (owner, group)]
+    seen = [tools.get(each, path="memory/plan.md") for each in (owner, group)]
     tools.close()
 
     assert [each["totalBacklinks"] for each in seen] == [2, 1]

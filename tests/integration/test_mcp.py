@@ -10,13 +10,10 @@ from typing import Any
 
 import anyio
 import pytest
-from jsonschema import validate
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from memline.producers.calls.arguments import answers
-from memline.shared.sources.excerpt import MAX_CHARS
 from tests.support.mcp_calls import call, words
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.workspace import Place
@@ -43,39 +40,36 @@ def talk(place: Place, conversation: Callable[[Client], Awaitable[None]], *args:
 def test_a_client_lists_the_tools_searches_and_reads_on(notes: Place) -> None:
     async def conversation(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == ["memory_search", "memory_get", "memory_status"]
+        assert list(tools) == ["memory_search", "memory_get", "memory_status", "memory_append"]
         for tool in tools.values():
             assert tool.description and len(tool.description) > 100
-            assert tool.annotations and tool.annotations.read_only_hint
+            assert tool.annotations
+            assert tool.annotations.read_only_hint == (tool.name != "memory_append")
             assert tool.input_schema["additionalProperties"] is False
-            assert tool.output_schema
 
         found = await call(client, "memory_search", query="how do we keep invoices")
         assert not found.is_error
-        validate(found.structured_content, answers()["search"])
         assert json.loads(words(found)) == found.structured_content
         hit = found.structured_content["results"][0]
         assert hit["citation"] == "MEMORY.md#L1-L3"
 
         read = await call(client, "memory_get", path=hit["citation"])
-        validate(read.structured_content, answers()["get"])
         assert read.structured_content["text"].endswith("whole cents.")
 
         status = await call(client, "memory_status")
-        validate(status.structured_content, answers()["status"])
         assert status.structured_content["files"] == 2
 
     talk(notes, conversation)
 
 
 WRONG = [
-    ("memory_search", {}, "query is missing. What to do: give query. What to find"),
-    ("memory_search", {"query": 7}, "query: found the number 7, allowed: text"),
+    ("memory_search", {}, "query is missing. What to do: give query. A question"),
+    ("memory_search", {"query": {}}, "query: {} is not allowed, but: a text"),
     ("memory_search", {"query": "q", "maxresults": 3}, "write maxResults instead"),
     ("memory_search", {"query": "q", "since": "then"}, "a date such as 2026-02-10"),
     ("memory_get", {"path": "../../etc/passwd"}, "path is not an allowed Markdown memory file"),
     ("memory_get", {"path": "/etc/nothing"}, "path is not an allowed Markdown memory file"),
-    ("memory_get", {"path": ["MEMORY.md"]}, "path: found an array"),
+    ("memory_get", {"path": ["a.md", "b.md"]}, "path: ["),
     ("memory_status", {"verbose": True}, "there is no parameter 'verbose'"),
 ]
 
@@ -86,10 +80,9 @@ def test_a_wrong_call_is_an_error_with_a_hint(notes: Place) -> None:
             result = await call(client, tool, **arguments)
             assert result.is_error
             assert said in words(result)
-        for name in ("memory_append", "memory_forget"):
-            with pytest.raises(MCPError, match=f"there is no tool '{name}'") as error:
-                await client.call_tool(name, {})
-            assert error.value.error.code == -32602
+        with pytest.raises(MCPError, match="there is no tool 'memory_forget'") as error:
+            await client.call_tool("memory_forget", {})
+        assert error.value.error.code == -32602
 
     talk(notes, conversation)
 
@@ -98,7 +91,6 @@ def test_several_citations_are_read_at_once_and_one_that_is_refused_keeps_none_b
     async def conversation(client: Client) -> None:
         cited = ["MEMORY.md#L3", "memory/2026-02-10.md", "../../etc/passwd", "memory/gone.md"]
         read = await call(client, "memory_get", paths=cited)
-        validate(read.structured_content, answers()["get"])
         excerpts = read.structured_content["excerpts"]
         assert [each["text"] for each in excerpts[:2]] == [
             "Invoices are whole cents.",
@@ -108,34 +100,6 @@ def test_several_citations_are_read_at_once_and_one_that_is_refused_keeps_none_b
         assert "not an allowed" in excerpts[2]["error"]
 
     talk(notes, conversation)
-
-
-def test_notes_are_resources_under_the_rules_of_memory_get(notes: Place) -> None:
-    notes.write("memory/long note.md", "\n".join(f"Line {number} of a long note." for number in range(2000)))
-    notes.write("memory/one line.md", f"# One\n{'x' * MAX_CHARS}y\nend\n")
-
-    async def private(client: Client) -> None:
-        (template,) = (await client.list_resource_templates()).resource_templates
-        assert (template.uri_template, template.mime_type) == ("memory://note/{+path}", "text/markdown")
-        whole = await client.read_resource("memory://note/MEMORY.md")
-        (content,) = whole.contents
-        assert content.text == "# Facts\n\nInvoices are whole cents."
-        (content,) = (await client.read_resource("memory://note/memory/long%20note.md")).contents
-        assert content.text.endswith("Line 1999 of a long note.")
-        (content,) = (await client.read_resource("memory://note/memory/one%20line.md")).contents
-        assert content.text == f"# One\n{'x' * MAX_CHARS}\n[line cut here]\nend"
-        for path in ("../../etc/passwd", "/etc/passwd", "memory/gone.md", "%2e%2e/x.md"):
-            with pytest.raises(MCPError) as error:
-                await client.read_resource(f"memory://note/{path}")
-            assert error.value.error.code == -32602
-
-    async def group(client: Client) -> None:
-        with pytest.raises(MCPError, match="private"):
-            await client.read_resource("memory://note/MEMORY.md")
-        assert "ERR_CONN" in str(await client.read_resource("memory://note/memory/2026-02-10.md"))
-
-    talk(notes, private)
-    talk(notes, group, "--session-key", "agent:main:discord:group:1")
 
 
 def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes: Place) -> None:
@@ -156,10 +120,6 @@ def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes: Place) -> 
         for each in (found, read, several):
             assert json.loads(words(each)) == each.structured_content
             assert not {"\u202e", "\u200b", "\U000e0041"} & {*words(each)}
-        (content,) = (await client.read_resource("memory://note/MEMORY.md")).contents
-        assert content.text == f"# Facts\n\n{shown}"
-        prompt = await client.get_prompt("session_context", {"private": "true"})
-        assert shown in prompt.messages[0].content.text
 
     talk(notes, conversation)
     # What is no model's and no terminal's is the bytes.
@@ -169,22 +129,6 @@ def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes: Place) -> 
     assert hidden in hit["snippet"]
 
 
-def test_the_first_answer_loads_no_rich(notes: Place) -> None:
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    ran = subprocess.run(
-        [sys.executable, "-X", "importtime", *MEMLINE, *notes.arguments("mcp")],
-        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-    assert "serverInfo" in ran.stdout
-    assert "mcp.server.mcpserver" in ran.stderr and "rich" not in ran.stderr
-
-
 def test_a_session_of_another_agent_is_refused_before_anything_is_served(notes: Place) -> None:
     ran = notes.run("mcp", "--session-key", "agent:work:main")
 
@@ -192,16 +136,10 @@ def test_a_session_of_another_agent_is_refused_before_anything_is_served(notes: 
     assert "the session key is of agent 'work', not of 'main'" in ran.stderr
 
 
-def test_an_agent_that_may_write_has_one_tool_more(notes: Place) -> None:
-    notes.configure(append={"enabled": True})
-
+def test_a_client_on_this_machine_may_append_and_finds_the_entry_at_once(notes: Place) -> None:
     async def conversation(client: Client) -> None:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert tools["memory_append"].annotations
-        assert not tools["memory_append"].annotations.read_only_hint
         await call(client, "memory_search", query="tea")
         added = await call(client, "memory_append", text="Ada prefers tea.")
-        validate(added.structured_content, answers()["append"])
         found = await call(client, "memory_search", query="tea")
         assert found.structured_content["results"][0]["path"] == added.structured_content["path"]
 
@@ -215,31 +153,8 @@ def test_the_session_of_the_client_decides_about_citations_and_context(notes: Pl
         assert (hit["path"], "citation" in hit) == ("memory/2026-02-10.md", False)
         read = await call(client, "memory_get", path="MEMORY.md")
         assert read.is_error and "private" in words(read)
-        prompt = await client.get_prompt("session_context", {"private": "true"})
-        assert "cents" not in str(prompt)
 
     talk(notes, conversation, "--session-key", "agent:main:discord:group:1")
-
-
-def test_the_context_of_a_session_is_a_prompt_and_a_resource(notes: Place) -> None:
-    async def conversation(client: Client) -> None:
-        private = await client.get_prompt("session_context", {"private": "true"})
-        assert "Invoices are whole cents" in str(private)
-        shared = await client.read_resource("memory://context")
-        assert "cents" not in str(shared)
-        (prompt,) = (await client.list_prompts()).prompts
-        (argument,) = prompt.arguments or ()
-        assert (argument.name, argument.required) == ("private", False)
-        assert argument.description and "MEMORY.md" in argument.description
-        with pytest.raises(MCPError, match=r"private: found .perhaps., allowed: true or false"):
-            await client.get_prompt("session_context", {"private": "perhaps"})
-        with pytest.raises(MCPError, match="there is no prompt 'nothing'") as error:
-            await client.get_prompt("nothing")
-        assert error.value.error.code == -32602
-        with pytest.raises(MCPError, match="write private instead"):
-            await client.get_prompt("session_context", {"privat": "true"})
-
-    talk(notes, conversation)
 
 
 def begun(place: Place) -> subprocess.Popen[str]:
@@ -307,6 +222,8 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(n
         # Of texts that were cut in the middle of an emoji.
         message(5, "tools/call", name="memory_search", arguments={"query": "cents \ud83d"}),
         message(6, "tools/call", name="memory_search", arguments={"query": "\ude00 cents \\ud83d 😀"}),
+        json.dumps({"jsonrpc": "2.0", "id": "seven", "method": "ping"}),
+        *(json.dumps({"jsonrpc": "2.0", "id": odd, "method": "ping"}) for odd in (1.5, None, True)),
     ]
     # As `printf … | memline mcp` has it: the input is over before anything is answered.
     ran = subprocess.run(
@@ -324,13 +241,13 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(n
     assert (ran.returncode, {line["jsonrpc"] for line in said}) == (0, {"2.0"})
     # Nothing that was sent is left without an answer, and each unreadable line is in the log.
     unreadable = [line["error"] for line in said if line["id"] is None]
-    assert [error["code"] for error in unreadable] == [-32700, -32600]
+    assert [error["code"] for error in unreadable] == [-32700, *[-32600] * 4]
     assert not any("pydantic" in error["message"] or "\n" in error["message"] for error in unreadable)
-    assert ran.stderr.count("line.unreadable") == 2
+    assert ran.stderr.count("line.unreadable") == 5
     assert answers[1]["result"]["serverInfo"]["name"] == "memline"
     assert "memory_search" in answers[1]["result"]["instructions"]
     assert answers[2]["result"]["structuredContent"]["results"]
-    assert answers[3]["error"]["code"] == -32601
+    assert answers[3]["error"]["code"] == -32601 and answers["seven"]["result"] == {}
     assert "error" in answers[4]
     assert all(answers[number]["result"]["structuredContent"]["results"] for number in (5, 6))
     assert "😀" in answers[6]["result"]["structuredContent"]["missing"]

@@ -2,18 +2,14 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 
 import anyio
 import httpx
 import httpx2
 import pytest
-from jsonschema import validate
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 
-from memline.producers.calls.arguments import answers
 from memline.shared.config.installation import Token
 from tests.support.http_api import serving
 from tests.support.mcp_calls import call, words
@@ -42,13 +38,10 @@ def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["memory_search", "memory_get", "memory_status"]
         found = await call(client, "memory_search", query="cents")
-        validate(found.structured_content, answers()["search"])
         read = await call(client, "memory_get", path=found.structured_content["results"][0]["citation"])
         assert "whole cents" in read.structured_content["text"]
         wrong = await call(client, "memory_search", query="cents", agent="work")
         assert wrong.is_error and "there is no parameter 'agent'" in words(wrong)
-        prompt = await client.get_prompt("session_context", {"private": "true"})
-        assert "whole cents" in str(prompt)
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp", conversation)
@@ -57,11 +50,6 @@ def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None
 def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Place) -> None:
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.write("../other/MEMORY.md", "The vault code is 7341.\n")
-    # Of a zone where it may be tomorrow already, and of one where it may still be yesterday.
-    today = datetime.now(UTC).date()
-    for day in (today - timedelta(days=1), today, today + timedelta(days=1)):
-        place.write(f"memory/{day}.md", "This is the main log.\n")
-        place.write(f"../other/memory/{day}.md", "This is the work log.\n")
     listed = [
         {"id": "main", "default": True, "workspace": str(place.workspace)},
         {"id": "work", "workspace": str(place.folder / "other")},
@@ -72,15 +60,9 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
         assert (await call(client, "memory_search", query="vault")).structured_content["results"]
         assert not (await call(client, "memory_search", query="cents")).structured_content["results"]
 
-        # The resource is that of the agent too, whoever was asked for before.
-        work = await client.read_resource("memory://context")
-        assert "the work log" in str(work) and "the main log" not in str(work)
-
     async def is_refused(client: Client) -> None:
         refused = await call(client, "memory_search", query="vault")
         assert refused.is_error and "does not open the agent 'main'" in words(refused)
-        with pytest.raises(MCPError, match="does not open the agent 'main'"):
-            await client.read_resource("memory://context")
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp?agent=work", is_work)
@@ -103,9 +85,6 @@ def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> No
         ):
             refused = await call(client, f"memory_{tool}", **arguments)
             assert refused.is_error and "is of agent 'work', not of 'main'" in words(refused)
-        for resource in ("memory://context", "memory://note/MEMORY.md"):
-            with pytest.raises(MCPError, match="is of agent 'work'"):
-                await client.read_resource(resource)
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp", is_refused, **{"x-memline-session-key": "agent:Work:main"})
@@ -120,6 +99,7 @@ def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> No
         (b"\xff", -32700),
         (b"[]", -32600),
         (b'{"jsonrpc": "2.0", "id": 5, "method": 7}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600),
     ],
 )
 def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place: Place, body: bytes, code: int) -> None:
@@ -139,10 +119,10 @@ def test_a_text_that_was_cut_in_the_middle_of_an_emoji_is_taken(place: Place) ->
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     call = {"name": "memory_search", "arguments": {"query": "cents \ud83d"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
-    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-
-    with serving(place.settings) as url:
-        answer = httpx.post(f"{url}/mcp", content=body, headers=headers, timeout=120)
+    with serving(place.settings) as url, httpx.Client(timeout=120) as client:
+        # A client that does not say what it accepts takes anything.
+        del client.headers["accept"]
+        answer = client.post(f"{url}/mcp", content=body, headers={"content-type": "application/json"})
 
     assert answer.status_code == 200
     assert answer.json()["result"]["structuredContent"]["results"][0]["path"] == "MEMORY.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.api.calls import Caller, Calls
 from memline.producers.memory import Memory
 from memline.shared.errors import BadRequest, PathNotAllowed
 from memline.shared.sources.excerpt import MAX_CHARS
@@ -129,9 +129,7 @@ def test_a_note_is_read_by_whatever_names_it_in_any_case(
 
     with Memory.of(place.settings, place.agent) as memory:
         excerpt = memory.get(name)
-        answer = MemoryTools(place.settings, (place.agent.agent,)).get(
-            Caller(agent=place.agent.agent), {"path": name}
-        )
+        answer = Calls(place.settings, (place.agent.agent,)).get(Caller(agent=place.agent.agent), path=name)
 
     assert (excerpt.path, excerpt.first, excerpt.status) == (path, first, "ok")
     assert answer == excerpt.to_json()
@@ -170,11 +168,11 @@ def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(
 def test_a_citation_is_read_as_an_agent_sees_it(place: Place, name: str) -> None:
     place.write(name, "# Zeppelin\n")
     place.index()
-    tools = MemoryTools(place.settings, (place.agent.agent,))
+    tools = Calls(place.settings, (place.agent.agent,))
     caller = Caller(agent=place.agent.agent)
 
-    (hit,) = tools.search(caller, {"query": "zeppelin"})["results"]
-    read = tools.get(caller, {"path": hit["citation"]})
+    (hit,) = tools.search(caller, query="zeppelin")["results"]
+    read = tools.get(caller, path=hit["citation"])
     tools.close()
 
     assert hit["citation"].replace("\t", " ").isprintable()
@@ -195,12 +193,12 @@ def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place: Place) -> 
     for number in range(12):
         place.write(f"{number:02}/Twin.md", "x\n")
     place.index()
-    tools = MemoryTools(place.settings, (place.agent.agent,))
+    tools = Calls(place.settings, (place.agent.agent,))
     group = Caller(agent=place.agent.agent, session_key=f"agent:{place.agent.agent}:discord:group:1")
 
     with Memory.of(place.settings, place.agent) as memory, pytest.raises(BadRequest) as caught:
         memory.get("twin")
-    refused = tools.get(group, {"paths": ["twin", "07/twin", "triplet"]})["excerpts"]
+    refused = tools.get(group, paths=["twin", "07/twin", "triplet"])["excerpts"]
 
     assert caught.value.message.startswith("several notes have this name: 00/Twin.md, 01/Twin.md, ")
     assert caught.value.message.endswith("09/Twin.md and 2 more")

@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-from jsonschema import validate
 
-from memline.producers.agents.tools import MemoryTools
-from memline.producers.calls.arguments import answers
-from memline.producers.http.app import Api
-from memline.producers.http.server import listen, run, url_of
+from memline.producers.api.app import Api
+from memline.producers.api.calls import Calls
+from memline.producers.api.server import listen, run, url_of
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
 from memline.shared.config.schema import Settings
@@ -24,7 +22,7 @@ def serving(settings: Settings, **options: Any) -> Iterator[str]:
     serve = replace(settings.serve or Serve(), port=0, **options)
     agents = tuple(settings.agents)
     stop = threading.Event()
-    with closing(MemoryTools(settings, agents)) as tools, listen(serve) as opened:
+    with closing(Calls(settings, agents)) as tools, listen(serve) as opened:
         api = Api(tools, serve, dashboard=Dashboard, default_agent=settings.default_agent)
         thread = threading.Thread(target=run, args=(api.app, opened, stop))
         url = url_of(opened)
@@ -40,5 +38,5 @@ def refused(response: httpx.Response, status: int) -> str:
     """What an error says; every error has the same shape."""
     assert response.status_code == status, response.text
     body = response.json()
-    validate(body, answers()["error"])
+    assert set(body) == {"error", "hint"}
     return f"{body['error']} | {body['hint']}"

@@ -1,23 +1,19 @@
-"""Perform the actions of the table alike for each face, and write their audit lines."""
-
-from __future__ import annotations
+"""Perform the actions of `verbs` alike for each face, and write their audit lines."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
-from memline.producers.calls.rows import Call
+import msgspec
+
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError
 from memline.shared.logs import AUDIT, Log
-from memline.shared.values import field, value
 
 _AUDIT = Log(AUDIT)
 
 
-@value
-class Asker:
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and for which agents."""
 
     settings: Settings
@@ -34,8 +30,7 @@ class Asker:
         return self.settings.queue.address
 
 
-@value
-class Done:
+class Done(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an action."""
 
     #: What the command prints with `--json`.
@@ -45,35 +40,33 @@ class Done:
     #: What may be missing, for a reader; a command prints it as an error is.
     notes: tuple[str, ...] = ()
     #: Fields of the audit line: names and counts, no text, no secret.
-    audit: Mapping[str, object] = field(default_factory=dict)
+    audit: Mapping[str, object] = {}
     #: False when the state did not allow it: exit status 1 of the command, 409 over HTTP.
     is_changed: bool = True
 
 
-def perform(call: Call, asker: Asker, **arguments: Any) -> Done:
-    """Do what a call asks, and write the audit line of an action.
+class Verb(msgspec.Struct, frozen=True, kw_only=True):
+    """An action that a person can ask for, on every face."""
 
-    `arguments` are checked, and have their names in Python. Raises MemlineError.
-    """
-    function = function_of(call)
-    if not call.audit:
-        return function(asker, **arguments)
-    with audited(call, asker.by) as line:
-        done = function(asker, **arguments)
+    #: Takes the asker, and arguments that `producers.api.arguments.check` has checked.
+    run: Callable[..., Done]
+    #: The name of its line in the log: `audit.<name>`.
+    audit: str
+    #: Whether it destroys something, and a page asks first.
+    is_danger: bool = False
+
+
+def perform(verb: Verb, asker: Asker, **arguments: Any) -> Done:
+    """Do what a person asks for, and write the line in the log. Raises MemlineError."""
+    with audited(verb.audit, asker.by) as line:
+        done = verb.run(asker, **arguments)
         line |= done.audit
     return done
 
 
-def function_of(call: Call) -> Callable[..., Done]:
-    """Import the function that does what a call asks."""
-    module, _, name = call.run.partition(":")
-    function: Callable[..., Done] = getattr(import_module(module), name)
-    return function
-
-
 @contextmanager
-def audited(call: Call, by: str) -> Iterator[dict[str, object]]:
-    """Write the audit line of an action, `audit.<verb>`, at its end: the only place that does.
+def audited(name: str, by: str) -> Iterator[dict[str, object]]:
+    """Write the audit line of an action, `audit.<name>`, at its end: the only place that does.
 
     Gives the fields of the line: names and counts, no text, no secret. That of an action that fails has its
     error; of one that is not ours, or of Ctrl-C, the kind alone, since its words may hold anything.
@@ -81,7 +74,7 @@ def audited(call: Call, by: str) -> Iterator[dict[str, object]]:
     line: dict[str, object] = {}
 
     def write(**error: str) -> None:
-        _AUDIT.info(f"audit.{call.audit}", by=by, **line, **error)
+        _AUDIT.info(f"audit.{name}", by=by, **line, **error)
 
     try:
         yield line

@@ -1,6 +1,6 @@
-"""Change jobs, batches, provider accounts and dead letters: the functions of the verbs in the table.
+"""Change jobs, batches, provider accounts and dead letters: the verbs of every face.
 
-Each takes who asks and the parameters of its row, and returns what every face shows of it.
+Each takes who asks and its parameters, and returns what every face shows of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from memline.producers.actions import provider_pauses, reindex_job
-from memline.producers.actions.perform import Asker, Done
+from memline.producers.actions.perform import Asker, Done, Verb
 from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.shared.errors import BadRequest, QueueError
@@ -212,3 +212,18 @@ def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | No
 
 def _names(asker: Asker) -> str:
     return ", ".join(settings.agent for settings in asker.agents)
+
+
+#: By the words of its command.
+VERBS = {
+    "reindex": Verb(run=reindex, audit="reindex"),
+    "jobs pause": Verb(run=pause_job, audit="pause"),
+    "jobs resume": Verb(run=resume_job, audit="resume"),
+    "jobs cancel": Verb(run=cancel_job, audit="cancel", is_danger=True),
+    "batch cancel": Verb(run=cancel_batch, audit="cancel", is_danger=True),
+    "batch collect": Verb(run=collect_batch, audit="collect"),
+    "queue requeue": Verb(run=requeue, audit="requeue"),
+    "queue drop": Verb(run=drop, audit="drop", is_danger=True),
+    "queue pause": Verb(run=pause, audit="pause"),
+    "queue resume": Verb(run=resume, audit="resume"),
+}

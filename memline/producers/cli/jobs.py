@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memline.producers.actions import verbs
-from memline.producers.calls.table import CALLS
+from memline.producers.actions.verbs import VERBS
 from memline.producers.cli.invocation import Invocation, print_result
 from memline.producers.cli.options import AS_JSON, command, group, print_table
 from memline.producers.cli.table_commands import act_on, asker
@@ -120,7 +120,7 @@ def pause(invocation: Invocation, job: str, as_json: bool) -> int | None:
     Requests and batches that are at the provider already are still stored. Exit status 1 when the job is not
     running.
     """
-    return act_on(invocation, CALLS["jobs pause"], as_json, job=job)
+    return act_on(invocation, VERBS["jobs pause"], as_json, job=job)
 
 
 @command("memline jobs resume 5f3a", parent=jobs)
@@ -128,7 +128,7 @@ def pause(invocation: Invocation, job: str, as_json: bool) -> int | None:
 @AS_JSON
 def resume(invocation: Invocation, job: str, as_json: bool) -> int | None:
     """Let a paused job go on. Exit status 1 when it is not paused."""
-    return act_on(invocation, CALLS["jobs resume"], as_json, job=job)
+    return act_on(invocation, VERBS["jobs resume"], as_json, job=job)
 
 
 @command("memline jobs cancel 5f3a", "memline jobs cancel 5f3a --json", parent=jobs)
@@ -140,7 +140,7 @@ def cancel(invocation: Invocation, job: str, as_json: bool) -> int | None:
     Its texts stay known as missing: `memline reindex` or `memline index` takes them up. Batches that hold
     nothing else are cancelled at the provider. Exit status 1 when the job had ended already.
     """
-    return act_on(invocation, CALLS["jobs cancel"], as_json, job=job)
+    return act_on(invocation, VERBS["jobs cancel"], as_json, job=job)
 
 
 @group("memline batch ls", "memline batch show 5f3a", "memline batch cancel 5f3a")
@@ -232,7 +232,7 @@ def cancel_batch(invocation: Invocation, batch: str, as_json: bool) -> int | Non
     The batch worker tells the provider: `memline up`, a fleet, or the next `memline index`. Rows that the
     provider had finished by then are kept and paid for. Exit status 1 when the batch had ended already.
     """
-    return act_on(invocation, CALLS["batch cancel"], as_json, batch=batch)
+    return act_on(invocation, VERBS["batch cancel"], as_json, batch=batch)
 
 
 @command("memline batch collect 5f3a", "memline batch collect 5f3a --json", parent=batch)
@@ -244,7 +244,7 @@ def collect(invocation: Invocation, batch: str, as_json: bool) -> int | None:
     The batch worker does it: `memline up`, a fleet, or the next `memline index`. Exit status 1 when the batch
     has ended.
     """
-    return act_on(invocation, CALLS["batch collect"], as_json, batch=batch)
+    return act_on(invocation, VERBS["batch collect"], as_json, batch=batch)
 
 
 @command(
@@ -264,7 +264,7 @@ def reindex(invocation: Invocation, force: bool, plan: bool, as_json: bool) -> i
     """
     agents = tuple(invocation.enabled_agents())
     if not plan:
-        return act_on(invocation, CALLS["reindex"], as_json, agents=agents, force=force)
+        return act_on(invocation, VERBS["reindex"], as_json, agents=agents, force=force)
     plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
     lines = (line for plan in plans for line in _plan_lines(plan))
     print_result([plan.to_json() for plan in plans], as_json, lines)

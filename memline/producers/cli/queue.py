@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from memline.producers.calls.table import CALLS
+from memline.producers.actions.verbs import VERBS
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
 from memline.producers.cli.options import AS_JSON, command, group
 from memline.producers.cli.status import told
@@ -141,7 +141,7 @@ def requeue(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_
 
     A dead request to embed is removed instead: its texts are wanted again, and go out by themselves.
     """
-    return act_on(invocation, CALLS["queue requeue"], as_json, error=error, ids=ids)
+    return act_on(invocation, VERBS["queue requeue"], as_json, error=error, ids=ids)
 
 
 @command(
@@ -156,7 +156,7 @@ def drop(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_jso
     What they were about is in the rows. The exception is an answer that waits to be stored (store_vectors):
     its texts are sent, and paid for, again.
     """
-    return act_on(invocation, CALLS["queue drop"], as_json, error=error, ids=ids)
+    return act_on(invocation, VERBS["queue drop"], as_json, error=error, ids=ids)
 
 
 @command(
@@ -174,7 +174,7 @@ def pause(invocation: Invocation, provider: str | None, mode: str | None, as_jso
     With --mode batch no new batches are made and texts are sent in requests, at full price, about twice that
     of a batch; open batches are still collected.
     """
-    return act_on(invocation, CALLS["queue pause"], as_json, provider=provider, mode=mode)
+    return act_on(invocation, VERBS["queue pause"], as_json, provider=provider, mode=mode)
 
 
 @command(
@@ -193,7 +193,7 @@ def resume(invocation: Invocation, provider: str | None, mode: str | None, as_js
     again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries, and
     the others follow when it works. At a ceiling of the day texts wait all the same, and the answer says so.
     """
-    return act_on(invocation, CALLS["queue resume"], as_json, provider=provider, mode=mode)
+    return act_on(invocation, VERBS["queue resume"], as_json, provider=provider, mode=mode)
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:

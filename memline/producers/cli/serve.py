@@ -8,7 +8,8 @@ from contextlib import closing
 
 import click
 
-from memline.producers.agents.tools import Caller, MemoryTools, chat_for
+from memline.producers.agent_view import chat_for
+from memline.producers.api.calls import Caller, Calls
 from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
 from memline.producers.cli.options import command
@@ -35,20 +36,20 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
 
     For the configuration of an MCP client, which starts it. Nothing but the protocol goes to standard output.
     """
-    from memline.producers.agents.mcp_stdio import run_stdio
+    from memline.producers.api.mcp import run_stdio
 
     write_log()
     agent = invocation.agent()
     # A wrong one would be refused at every call.
-    caller = Caller(agent=agent.agent, session_key=session_key or "")
+    caller = Caller(agent=agent.agent, session_key=session_key or "", is_local=True)
     chat_for(agent, caller.session_key)
     # The thread that waits for a line cannot be ended otherwise, by Ctrl-C neither; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
+    calls = Calls(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:
-        with closing(tools), listed(invocation, "mcp", [agent]):
-            run_stdio(tools, caller)
+        with closing(calls), listed(invocation, "mcp", [agent]):
+            run_stdio(calls, caller)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -86,9 +87,9 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
         echo(f"memline: {url} (dashboard at /ui, MCP at /mcp)", err=True)
         with (
             listed(invocation, "serve", served),
-            closing(MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)) as tools,
+            closing(Calls(invocation.settings, agents, options_of=invocation.everywhere)) as calls,
         ):
-            run(tools, liveness())
+            run(calls, liveness())
 
 
 def _served(serve: Serve, host: str | None, port: int | None) -> Serve:

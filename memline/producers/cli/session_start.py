@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from memline.producers.agent_view import chat_for, denied_answer
 from memline.producers.agents.session_context import session_context
-from memline.producers.agents.tools import chat_for, denied_answer
 from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json
 from memline.producers.cli.options import AS_JSON, command
 from memline.shared.clock import SystemClock

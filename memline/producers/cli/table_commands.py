@@ -1,12 +1,11 @@
-"""Perform the actions of the table for the commands."""
+"""Perform the actions of `actions.verbs` for the commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from memline.producers.actions.perform import Asker, perform
-from memline.producers.calls.rows import Call
+from memline.producers.actions.perform import Asker, Verb, perform
 from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.shared.index.jobs import asker as this_user
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def act_on(
     invocation: Invocation,
-    call: Call,
+    verb: Verb,
     as_json: bool,
     *,
     agents: Iterable[AgentSettings] | None = None,
@@ -26,7 +25,7 @@ def act_on(
 
     The exit status is 1 when the state did not allow it.
     """
-    done = perform(call, asker(invocation, agents), **arguments)
+    done = perform(verb, asker(invocation, agents), **arguments)
     print_result(done.value, as_json, done.words)
     for line in done.notes:
         echo(line, err=True)

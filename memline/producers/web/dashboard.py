@@ -1,6 +1,6 @@
 """Serve the dashboard: routes of its pages, actions and static files, login and logout.
 
-`producers.http.auth.Guard` has looked at the session cookie before: a request of a browser that is logged
+`producers.api.auth.Guard` has looked at the session cookie before: a request of a browser that is logged
 in has its `Access` in the scope. Every answer carries a policy that allows nothing inline and nothing of
 other origins.
 """
@@ -19,14 +19,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from memline.producers.actions.perform import Asker, Done, perform
-from memline.producers.agents.pool import Pool
-from memline.producers.agents.tools import MemoryTools
-from memline.producers.calls.arguments import by_key, parse_texts, read
-from memline.producers.calls.rows import Call
-from memline.producers.calls.table import CALLS
-from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
-from memline.producers.http.responses import error_response, status_of, wants_page
+from memline.producers.actions.perform import Asker, Done, Verb, perform
+from memline.producers.actions.verbs import VERBS
+from memline.producers.api.arguments import check
+from memline.producers.api.auth import ACCESS, Access, Authenticator, address_of
+from memline.producers.api.calls import Calls
+from memline.producers.api.pool import Pool
+from memline.producers.api.responses import error_response, status_of, wants_page
 from memline.producers.web import session
 from memline.producers.web.forms import HEADERS, address_here, lead_on, own_page, read_form
 from memline.producers.web.pages import PAGES, Page, PageMissing, View
@@ -55,7 +54,7 @@ class LoginNeeded(Exception):
 class Dashboard:
     """The pages of one server, as an application below ROOT."""
 
-    def __init__(self, tools: MemoryTools, authenticator: Authenticator, pool: Pool) -> None:
+    def __init__(self, tools: Calls, authenticator: Authenticator, pool: Pool) -> None:
         self._tools = tools
         self._authenticator = authenticator
         self._pool = pool
@@ -70,7 +69,7 @@ class Dashboard:
                 Route("/login", self._log_in, methods=["POST"]),
                 Route("/logout", self._log_out, methods=["POST"]),
                 *(Route(page.path, self._page(page), methods=["GET"]) for page in PAGES),
-                *(Route(path_of(name), self._action(CALLS[name]), methods=["POST"]) for name in ACTIONS),
+                *(Route(path_of(name), self._action(VERBS[name]), methods=["POST"]) for name in ACTIONS),
             ],
             exception_handlers={
                 MemlineError: self._refuse,
@@ -100,13 +99,13 @@ class Dashboard:
 
         return self._guarded(show)
 
-    def _action(self, call: Call) -> Callable[[Request], Any]:
+    def _action(self, verb: Verb) -> Callable[[Request], Any]:
         async def act(request: Request) -> Response:
             form = await read_form(request)
             access = _access(request)
             self._check_form(request, form)
             try:
-                done = await self._pool.run(partial(self._perform, call, access, form))
+                done = await self._pool.run(partial(self._perform, verb, access, form))
             finally:
                 self._state.forget()
             return lead_on(request, form.get("next", ""), " ".join((*done.words, *done.notes)))
@@ -130,16 +129,16 @@ class Dashboard:
 
         return guarded
 
-    def _perform(self, call: Call, access: Access, form: QueryParams) -> Done:
+    def _perform(self, verb: Verb, access: Access, form: QueryParams) -> Done:
         """Do what a form asks, in a thread. Raises MemlineError."""
         named, settings = form.get("agent", ""), self._tools.settings
         agents = tuple(
             self._tools.memory(name).settings for name in ([named] if named else self._tools.agents)
         )
         texts = {name: text for name, text in form.items() if text and name not in _FRAME}
-        arguments = by_key(call, read(call.takes_json, parse_texts(call.takes_json, texts)))
+        arguments = check(verb.run, texts)
         asker = Asker(settings=settings, agents=agents, agent=named, by=access.client)
-        return perform(call, asker, **arguments)
+        return perform(verb, asker, **arguments)
 
     def _check_form(self, request: Request, form: QueryParams) -> None:
         """Raise AccessDenied for a POST that no form of ours sent."""

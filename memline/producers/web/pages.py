@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from memline.producers.agents.tools import MemoryTools
+from memline.producers.api.calls import Calls
 from memline.producers.reports import batch_jobs, job_reports
 from memline.producers.web.rendering import ROOT
 from memline.producers.web.state import StateReader
@@ -46,7 +46,7 @@ class PageMissing(MemlineError):
 class View:
     """One request for a page."""
 
-    tools: MemoryTools
+    tools: Calls
     state: StateReader
     query: QueryParams
 

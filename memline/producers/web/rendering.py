@@ -16,9 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from memline.producers.calls.rows import Call
-from memline.producers.calls.table import CALLS
-from memline.producers.http.auth import DASHBOARD
+from memline.producers.actions.verbs import VERBS
+from memline.producers.api.auth import DASHBOARD
 from memline.shared.visible_text import one_line, visible
 from memline.shared.words import counted, money, span
 
@@ -63,16 +62,13 @@ def path_of(name: str) -> str:
     return "/" + name.replace(" ", "/")
 
 
-def command_of(call: Call, fields: Mapping[str, object]) -> str:
+def command_of(name: str, fields: Mapping[str, object]) -> str:
     """Write the command that does what a form with these fields does."""
-    given = [(each, str(fields[each.name])) for each in call.parameters if fields.get(each.name)]
-    words = [
-        "memline",
-        *(["--agent", str(fields["agent"])] if fields.get("agent") else []),
-        *call.name.split(),
-    ]
-    words += [word for each, text in given if not each.argument for word in (each.option, text)]
-    return shlex.join([*words, *(text for each, text in given if each.argument)])
+    given = {key: str(value) for key, value in fields.items() if value}
+    named = [given.pop(key) for key in ("job", "batch") if key in given]
+    first = ["--agent", given.pop("agent")] if "agent" in given else []
+    options = [word for key, text in given.items() for word in (f"--{key}", text)]
+    return shlex.join(["memline", *first, *name.split(), *options, *named])
 
 
 class Static:
@@ -105,6 +101,6 @@ def environment(static: Static) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(ago=ago, age=age, number=number, money=money, one_line=one_line, counted=counted)
-    made.globals.update(root=ROOT, static=static.address, calls=CALLS, path_of=path_of, command_of=command_of)
+    made.globals.update(root=ROOT, static=static.address, verbs=VERBS, path_of=path_of, command_of=command_of)
     made.globals["ui"] = made.get_template("ui.html").module
     return made

@@ -6,18 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from memline.producers.agents.tools import MemoryTools
-from memline.producers.http.app import Api
-from memline.producers.http.server import listen, require_token, run, url_of
+from memline.producers.api.app import Api
+from memline.producers.api.calls import Calls
+from memline.producers.api.server import listen, require_token, run, url_of
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
 from memline.shared.liveness import Liveness
 
 
 @contextmanager
-def serving(
-    wanted: Serve, stop: threading.Event
-) -> Iterator[tuple[str, Callable[[MemoryTools, Liveness], None]]]:
+def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callable[[Calls, Liveness], None]]]:
     """Listen, and give the address and what serves API, MCP and dashboard there until `stop` is set.
 
     Raises ConfigError where a token is needed and there is none, or the address is not free.
@@ -25,13 +23,13 @@ def serving(
     require_token(wanted)
     with listen(wanted) as opened:
 
-        def serve(tools: MemoryTools, liveness: Liveness) -> None:
-            default = tools.settings.default_agent
+        def serve(calls: Calls, liveness: Liveness) -> None:
+            default = calls.settings.default_agent
             api = Api(
-                tools,
+                calls,
                 wanted,
                 dashboard=Dashboard,
-                default_agent=default if default in tools.agents else tools.agents[0],
+                default_agent=default if default in calls.agents else calls.agents[0],
             )
             run(api.app, opened, stop, liveness=liveness)
 

@@ -20,7 +20,7 @@ from hashlib import sha256
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from memline.producers.http.auth import Access, Authenticator
+from memline.producers.api.auth import Access, Authenticator
 from memline.producers.web.rendering import ROOT
 
 SESSION_COOKIE = "memline_session"

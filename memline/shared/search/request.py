@@ -26,7 +26,7 @@ INDEX_FILTERS = frozenset(("tag",))
 class SearchOptions:
     """What may be said beside the question; None and empty take the settings, or limit nothing.
 
-    Words and limits are in the table of calls (`producers.calls`), below the same names.
+    Limits of requests are in `producers.api.calls`, below the same names.
     """
 
     max_results: int | None = None

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from memline.producers.api.arguments import input_schema
 from memline.producers.web import dashboard, pages
 from memline.producers.web.rendering import path_of
 from memline.shared.index import jobs, meta
@@ -214,7 +215,7 @@ def test_no_form_fails_on_missing_or_odd_fields(browser: Browser) -> None:
     token, failed = f"form_token={browser.form_token()}", []
 
     for action in dashboard.ACTIONS:
-        names = (*(each.name for each in dashboard.CALLS[action].takes_json), "agent", "next")
+        names = (*input_schema(dashboard.VERBS[action].run)["properties"], "agent", "next")
         for text in ["", "agent=main", *(f"{name}={odd}" for name in names for odd in ODD)]:
             answer = browser.client.post(
                 f"/ui{path_of(action)}", content=f"{token}&{text}", headers=headers, follow_redirects=False

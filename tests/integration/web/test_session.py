@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.http import auth
+from memline.producers.api import auth
 from memline.producers.web.dashboard import ACTIONS
 from memline.producers.web.pages import PAGES
 from memline.producers.web.rendering import path_of

@@ -1,16 +1,11 @@
 """Audit lines: one for each action, whatever ended it."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
 
 from memline.producers.actions.perform import audited
-from memline.producers.calls.table import CALLS
 from memline.shared.errors import BadRequest
-
-PAUSE = next(call for call in CALLS.values() if call.audit == "pause")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +21,7 @@ def test_an_action_that_is_cut_off_has_its_line_once(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    with pytest.raises(type(error)), audited(PAUSE, "ann") as line:
+    with pytest.raises(type(error)), audited("pause", "ann") as line:
         line["agent"] = "main"
         raise error
 

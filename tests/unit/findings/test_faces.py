@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from memline.producers.actions import provider_pauses
-from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.api.calls import Caller, Calls
 from memline.producers.cli import run
 from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNING, Finding, worst
 from memline.shared.index import meta
@@ -51,9 +51,9 @@ def test_every_face_says_the_words_of_the_table(paused: Place, capsys: pytest.Ca
     status = json.loads(shown(capsys, paused, "status", "--json")[0])[0]
     lines = shown(capsys, paused, "status")[0].splitlines()
     doctor = json.loads(shown(capsys, paused, "doctor", "--json")[0])
-    with closing(MemoryTools(paused.settings, ("main",))) as tools:
-        called = tools.search(Caller(agent="main"), {"query": "redis"})
-        summary = tools.status(Caller(agent="main"), {})
+    with closing(Calls(paused.settings, ("main",))) as tools:
+        called = tools.search(Caller(agent="main"), query="redis")
+        summary = tools.status(Caller(agent="main"))
 
     assert (what, action) == ("embedding is paused; 3 vectors wait", "memline queue resume")
     for face in (answered, called, summary):

@@ -1,14 +1,12 @@
 """Make the JSON responses of the HTTP API; every error says what happened, and what to do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
-from memline.producers.agents.pool import Overloaded
+from memline.producers.api.pool import Overloaded
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,

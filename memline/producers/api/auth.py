@@ -2,32 +2,28 @@
 
 Host and Origin come first: a web page that a browser shows must not reach a server on loopback, neither by
 its own name turned to 127.0.0.1 (DNS rebinding) nor across origins. Then the token, the limits, and the body,
-which is read as a whole within its size and time. The scope then carries what the request may do.
+which is read as a whole within its size. The scope then carries what the request may do.
 """
-
-from __future__ import annotations
 
 import hashlib
 import hmac
 import re
 import socket
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import cast
 
-import anyio
+import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memline.producers.agents.tools import Caller
-from memline.producers.http.responses import error_response, too_many
-from memline.producers.http.server import parse_address
+from memline.producers.api.calls import Caller
+from memline.producers.api.responses import error_response, too_many
+from memline.producers.api.server import parse_address
 from memline.shared.config.installation import Serve, Token
 from memline.shared.errors import AccessDenied
-from memline.shared.values import value
 
 #: Where `Access` is found in the scope of a request.
 ACCESS = "memline.access"
@@ -40,9 +36,6 @@ DASHBOARD = "/ui/"
 
 #: Bytes of a body at most.
 MAX_BODY_BYTES = 1_048_576
-
-#: Seconds a client has to send a body.
-BODY_TIMEOUT_S = 10.0
 
 #: Bytes above the limit that are still read: a client that is cut off may not see the answer.
 _DRAIN_BYTES = 1_048_576
@@ -63,8 +56,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?", re.ASCII)
 _CLOSE = {"connection": "close"}
 
 
-@value
-class Access:
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What a request may do."""
 
     #: Who asks, for limits: the name of the token, never the token.
@@ -103,7 +95,8 @@ class Authenticator:
         entries = [Token(name="token", token=serve.token)] if serve.token else []
         #: Digest of the token, and its entry.
         self._tokens = [(_digest(each.token), each) for each in (*entries, *serve.tokens)]
-        self._wrong_tokens = PerMinute(MAX_WRONG_TOKENS)
+        #: When each address sent wrong tokens in the last minute, the address of the latest last.
+        self._wrong_tokens: dict[str, list[float]] = {}
 
     @property
     def has_tokens(self) -> bool:
@@ -133,11 +126,21 @@ class Authenticator:
         )
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
-        """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong."""
-        if not has_access:
-            return self._wrong_tokens.take(address) if has_token else 0.0
-        # Behind a proxy all clients have one address: none of them may lock the others out.
-        return 0.0
+        """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong.
+
+        A good token never waits: behind a proxy all clients have one address.
+        """
+        if has_access or not has_token:
+            return 0.0
+        now = time.monotonic()
+        recent = [at for at in self._wrong_tokens.pop(address, ()) if at > now - WINDOW_S]
+        if len(recent) < MAX_WRONG_TOKENS:
+            self._wrong_tokens[address] = [*recent, now]
+            if len(self._wrong_tokens) > MAX_CLIENTS:
+                self._wrong_tokens.pop(next(iter(self._wrong_tokens)))
+            return 0.0
+        self._wrong_tokens[address] = recent
+        return recent[0] + WINDOW_S - now
 
     def access_by_name(self, name: str) -> Access | None:
         """Return what the token of this name opens; only for a client that has proved to have it."""
@@ -147,36 +150,6 @@ class Authenticator:
         """Return a key made of the token of this name, to sign with; None for an unknown one."""
         digest = next((digest for digest, each in self._tokens if each.name == name), None)
         return digest and hmac.digest(digest, b"key for signatures", "sha256")
-
-
-class PerMinute:
-    """Count the requests of each client in the last minute. For the event loop's thread alone."""
-
-    def __init__(self, limit: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._monotonic = monotonic
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def take(self, client: str) -> float:
-        """Count a request of the client; 0 when it is allowed, else the seconds until one would be."""
-        if wait_s := self.wait_s(client):
-            return wait_s
-        if self._limit:
-            self._times.setdefault(client, deque()).append(self._monotonic())
-            self._times.move_to_end(client)
-            if len(self._times) > MAX_CLIENTS:
-                self._times.popitem(last=False)
-        return 0.0
-
-    def wait_s(self, client: str) -> float:
-        """Return the seconds until the client may ask again; 0 when it may now."""
-        times = self._times.get(client)
-        if not self._limit or not times:
-            return 0.0
-        oldest = self._monotonic() - WINDOW_S
-        while times and times[0] <= oldest:
-            times.popleft()
-        return times[0] - oldest if len(times) >= self._limit else 0.0
 
 
 class OriginCheck:
@@ -231,7 +204,7 @@ class OriginCheck:
 
 
 class Guard:
-    """Middleware that checks the token, and reads the body within its size and time."""
+    """Middleware that checks the token, and reads the body within its size."""
 
     def __init__(
         self,
@@ -284,29 +257,27 @@ class Guard:
         return None
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | Response:
-        """Read the body within its size and time; else return the error."""
-        limit = MAX_BODY_BYTES
+        """Read the body within its size; else return the error."""
         too_large = error_response(
-            413, f"the request is larger than {limit} bytes", "send a smaller request", headers=_CLOSE
+            413,
+            f"the request is larger than {MAX_BODY_BYTES} bytes",
+            "send a smaller request",
+            headers=_CLOSE,
         )
         declared = headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared[:20]) > limit + _DRAIN_BYTES:
+        if not declared.isdecimal() or int(declared[:20]) > MAX_BODY_BYTES + _DRAIN_BYTES:
             return too_large
-        body = bytearray()
-        with anyio.move_on_after(BODY_TIMEOUT_S):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    # The client is gone: half a request is not acted upon.
-                    return error_response(400, "incomplete request body", "send it again", headers=_CLOSE)
-                body += message.get("body", b"")
-                if not message.get("more_body", False):
-                    return bytes(body) if len(body) <= limit else too_large
-                if len(body) > limit + _DRAIN_BYTES:
-                    return too_large
-        return error_response(
-            408, f"the request did not arrive within {BODY_TIMEOUT_S:g} s", "send it again", headers=_CLOSE
-        )
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                # The client is gone: half a request is not acted upon.
+                return error_response(400, "incomplete request body", "send it again", headers=_CLOSE)
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > MAX_BODY_BYTES + _DRAIN_BYTES:
+                return too_large
+        return bytes(body) if len(body) <= MAX_BODY_BYTES else too_large
 
 
 def address_of(scope: Scope) -> str:

@@ -1,7 +1,5 @@
 """Run the calls of a server in threads, a few at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from memline.producers.agents import pool
-from memline.producers.agents.pool import Overloaded, Pool
+from memline.producers.api import pool
+from memline.producers.api.pool import Overloaded, Pool
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from memline.producers.http.auth import (
+from memline.producers.api.auth import (
     MAX_CLIENTS,
+    MAX_WRONG_TOKENS,
     Authenticator,
     Guard,
     OriginCheck,
-    PerMinute,
 )
-from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Serve, Token
 from memline.shared.errors import AccessDenied
 
@@ -213,41 +212,14 @@ def test_an_empty_token_never_matches_one_that_is_not_set() -> None:
     assert authenticator(Serve(tokens=(of_agent("main", MAIN),))).access(bearer(""), "x") is None
 
 
-def test_so_many_requests_are_allowed_in_any_minute() -> None:
-    clock = ManualClock()
-    limits = PerMinute(3, monotonic=clock.now)
+def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten() -> None:
+    made = authenticator()
 
-    assert [limits.take("a") for _ in range(3)] == [0, 0, 0]
-    clock.advance(45)
-    assert limits.take("a") == 15
-    clock.advance(15.001)
-    assert [limits.take("a") for _ in range(3)] == [0, 0, 0]
-    assert limits.take("a") > 0
+    waits = [made.wait_s("a", has_access=False, has_token=True) for _ in range(MAX_WRONG_TOKENS + 1)]
 
-
-def test_a_request_that_was_refused_does_not_count() -> None:
-    clock = ManualClock()
-    limits = PerMinute(1, monotonic=clock.now)
-    limits.take("a")
-    for _ in range(10):
-        clock.advance(5.9)
-        assert limits.take("a") > 0
-
-    clock.advance(2)
-    assert limits.take("a") == 0
-
-
-def test_clients_do_not_count_for_each_other() -> None:
-    limits = PerMinute(1)
-
-    assert (limits.take("a"), limits.take("b")) == (0, 0)
-    assert limits.take("a") > 0
-
-
-def test_clients_that_stay_silent_are_forgotten() -> None:
-    limits = PerMinute(5)
-
-    for number in range(MAX_CLIENTS + 500):
-        limits.take(str(number))
-
-    assert len(limits._times) == MAX_CLIENTS
+    assert not any(waits[:-1]) and 59 < waits[-1] <= 60
+    assert made.wait_s("a", has_access=True, has_token=True) == 0
+    assert made.wait_s("b", has_access=False, has_token=True) == 0
+    for number in range(MAX_CLIENTS):
+        made.wait_s(str(number), has_access=False, has_token=True)
+    assert made.wait_s("a", has_access=False, has_token=True) == 0

@@ -4,8 +4,6 @@ The outermost layer, so that what the guard refuses is seen too. A handler tells
 asked for (`note`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memline.producers.http.auth import ACCESS, Access, address_of
+from memline.producers.api.auth import ACCESS, Access, address_of
 from memline.shared.figures.counters import REQUESTS, Tally
 from memline.shared.logs import REQUEST, Log
 

@@ -3,8 +3,6 @@
 The only module that knows uvicorn.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import ipaddress

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from memline.producers.agents.pool import Overloaded
-from memline.producers.http.responses import JsonResponse, response_to, too_many
+from memline.producers.api.pool import Overloaded
+from memline.producers.api.responses import JsonResponse, response_to, too_many
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,

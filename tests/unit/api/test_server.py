@@ -2,7 +2,7 @@
 
 import pytest
 
-from memline.producers.http.server import is_loopback, listen, require_token, url_of
+from memline.producers.api.server import is_loopback, listen, require_token, url_of
 from memline.shared.config.installation import Serve, Token
 from memline.shared.errors import ConfigError, MemlineError
 

@@ -1,1 +1,0 @@
-"""List what can be asked of Memline, once for all faces: names, parameters, words and audit lines."""
