@@ -94,12 +94,7 @@ class IndexWriter:
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
-        #: Of the leases it takes.
-        self.holder = leases.Holder(owner=leases.current_owner(), lease_s=lease_s)
-        #: Tells whether an owner still holds its leases; `shared.queue.lease_owner` also of a Redis.
-        self.is_owner_alive: leases.IsAlive = leases.is_owner_alive
-        #: Token of a lease -> when this process saw it first (`Clock.monotonic`).
-        self._seen_at: dict[str, float] = {}
+        self._lease_s = lease_s
 
     @classmethod
     def of(
@@ -151,42 +146,21 @@ class IndexWriter:
             yield connection, now
 
     def recover(self) -> None:
-        """After a start: free what owners leased that are gone, make the bits that are missing."""
+        """After a start: free the batches of processes that are gone, make the bits that are missing."""
         with self.session() as (connection, now):
             open_batches.free_dead(connection, now)
-            self.free_leases()
             bits.make_searched(connection)
 
-    def free_leases(self, tokens: Iterable[str] = ()) -> list[str]:
-        """Free `tokens`, and what owners leased that are gone; return what is over.
+    def end_leases(self, tokens: Iterable[str] | None = None) -> None:
+        """End these leases, by default all: their requests are lost, and counted as paid for."""
+        with self.transaction() as (connection, _):
+            leases.end(connection, leases.tokens(connection) if tokens is None else tokens)
 
-        What no worker has begun to send is not spent.
-        """
-        with self.transaction() as (connection, now):
-            alive = self.is_owner_alive
-            over = leases.free(connection, self.holder, now, is_alive=alive, tokens=tokens)
-            if over:
-                self.budget.revoke(over)
-        return over
-
-    def free_unsent(self, tokens: Collection[str], *, or_uncounted: bool = False) -> list[str]:
-        """Free those of `tokens` that no worker of this home has begun to send; return what is over.
-
-        First in the file that a worker asks before it sends, so that nothing is sent and freed at once. What
-        was sent may be paid for. `or_uncounted`: also what costs nothing, of which that is not known.
-        """
-        unsent = self.budget.revoke(tokens, or_uncounted=or_uncounted) if tokens else []
-        return self.free_leases(unsent) if unsent else []
-
-    def _overdue(self, connection: Connection) -> list[str]:
-        """Return the leases that this process has waited for longer than any may last.
-
-        By a clock that is never set: were it that of the rows, all would be sent, and paid for, twice when it
-        is set ahead, and lost ones be waited for all day when it is set back.
-        """
-        now = self._clock.monotonic()
-        self._seen_at = {token: self._seen_at.get(token, now) for token in leases.tokens(connection)}
-        return [token for token, seen_at in self._seen_at.items() if now - seen_at >= self.holder.lease_s]
+    def end_unsent(self, tokens: Iterable[str]) -> None:
+        """End leases whose requests were certainly not sent: they cost nothing."""
+        self.end_leases(tokens := list(tokens))
+        for token in tokens:
+            self.budget.settle(token, 0)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Do as `store_files` for one file."""
@@ -311,13 +285,12 @@ class IndexWriter:
                 self.accounts,
                 target,
                 caps,
-                self.holder,
                 now,
+                now + self._lease_s,
                 credits=credits,
                 only_full=only_full,
                 held=held,
             )
-            self._seen_at |= dict.fromkeys((each.lease for each in requests), self._clock.monotonic())
             if refusal is not None or requests:
                 self._note_ceiling(refusal)
             return requests
@@ -359,15 +332,15 @@ class IndexWriter:
             due = max(state.retry_at, state.probe_at, vectors.next_due(connection, target.id) or 0.0)
         return max(due - now, 0.0)
 
-    def sweep(self, *, answered: Collection[str] = ()) -> list[str]:
-        """Free leases that are over, try failed texts again, prune the cache, finish what dead runs began.
+    def sweep(self) -> list[str]:
+        """End leases that are over, try failed texts again, prune the cache, finish what dead runs began.
 
-        Returns the tokens of those leases; none of `answered`, whose answers wait for a disk that is full.
+        Returns the tokens of those leases.
         """
         with self.session() as (connection, now):
             target = identities.target(connection)
-            over = self.free_leases([each for each in self._overdue(connection) if each not in answered])
             with transaction(connection):
+                over = leases.end_overdue(connection, now, self._lease_s)
                 now_ns = self._clock.now_ns()
                 ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)
                 if target is not None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from msgspec import Struct, structs
+
 __all__ = ["MISSING", "Field", "asdict", "astuple", "field", "fields", "replace", "to_json", "value"]
 
 # Not from typing: mypy knows the name, and a process that needs nothing else of it is spared the import.
@@ -64,6 +66,8 @@ else:
 
     def replace(instance, /, **changes):
         """Return a copy with these fields changed."""
+        if isinstance(instance, Struct):
+            return structs.replace(instance, **changes)
         for name in instance.__fields__:
             if name not in changes:
                 changes[name] = getattr(instance, name)

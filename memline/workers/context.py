@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable
 from contextlib import ExitStack
-from functools import partial
 from operator import itemgetter
 from typing import Protocol, TypeVar, cast
 
@@ -17,16 +16,15 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.errors import MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
+from memline.shared.index.hold import Hold, hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
-from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests, RedisRequests
-from memline.shared.queue.lease_owner import is_owner_alive
+from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
 from memline.shared.scheduling import fallback, leases
-from memline.shared.scheduling.budget import Budget
 from memline.shared.scheduling.limits import FileLimits, Limits
 
 #: Seconds between two deep sweeps.
@@ -111,9 +109,11 @@ class Context:
         limits: Limits | None = None,
         in_flight: InFlightRequests | None = None,
         stopping: threading.Event | None = None,
+        kind: str = "up",
     ) -> None:
-        """Without `limits` and `in_flight` those of one process."""
+        """Without `limits` and `in_flight` those of one process. `kind`: as of `shared.index.hold`."""
         self.settings = settings
+        self._kind = kind
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
         self.limits = limits or FileLimits(self._account_file, self.clock)
@@ -124,11 +124,10 @@ class Context:
         self.stopping = stopping or threading.Event()
         #: The error that ended the work of this process, if any.
         self.failure: MemlineError | None = None
-        self.sweep_timer = SweepTimer(
-            lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.monotonic()))
-        )
+        self.sweep_timer = SweepTimer(lambda agent, deep: send(Sweep(agent=agent, deep=deep)))
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
+        self._holds: dict[str, Hold] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
         self._open: dict[Hashable, Closable] = {}
         self._is_closed = False
@@ -183,55 +182,35 @@ class Context:
             self._writers.pop(agent).close()
         if agent not in self._writers:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
-            # At the start also what the same Redis has lost: no answer is on its way to this process.
-            writer.is_owner_alive = partial(is_owner_alive, url=self.settings.queue.address)
             writer.recover()
-            writer.is_owner_alive = self.in_flight.is_owner_alive
-            with writer.session() as (connection, now):
-                chosen = self.choice(agent), self.fallback(agent)
-                fallback.start(writer.accounts, *chosen, now)
-                # Requests of a model that was changed: no worker embeds with it any more.
-                keys = [each.identity.key for each in chosen if each and each.identity]
-                others = leases.tokens_of_others(connection, keys) if keys else []
-            self.note_begun(writer, others)
-            self.in_flight.revoke(writer.free_leases(others))
+            with writer.session() as (_, now):
+                fallback.start(writer.accounts, self.choice(agent), self.fallback(agent), now)
             self._writers[agent] = writer
             self.sweep_timer.watch(agent)
         return self._writers[agent]
 
-    def may_send(self, lease: str) -> bool:
-        """Note that the request of a lease is sent, in the account file and in Redis; False if it may not be.
+    def dispatches(self, agent: str) -> bool:
+        """Tell whether this process dispatches the index of an agent; it takes the lock when it is free.
 
-        Raises IndexFault when that cannot be noted: it would be paid for and count nowhere.
+        Without Redis, requests of the process that had it before have ended with that process.
         """
-        return Budget(self._account_file).may_send(lease) and self.in_flight.begin(lease)
-
-    def was_sent(self, lease: str) -> bool:
-        """Tell whether a worker before this one has begun to send the request of a lease."""
-        try:
-            return Budget(self._account_file).was_sent(lease) or bool(self.in_flight.begun([lease]))
-        except (IndexFault, QueueError):
-            # `may_send` meets it as well, and nothing is sent then.
+        if agent in self._holds:
+            return True
+        taken = hold(self.agent(agent).index_path, self._kind, self.clock.now())
+        if taken is None:
             return False
+        self._holds[agent] = taken
+        if not self.settings.queue.address:
+            self.writer(agent).end_leases()
+        return True
 
-    def note_begun(self, writer: IndexWriter, tokens: Sequence[str]) -> None:
-        """Note which of these requests are sent by workers of other homes: they see another account file."""
-        for lease in self.in_flight.begun(tokens):
-            if not writer.budget.was_sent(lease):
-                writer.budget.may_send(lease)
-
-    def free_unsent(self) -> None:
-        """Free what this process leased and has not sent: no other process would, before it has ended."""
-        for writer in self._writers.values():
-            self._free_unsent(writer, is_last=True)
-
-    def _free_unsent(self, writer: IndexWriter, *, is_last: bool = False) -> list[str]:
-        """Free what this process leased and no worker has begun to send; `is_last`: it ends."""
-        with writer.session() as (connection, _):
-            tokens = leases.tokens(connection, writer.holder.owner)
-        # Of what costs nothing Redis alone knows, and at the end of a process all is over.
-        or_uncounted = is_last or isinstance(self.in_flight, RedisRequests)
-        return writer.free_unsent(self.in_flight.revoke_unsent(tokens), or_uncounted=or_uncounted)
+    def end_unsent(self, begun: Collection[str]) -> None:
+        """End the leases that this process has not begun to send: no answer comes, and they cost nothing."""
+        for agent, writer in self._writers.items():
+            if agent in self._holds:
+                with writer.session() as (connection, _):
+                    tokens = leases.tokens(connection)
+                writer.end_unsent(token for token in tokens if token not in begun)
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:
         """Build something once and keep it open until the end of the process.
@@ -256,11 +235,14 @@ class Context:
         """Stop the timer and close what is open; the workers have stopped before."""
         self.sweep_timer.stop()
         with self._lock, ExitStack() as stack:
-            # All are closed, also when one cannot be.
+            # All are closed, also when one cannot be; the locks last.
             self._is_closed = True
+            for each in self._holds.values():
+                stack.callback(each.close)
             for item in (self._account_file, *self._open.values(), *self._writers.values()):
                 stack.callback(item.close)
             self._writers.clear()
+            self._holds.clear()
             self._open.clear()
 
 

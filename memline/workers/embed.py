@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import partial
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import (
@@ -15,13 +15,13 @@ from memline.shared.embedders.protocol import (
     limit_attempts,
 )
 from memline.shared.embedders.provider_errors import is_of_account
-from memline.shared.embedders.request import Outcome, ProviderSplit, embed
+from memline.shared.embedders.request import Outcome, embed
 from memline.shared.errors import (
-    IndexFault,
     ModelMismatch,
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
+    QueueError,
 )
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
@@ -29,7 +29,7 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling import call_times
+from memline.shared.scheduling import call_times, leases
 from memline.shared.scheduling.breaker import ASKED_TO_WAIT, AT_LIMIT, HAS_COOLDOWN, MAX_SHRUNK_ROWS, tighter
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
@@ -42,9 +42,9 @@ MAX_WAIT_S = 5.0
 #: Seconds that such texts stay in the rows at least.
 MIN_DEFERRED_S = 1.0
 
-#: Seconds after its start, or a change of its settings, in which a worker that is set up for another model
-#: than the index waits for it.
-MISMATCH_S = 15.0
+#: Seconds after its start in which a worker that is set up for another model than the index goes on, and for
+#: which it keeps such a request.
+MISMATCH_S, MISMATCH_WAIT_S = 15.0, 1.0
 
 #: Fields of an identity, as an operator knows them.
 _PARTS = {
@@ -62,59 +62,122 @@ _LOG = Log("embed")
 def embed_texts(message: EmbedTexts) -> None:
     """Embed the texts of one lease and send back vectors, and failures by their kind.
 
-    Safe twice: the second run sends nothing and gives the texts back, to be sent as another request. It
-    always answers, so that no lease waits for its end because of an error here; a worker that is set up for
-    another model gives the request back to the queue, and ends.
+    Safe twice: the second run finds in Redis that the first has begun to send it, and does nothing; the
+    deadline of the lease frees its texts. Safe late: what cannot end before that deadline is not sent. Else
+    it always answers, so that no lease waits for its end because of an error here.
     """
-    context = current()
-    account, key = "", message.identity.key
-    if context.was_sent(message.lease):
-        # By a worker that was killed, whose call counts: another call is counted, and kept below the
-        # ceilings, as another request.
-        _LOG.warning("request.given_back", lease=message.lease, texts=len(message.texts))
-        _report(message, message.texts, ProviderSplit("its worker ended before the provider answered"))
-        return
-    begin = cache(partial(context.may_send, message.lease))  # Once, whatever parts it is cut into.
+    context, sending = current(), _Sending(current(), message)
     try:
         choice = _choice(context, message.agent, message.identity)
-        account = account_id(choice.provider, choice.mark)
-        embedder: Embedder = context.keep(("embedder", message.agent, key), choice.build)
-        budget = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
-        is_counted = message.is_probe or any(budget)
+        sending.choose(choice)
+        key = ("embedder", message.agent, message.identity.key)
+        embedder: Embedder = context.keep(key, choice.build)
+        is_counted = message.is_probe or any(sending.limits)
         with limit_attempts(1 if is_counted else CALL_ATTEMPTS):
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
-                before_call=partial(_take_place, context, account, budget, message.lease, begin),
+                before_call=sending.before_call,
                 estimate=estimate_tokens,
-                max_rows=context.shrunk_rows.get(key, 0),
+                max_rows=context.shrunk_rows.get(message.identity.key, 0),
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
             )
-    except AgentNotConfigured as error:
-        # Nothing was sent, and no provider is at fault.
-        broken = ProviderBrokenAnswer(error.message, hint=error.hint)
-        _report(message, message.texts, broken, paid_tokens=0)
+    except _AlreadyBegun:
+        _LOG.warning("request.dropped", lease=message.lease, texts=len(message.texts))
         return
-    except ModelMismatch as error:
-        if time.monotonic() - context.began_at < MISMATCH_S:
-            # One process is started again with other settings before another.
-            context.stopping.wait(1.0)
-            raise
-        _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
-        context.stop(error)
-        raise
+    except (AgentNotConfigured, ModelMismatch) as error:
+        # Nothing was sent, and no provider is at fault: another process may be set up for it.
+        _LOG.error("request.not_ours", error=error.message, action=error.hint)
+        context.stopping.wait(MISMATCH_WAIT_S)
+        _report(message, message.texts, _Unsent(error.message, hint=error.hint), paid_tokens=0)
+        if time.monotonic() - context.began_at > MISMATCH_S:
+            # Processes of a fleet are started again one after another; this one stays as it is.
+            context.stop(error)
+        return
     except ProviderError as error:
         _report(message, message.texts, error, paid_tokens=0)
         return
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        paid = None if begin.cache_info().currsize else 0
+        paid = None if sending.has_begun else 0
         _report(message, message.texts, broken, no_results=True, paid_tokens=paid)
         raise
-    _note_sizes(context, key, outcome)
-    _answer(context, message, account, outcome)
+    _note_sizes(context, message.identity.key, outcome)
+    _answer(context, message, sending.account, outcome)
+
+
+class _Unsent(ProviderLater):
+    """The texts were not sent: they wait for another request, and nothing is wrong with the provider."""
+
+    kind = "unsent"
+
+
+class _AlreadyBegun(Exception):
+    """A worker before this one has begun to send the request, and has ended since."""
+
+
+class _AtLimit(ProviderLater):
+    """There is no place within the configured limits; the provider was not asked."""
+
+
+class _Sending:
+    """Decides before each call of a request whether it may be made."""
+
+    def __init__(self, context: Context, message: EmbedTexts) -> None:
+        self._context = context
+        self._message = message
+        self.has_begun = False
+
+    def choose(self, choice: Choice) -> None:
+        """Take the account, the limits and the time-out of a provider."""
+        self.account = account_id(choice.provider, choice.mark)
+        settings = self._context.agent(self._message.agent, needs_workspace=False)
+        #: Requests and tokens a minute.
+        self.limits = minute_limits(settings, choice)
+        self._timeout_s = choice.timeout_s
+
+    def before_call(self, texts: Sequence[str]) -> None:
+        """Wait for a place within the account's limits, and note the first call of the request.
+
+        Raises ProviderLater when the wait is too long or the call could end after the lease, and
+        _AlreadyBegun.
+        """
+        self._take_place(texts)
+        # Last: to ask for the place, and to wait for it, takes time as well.
+        left_s = self._message.until - self._context.clock.now()
+        if not leases.may_call(left_s, self._timeout_s):
+            raise _Unsent("the lease of these texts is over")
+        if not self.has_begun:
+            try:
+                is_first = self._context.in_flight.begin(self._message.lease, left_s)
+            except QueueError as error:
+                raise _Unsent(f"not sent, since Redis cannot note it: {error.message}") from error
+            if not is_first:
+                raise _AlreadyBegun
+            self.has_begun = True
+
+    def _take_place(self, texts: Sequence[str]) -> None:
+        (max_requests, max_tokens), provider = self.limits, self.account.partition(":")[0]
+        limits = self._context.limits
+        wait_s = limits.take(
+            self.account,
+            tokens=sum(map(estimate_tokens, texts)),
+            requests=len(texts) if PROVIDERS[provider].counts_texts else 1,
+            max_requests=max_requests,
+            max_tokens=max_tokens,
+            max_wait_s=MAX_WAIT_S,
+        )
+        if wait_s > MAX_WAIT_S:
+            # Until the place is near enough to be waited for.
+            words = ASKED_TO_WAIT if limits.cooldown_s(self.account) > 0 else AT_LIMIT
+            raise _AtLimit(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
+        if wait_s > 0:
+            self._context.clock.sleep(wait_s)
+            # Another worker may have heard a no meanwhile.
+            if cooldown_s := limits.cooldown_s(self.account):
+                raise _AtLimit(f"{provider} {HAS_COOLDOWN}", retry_after_s=cooldown_s)
 
 
 def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
@@ -127,9 +190,9 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
         if vector is not None
     )
     failed = [([message.texts[index]], failure) for index, failure in outcome.failures]
-    if isinstance(outcome.error, _LeaseEnded):
-        _LOG.warning("request.expired", lease=message.lease, texts=len(message.texts))
-    elif outcome.error is not None:
+    if isinstance(outcome.error, _Unsent):
+        _LOG.warning("request.unsent", lease=message.lease, reason=outcome.error.message)
+    if outcome.error is not None:
         # Keeps the other workers from running into the same no.
         if outcome.error.retry_after_s is not None and not isinstance(outcome.error, _AtLimit):
             context.limits.cool_down(account, outcome.error.retry_after_s)
@@ -145,7 +208,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
     report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls)
     for texts, failure in failed:
         # What counts once is said in one message of a request.
-        is_split = failure.kind == "split"
+        is_split = failure.kind in ("split", "unsent")
         is_fault = no_results and not is_split
         report(texts, failure, learned, no_results=is_fault, calls=calls)
         learned, no_results, calls = LearnedCaps(), no_results and is_split, ()
@@ -209,56 +272,6 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
         words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
         words += f"; they differ in {', '.join(differing)}"
     raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
-
-
-class _LeaseEnded(ProviderLater):
-    """The lease of the texts is over: the rows know, and another worker sends them."""
-
-
-class _AtLimit(ProviderLater):
-    """There is no place within the configured limits; the provider was not asked."""
-
-
-def _take_place(
-    context: Context,
-    account: str,
-    budget: tuple[int, int],
-    lease: str,
-    begin: Callable[[], bool],
-    texts: Sequence[str],
-) -> None:
-    """Wait for a place within the account's limits, while the lease lasts; `begin` notes that it is sent.
-
-    Raises ProviderLater when the wait is too long or the lease is over: a process that was stopped for a
-    while must not pay for what another one has sent meanwhile.
-    """
-    (max_requests, max_tokens), provider = budget, account.partition(":")[0]
-    wait_s = context.limits.take(
-        account,
-        tokens=sum(map(estimate_tokens, texts)),
-        requests=len(texts) if PROVIDERS[provider].counts_texts else 1,
-        max_requests=max_requests,
-        max_tokens=max_tokens,
-        max_wait_s=MAX_WAIT_S,
-    )
-    if wait_s > MAX_WAIT_S:
-        # Until the place is near enough to be waited for.
-        is_asked = context.limits.cooldown_s(account) > 0
-        words = ASKED_TO_WAIT if is_asked else AT_LIMIT
-        raise _AtLimit(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
-    if wait_s > 0:
-        context.clock.sleep(wait_s)
-        # Another worker may have heard a no meanwhile.
-        if cooldown_s := context.limits.cooldown_s(account):
-            raise _AtLimit(f"{provider} {HAS_COOLDOWN}", retry_after_s=cooldown_s)
-    # Last: to ask for the place, and to wait for it, takes time as well.
-    try:
-        may_send = context.in_flight.holds(lease) and begin()
-    except IndexFault as error:
-        # As on a full disk, on which its answer could not be stored either.
-        raise ProviderSplit(f"not sent, since it could not be counted: {error.message}") from error
-    if not may_send:
-        raise _LeaseEnded("the lease of these texts is over")
 
 
 def _report(

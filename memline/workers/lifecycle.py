@@ -84,6 +84,7 @@ def run(
         limits=RedisLimits(url, retry),
         in_flight=RedisRequests(url),
         stopping=stop,
+        kind="store",
     )
     use(context)
     declare_actors(threads_of)

@@ -10,7 +10,6 @@ from memline.shared.batches.remote import BatchApis
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
-from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
@@ -24,13 +23,16 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
 )
-from memline.shared.scheduling import fallback, leases
+from memline.shared.scheduling import fallback
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.values import replace
 from memline.workers.context import Context, current
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.
 LINGER_S = 0.1
+
+#: Seconds between two tries for the lock of an index that another process dispatches.
+HOLD_EVERY_S = 0.5
 
 _LOG = Log("store")
 
@@ -100,35 +102,37 @@ def embed_failed(message: EmbedFailed) -> None:
 
 @actor(Sweep)
 def sweep(message: Sweep) -> None:
-    """Send what waits; when deep, first free what is overdue. Safe at any time, any number of times."""
+    """Send what waits; when deep, first end what is overdue. Safe at any time, any number of times."""
     context = current()
+    if not _dispatches(context, message.agent):
+        return
     if message.deep:
         writer = context.writer(message.agent)
         writer.sweep_batches(context.choice(message.agent).identity)
-        context.note_begun(writer, leases.tokens(writer.connection, leases.REDIS))
-        expired = writer.sweep(answered=context.in_flight.answered())
-        # Those of another process, an `index` or `up` beside the fleet, lie on no queue.
-        tokens = leases.tokens(writer.connection, leases.REDIS)
-        context.in_flight.revoke(expired)
-        for lease, error in context.in_flight.dead_lettered(tokens).items():
-            # Counted as a failure of its texts, or they would be sent and fail for ever.
-            if content := leases.content(writer.connection, lease):
-                identity, hashes = content
-                words, action = f"a worker failed: {error}", "memline queue dead"
-                failure = Failure(kind="broken", error=words, action=action, no_results=True)
-                writer.record_failure(identity, lease, hashes, failure, LearnedCaps())
-        missing = context.in_flight.missing(tokens, asked=message.sent, now=context.clock.monotonic())
-        if expired or missing:
-            _LOG.warning("leases.freed", agent=message.agent, expired=len(expired), missing=len(missing))
-            writer.free_leases(missing)
+        if over := writer.sweep():
+            _LOG.warning("leases.over", agent=message.agent, count=len(over))
     if (primary := context.choice(message.agent).identity) is not None:
         # A batch may have found that the provider stopped.
         _switch_if_needed(context, message.agent, primary)
     _dispatch(context, message.agent, only_full=False)
 
 
+def _dispatches(context: Context, agent: str) -> bool:
+    """Tell whether this process dispatches the index of an agent; if not, it tries again soon."""
+    context.writer(agent)
+    if context.dispatches(agent):
+        return True
+    context.sweep_timer.schedule(agent, HOLD_EVERY_S)
+    return False
+
+
 def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
-    """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker."""
+    """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker.
+
+    Only the process that holds the lock of the index does so.
+    """
+    if not _dispatches(context, agent):
+        return
     writer = context.writer(agent)
     with writer.session() as (connection, _):
         if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
@@ -177,7 +181,6 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     rules = _batch_rules(context, agent, choice)
     has_pending_files = rules is not None and context.in_flight.is_chunking()
     plan = writer.plan_batches(rules, only=identity, has_pending_files=has_pending_files)
-    writer.holder = replace(writer.holder, owner=context.in_flight.owner())
     requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, held=plan.held)
     for request in requests:
         message = EmbedTexts(
@@ -185,6 +188,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             identity=identity,
             lease=request.lease,
             texts=request.texts,
+            until=request.until,
             is_probe=request.is_probe,
         )
         send(message)

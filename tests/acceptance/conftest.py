@@ -16,6 +16,9 @@ ROWS = 8
 #: Texts of a note.
 TEXTS = 3
 
+#: Seconds of a lease: what a killed process had in flight is sent again after that time.
+LEASE_S = 12
+
 
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
@@ -41,14 +44,18 @@ def provider() -> Iterator[EmbeddingServer]:
 @pytest.fixture
 def notes(place: Place, provider: EmbeddingServer) -> Place:
     """A user's place, its notes still to be written."""
-    place.furnish(folders=["memory"], **remote(provider.url, maxRows=ROWS), sync={"watchDebounceMs": 100})
+    place.furnish(
+        folders=["memory"],
+        **remote(provider.url, maxRows=ROWS, timeoutSeconds=5),
+        sync={"watchDebounceMs": 100},
+    )
     return place
 
 
 @pytest.fixture
 def fleet(notes: Place, redis_server: RedisServer) -> Iterator[Fleet]:
     """The processes of the Procfile, none of them started yet."""
-    with Fleet(notes, redis_server.url) as fleet:
+    with Fleet(notes, redis_server.url, lease_s=LEASE_S) as fleet:
         yield fleet
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import ROWS, write_notes
+from tests.acceptance.conftest import LEASE_S, ROWS, write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, Fleet
 from tests.support.redis_server import RedisServer
@@ -99,7 +99,7 @@ def test_redis_may_be_killed_and_started_again_five_times(
     dice = random.Random(5)
     texts = write_notes(notes, 0, 30)
     provider.control({"latency_ms": 150})
-    with Fleet(notes, mortal_redis.url) as fleet:
+    with Fleet(notes, mortal_redis.url, lease_s=LEASE_S) as fleet:
         fleet.up()
         for number in range(5):
             seen = len(provider.requests)
@@ -121,7 +121,7 @@ def test_redis_may_be_killed_and_started_again_five_times(
         assert not [line for line in fleet.logs() if "word" in line]
 
 
-def test_a_flushed_redis_costs_seconds_and_no_vector(
+def test_a_flushed_redis_costs_one_lease_and_no_vector(
     fleet: Fleet,
     notes: Place,
     provider: EmbeddingServer,
@@ -144,7 +144,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and
     texts = write_notes(notes, 0, NOTES)
     provider.control({"latency_ms": LATENCY_MS})
     # Long enough for an answer on a loaded machine: a lease that ends early is sent again.
-    with Fleet(notes, redis_server.url, lease_s=12) as fleet:
+    with Fleet(notes, redis_server.url, lease_s=LEASE_S) as fleet:
         fleet.up_together("embed", "embed-2")
         fleet.until(lambda: len(provider.requests) > 8, "the backfill")
 

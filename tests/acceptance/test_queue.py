@@ -20,11 +20,9 @@ import redis
 from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
-from memline.shared.index.rows import TextRow
 from memline.shared.queue import dead_letters, depth, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack, send
-from memline.shared.queue.in_flight import RedisRequests
-from memline.shared.queue.messages import EmbedTexts, StoreVectors, encode
+from memline.shared.queue.messages import StoreVectors
 from memline.shared.queue.middleware import FailMessages, SkipRevoked
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.redis_client import RetryPolicy
@@ -478,49 +476,6 @@ def test_a_new_store_process_has_at_once_what_the_dead_one_had_taken(
 # Requests, which cost money.
 
 
-def test_a_request_that_was_revoked_or_given_to_another_is_not_worked_on(
-    process: Process, other: Process
-) -> None:
-    began, go_on = process.hold()
-    for number in range(3):
-        process.send(number)
-
-    with process.working():
-        # The one thread works on 0; the next one lies in its memory.
-        assert began.wait(120)
-        until(lambda: embed_queue(process).waiting == 1)
-        RedisRequests(process.broker.url).revoke(["message-1"])
-        go_on.set()
-        until(lambda: process.got == [0, 2])
-
-    assert embed_queue(process).in_flight == 0
-
-
-def test_a_request_is_begun_by_one_worker_and_revoked_only_before_and_unless_it_is_answered(
-    process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dramatiq, "get_broker", lambda: process.broker)
-    names = [f"message-{number}" for number in range(5)]
-    for number in range(5):
-        process.send(number)
-    process.broker.do_fetch("embed", 4)
-    requests = RedisRequests(process.broker.url)
-
-    # The answer to a try may be lost, and it is repeated.
-    begun = [requests.begin("message-0"), requests.begin("message-0")]
-    noted = requests.begun(names)
-    send(StoreVectors(agent="main", identity=MODEL_A, lease="message-2", vectors=()))
-    revoked = requests.revoke_unsent([*names, "gone"])
-
-    assert (begun, noted) == ([True, True], ["message-0"])
-    assert revoked == ["message-1", "message-3", "message-4"]
-    assert [requests.begin(name) for name in revoked] == [False, False, False]
-    assert [requests.holds(name) for name in names] == [True, False, False, False, False]
-    other.broker.take_over("embed")
-    assert len(other.broker.do_fetch("embed", 5)) == 1
-    assert not other.broker.begin("embed", "message-0")
-
-
 def test_a_request_that_was_answered_is_not_worked_on_again_when_its_worker_is_killed(
     process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -534,43 +489,6 @@ def test_a_request_that_was_answered_is_not_worked_on_again_when_its_worker_is_k
 
     assert not other.broker.do_fetch("embed", 1)
     assert embed_queue(other).waiting == embed_queue(other).in_flight == 0
-
-
-def test_a_lease_is_missing_when_redis_has_no_message_for_it_and_no_answer_can_be_on_its_way(
-    process: Process,
-) -> None:
-    process.send(1)
-    requests = RedisRequests(process.broker.url)
-    leases = ["message-1", "flushed"]
-
-    first = requests.missing(leases, asked=100, now=101)
-    same_time = requests.missing(leases, asked=100, now=102)
-    after = requests.missing(leases, asked=105, now=106)
-
-    assert (first, same_time, after) == ([], [], ["flushed"])
-
-
-def test_a_lease_whose_message_died_is_told_with_its_error(process: Process) -> None:
-    message = EmbedTexts(
-        agent="main", identity=MODEL_A, lease="lease-1", texts=(TextRow(hash=b"h", text="t"),)
-    )
-    process.broker.enqueue(
-        dramatiq.Message(
-            queue_name="embed",
-            actor_name="burn",
-            args=(encode(message),),
-            kwargs={},
-            options={},
-            message_id="lease-1",
-        )
-    )
-    with process.working():
-        until(lambda: embed_queue(process).dead == 1)
-
-    died = RedisRequests(process.broker.url).dead_lettered(["lease-1", "lease-2"])
-
-    assert died.keys() == {"lease-1"}
-    assert "burn" in died["lease-1"]
 
 
 def test_no_two_workers_take_the_last_place_of_a_minute(redis_server: RedisServer) -> None:

@@ -123,47 +123,6 @@ def test_a_paused_job_waits_while_live_edits_go_on(
     assert server.repeated() == {}
 
 
-def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
-    place: Place, redis: RedisServer, server: EmbeddingServer
-) -> None:
-    # Files are read and stored, nothing is embedded yet.
-    with Fleet(place, redis.url) as fleet:
-        fleet.start("chunk", "store")
-        reindex_job.start(place.agent, address(place, redis))
-        until(lambda: sum(states(place).values()) == 3 * NOTES, "every chunk")
-        # A request that was leased and not sent yet would be lost with its sender.
-        until(lambda: 0 < waiting(place, redis, "embed") == place.rows("SELECT count(*) FROM leases")[0][0])
-    with Fleet(place, redis.url) as fleet:
-        fleet.start("store")
-        reindex_job.start(place.agent, address(place, redis), force=True)
-        until(lambda: waiting(place, redis, "chunk") == 1, "the files on the queue")
-    ids = [job.token for job in opened(place)]
-
-    env = {"MEMLINE_QUEUE_URL": redis.url}
-    done = [place.run("jobs", "cancel", each, "--json", env=env).json for each in ids]
-
-    assert place.vector_states() == {"wanted": 3 * NOTES}
-    assert [each["id"] for each in done] == ids
-    assert all((each["agentId"], each["state"], each["batches"]) == ("main", "cancelled", 0) for each in done)
-    sums = {key: sum(each[key] for each in done) for key in ("vectors", "messages", "files")}
-    assert sums == {"vectors": 3 * NOTES, "messages": 1, "files": NOTES}
-    with Fleet(place, redis.url) as fleet:
-        fleet.start("chunk", "embed", "store")
-        # What waited for a worker is left alone by it.
-        until(lambda: waiting(place, redis, "embed") == 0)
-        assert place.run("jobs", "ls", "--open").stdout == "No open jobs.\n"
-        assert "cancelled" in place.run("status").stdout
-        assert sum(server.texts.values()) == 0
-        assert place.vector_states() == {"wanted": 3 * NOTES}
-        assert place.search("Section 1 of 3").to_json()["stale"]
-
-        again = place.run("reindex", env=env)
-        until(lambda: is_settled(place), "every vector")
-
-    assert f"{3 * NOTES} cancelled texts are wanted again" in again.stdout
-    assert server.repeated() == {}
-
-
 def test_an_index_run_resumes_what_was_cancelled(place: Place, server: EmbeddingServer) -> None:
     place.index()
     server.control({"fault": "401"})

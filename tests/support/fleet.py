@@ -64,7 +64,8 @@ class Fleet:
         for folder in (self._bin, self._logs):
             folder.mkdir(exist_ok=True)
         # The commands of an installation: of these sources, run by this interpreter.
-        short = f"from memline.shared.scheduling import leases; leases.lease_s = lambda _: {lease_s}; "
+        short = "from memline.shared.scheduling import leases; "
+        short += f"leases.lease_s, leases.CLOCKS_S = lambda _: {lease_s}, 0; "
         start = "from memline.producers.start import main; main()"
         self._command("memline", _CLOCK + short * (lease_s is not None) + start)
 

@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx
+from msgspec.structs import replace
 
 from memline.producers.api.app import Api
 from memline.producers.api.calls import Calls

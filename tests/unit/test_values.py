@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -189,15 +187,6 @@ def test_the_state_of_something_under_way_can_be_changed() -> None:
         hash(count)
     with pytest.raises(AttributeError):
         count.other = 1  # type: ignore[attr-defined]
-
-
-def test_values_are_made_without_dataclasses() -> None:
-    """Its import costs a one-shot command 10 ms."""
-    code = "import sys, memline.shared.values; print(*{'dataclasses', 'inspect', 'typing'} & {*sys.modules})"
-    program = [sys.executable, "-S", "-E", "-c", code]
-    child = subprocess.run(program, capture_output=True, cwd=ROOT, check=True)
-
-    assert child.stdout.split() == []
 
 
 def test_what_is_to_be_hidden_is_not_shown() -> None:

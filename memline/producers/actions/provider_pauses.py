@@ -13,21 +13,16 @@ from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import scalar
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import redis_client
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.replies import revoke_unsent
-from memline.shared.scheduling import breaker, fallback, health, leases
+from memline.shared.scheduling import breaker, fallback, health
 from memline.shared.scheduling.limits import FileLimits
 
 
-def pause(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = ""
-) -> list[dict[str, Any]]:
+def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> list[dict[str, Any]]:
     """Send no more texts to providers: to none in any mode, or not to one, or not in one mode.
 
-    `queue_url`: the fleet whose queue has what is not sent yet; empty without one.
+    Requests in flight, at most two for each thread of the embed workers, end as usual.
     """
     with closing(IndexWriter.of(settings)) as writer:
         with writer.transaction() as (connection, now):
@@ -36,29 +31,7 @@ def pause(
             else:
                 for name, each in _selected(writer.accounts, settings, provider, mode):
                     health.set_paused(writer.accounts, name, True, each)
-            target = identities.target(connection)
-            is_ours = target is not None and provider in ("", target.identity.provider)
-            waiting = leases.tokens(connection) if is_ours and mode != health.BATCH else []
-        end_unsent(writer, waiting, queue_url)
         return breakers.of_index(writer.accounts, settings)
-
-
-def end_unsent(writer: IndexWriter, tokens: Iterable[str], queue_url: str) -> int:
-    """End those of these requests that no worker has begun to send; returns the texts that wait again.
-
-    What is on the queue of a fleet that cannot be asked may be sent: it goes on. `queue_url`: as in `pause`.
-    """
-    connection = writer.connection
-    query = "SELECT count(*) FROM vectors WHERE lease = ?"
-    texts = {token: int(scalar(connection, query, token)) for token in tokens}
-    queued = texts.keys() & leases.tokens(connection, leases.REDIS)
-    # Whether the owners of others are alive is the store worker's to know: it sees their Redis.
-    writer.is_owner_alive = lambda _owner: True
-    over = writer.free_unsent(texts.keys() - queued)
-    if queued and queue_url:
-        with suppress(QueueError), redis_client.connected(queue_url) as client:
-            over += writer.free_unsent(revoke_unsent(client, sorted(queued)), or_uncounted=True)
-    return sum(texts.get(token, 0) for token in over)
 
 
 def resume(

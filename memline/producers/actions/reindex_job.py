@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from memline.producers.actions.provider_pauses import end_unsent
 from memline.producers.reports.job_reports import NamedJob
 from memline.shared.batches import open_batches
 from memline.shared.clock import SystemClock
@@ -15,13 +14,6 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.queue.replies import cancel_jobs
 from memline.shared.sync.plan import plan_of
-
-#: The requests that have texts of a job.
-_LEASES = """
-SELECT DISTINCT lease FROM vectors WHERE state = 'leased' AND state <> 'ready' AND job = ?
-    AND identity_id IN (SELECT id FROM identities) AND priority IN (0, 1, 2, 3)
-    AND lease IN (SELECT token FROM leases)
-"""
 
 
 def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "") -> dict[str, Any]:
@@ -72,11 +64,6 @@ def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:
         else:
             act = jobs.pause if verb == "pause" else jobs.resume
             is_changed = act(connection, job.job, by=by, now=now)
-        if is_changed and verb != "resume":
-            held = [token for (token,) in connection.execute(_LEASES, (job.job.id,))]
-            texts = end_unsent(writer, held, url)
-            if verb == "cancel":
-                body["vectors"] += texts
         after = jobs.by_id(connection, job.job.id)
         body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:

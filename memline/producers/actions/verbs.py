@@ -152,8 +152,9 @@ def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key
 
 def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
     """Send no more texts to a provider, or to all; or send them again."""
-    verb = provider_pauses.pause if is_paused else provider_pauses.resume
-    change = partial(verb, queue_url=asker.queue_url)
+    change = (
+        provider_pauses.pause if is_paused else partial(provider_pauses.resume, queue_url=asker.queue_url)
+    )
     what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
     what += f" with {provider}" if provider else ""
     done, words = [], []

@@ -20,13 +20,16 @@ from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
-from memline.shared.values import replace, value
+from memline.shared.values import value
 from memline.shared.visible_text import for_model
 
 #: How a part begins in the one text, what separates two, and the mark where one was cut.
 _HEAD = "<!-- {path} -->\n"
 _GAP = "\n\n"
 CUT = "[cut here: {chars} of {total} characters are shown; memory_get {path} has the rest]"
+
+#: Characters of all parts together.
+MAX_CHARS = 12_000
 
 #: Characters of context that Claude Code takes from a hook; of more it shows the model only the beginning.
 MAX_CONTEXT_CHARS = 9_500
@@ -48,8 +51,10 @@ class _Part:
     keeps_end: bool
 
 
-def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock) -> dict[str, Any]:
-    """Return the parts that exist, cut to `context.maxChars` together, and the same as one text for a model.
+def session_context(
+    settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock, max_chars: int = MAX_CHARS
+) -> dict[str, Any]:
+    """Return the parts that exist, cut to `max_chars` together, and the same as one text for a model.
 
     `is_private` counts only in a chat that is private itself.
     """
@@ -75,8 +80,7 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
         # On a file system that ignores case both spellings are one file.
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))
-    budget = settings.memory.context.max_chars
-    room = budget - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
+    room = max_chars - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
     shares = _shares([len(part.text) for part in parts], max(0, room))
     shown = [_shown(part, share) for part, share in zip(parts, shares, strict=True)]
     return {
@@ -86,7 +90,7 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
         "parts": shown,
         "text": _GAP.join(_HEAD.format(path=part["path"]) + part["text"] for part in shown if part["text"]),
         "truncated": any(part["truncated"] for part in shown),
-        "maxChars": budget,
+        "maxChars": max_chars,
     }
 
 
@@ -134,11 +138,10 @@ def answer_hook(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, 
 
 def _start(settings: AgentSettings, _event: Mapping[str, Any]) -> dict[str, Any]:
     head = _HOOK_HEAD.format(workspace=settings.workspace)
-    context = settings.memory.context
-    room = min(context.max_chars, MAX_CONTEXT_CHARS - len(head))
-    cut = replace(settings, memory=replace(settings.memory, context=replace(context, max_chars=room)))
     # Who starts Claude Code on a machine is the owner of its notes.
-    text = session_context(cut, Chat(), is_private=True, clock=SystemClock())["text"]
+    text = session_context(
+        settings, Chat(), is_private=True, clock=SystemClock(), max_chars=MAX_CONTEXT_CHARS - len(head)
+    )["text"]
     if not text:
         return {}
     return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": head + text}}

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memline.producers.api.calls import Caller
 from memline.producers.api.responses import error_response, too_many
 from memline.producers.api.server import parse_address
-from memline.shared.config.installation import Serve, Token
+from memline.shared.config.installation import Serve
 from memline.shared.errors import AccessDenied
 
 #: Where `Access` is found in the scope of a request.
@@ -92,9 +92,12 @@ class Authenticator:
 
     def __init__(self, serve: Serve, *, default_agent: str) -> None:
         self._default_agent = default_agent
-        entries = [Token(name="token", token=serve.token)] if serve.token else []
-        #: Digest of the token, and its entry.
-        self._tokens = [(_digest(each.token), each) for each in (*entries, *serve.tokens)]
+        #: Digest of each token, its name, and the agent that it opens alone.
+        self._tokens: list[tuple[bytes, str, str]] = []
+        if serve.token:
+            self._tokens.append((_digest(serve.token), "token", ""))
+        for agent, token in serve.tokens.items():
+            self._tokens.append((_digest(token), f"tokens.{agent}", agent))
         #: When each address sent wrong tokens in the last minute, the address of the latest last.
         self._wrong_tokens: dict[str, list[float]] = {}
 
@@ -112,18 +115,14 @@ class Authenticator:
         """Return what the token opens; None when that is nothing."""
         sent = _digest(token)
         # Without tokens every client may ask.
-        opened = None if self._tokens else Token(name=address)
-        for digest, each in self._tokens:
+        opened = None if self._tokens else self._access(address, "")
+        for digest, name, agent in self._tokens:
             if hmac.compare_digest(sent, digest):
-                opened = each
-        return self._access(opened) if opened else None
+                opened = self._access(name, agent)
+        return opened
 
-    def _access(self, token: Token) -> Access:
-        return Access(
-            client=token.name,
-            only=token.agent,
-            default_agent=self._default_agent,
-        )
+    def _access(self, name: str, agent: str) -> Access:
+        return Access(client=name, only=agent, default_agent=self._default_agent)
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
         """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong.
@@ -144,11 +143,11 @@ class Authenticator:
 
     def access_by_name(self, name: str) -> Access | None:
         """Return what the token of this name opens; only for a client that has proved to have it."""
-        return next((self._access(each) for _, each in self._tokens if each.name == name), None)
+        return next((self._access(*each) for _, *each in self._tokens if each[0] == name), None)
 
     def key_of(self, name: str) -> bytes | None:
         """Return a key made of the token of this name, to sign with; None for an unknown one."""
-        digest = next((digest for digest, each in self._tokens if each.name == name), None)
+        digest = next((digest for digest, each, _ in self._tokens if each == name), None)
         return digest and hmac.digest(digest, b"key for signatures", "sha256")
 
 

@@ -63,6 +63,7 @@ class InProcessWorkers:
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
         self._queues = (*queues, "batch") if has_batches else queues
+        self._kind = "up" if long_lived else "index"
         self._check_ms = IDLE_CHECK_MS if long_lived else STOP_CHECK_MS
         self._clock = clock
         self._workers: dict[str, dramatiq.Worker] = {}
@@ -81,8 +82,10 @@ class InProcessWorkers:
         lifecycle.declare_actors(self._queues)
         queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
-        in_flight = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
-        self._context = context.Context(self._settings, clock=self._clock, in_flight=in_flight)
+        self._requests = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
+        self._context = context.Context(
+            self._settings, clock=self._clock, in_flight=self._requests, kind=self._kind
+        )
         context.use(self._context)
         if "memline.producers.start" in sys.modules:
             # Not in a program that uses `Memory`: it may have threads of its own.
@@ -117,7 +120,7 @@ class InProcessWorkers:
                         self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
                 store.stop(timeout=STOP_TIMEOUT_MS)
                 if not is_index_lost:
-                    self._context.free_unsent()
+                    self._context.end_unsent(self._requests.begun)
         finally:
             queue_broker.faults(self._broker).left_behind.update(
                 thread for thread in threads if thread.is_alive()

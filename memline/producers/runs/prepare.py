@@ -11,7 +11,6 @@ from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.scheduling import fallback, home_processes, model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 
@@ -36,7 +35,6 @@ def prepare(
     """
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
-        writer.is_owner_alive = is_owner_alive
         writer.recover()
         if is_asked:
             home_processes.forget_gone(writer.accounts.file)

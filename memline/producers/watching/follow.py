@@ -288,7 +288,7 @@ class _AgentFollower:
             now_ns = self._clock.now_ns()
             job = jobs.create(connection, kind, by=jobs.asker(), now_ns=now_ns, files=files)
         _log.info("job.made", agent=self.settings.agent, job=job.token, kind=kind)
-        send(Sweep(agent=self.settings.agent, sent=self._clock.monotonic()))
+        send(Sweep(agent=self.settings.agent))
 
     def _due_tails(self, changes: Changes) -> Sequence[str]:
         """Return the transcripts that grew a little and are to be read on all the same."""

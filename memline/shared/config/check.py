@@ -1,191 +1,155 @@
-"""Check an object of the file against a block of the schema: unknown keys, types, limits.
+"""Check what a configuration file says against the blocks of the schema.
 
-The first problem is raised as ConfigError, with path, reason and nearest key. Warnings are collected. Values
-of secret keys appear in neither.
+The first mistake is a `ConfigError` with its path, the reason and the nearest key. A key that no block
+declares is a mistake below `memorySearch`, `queue`, `serve`, `limits` and `prices`; elsewhere the file may
+have OpenClaw's own keys. In an `openclaw.json` unknown keys are ignored everywhere but in a scope, and a
+number out of range becomes the nearest allowed one, both with a warning. No message quotes a secret.
 """
 
-from __future__ import annotations
-
 import math
-import re
-import time
+import types
+import typing
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
-from memline.shared.config.environment import Environment
-from memline.shared.config.keys import (
-    REFUSE,
-    WARN,
-    WARN_IF_NEAR,
-    Block,
-    block_of,
-    build,
-)
+import msgspec
+
+from memline.shared.config.installation import Block, ChatMatch, ChatRule, ChatScope, OpenBlock
 from memline.shared.errors import ConfigError
-from memline.shared.values import Field, field, value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+#: The least likeness of a wrong word to the right one, 1: the same. The higher one is for keys among which
+#: OpenClaw has others: `reserveTokens` is .84 like `reserveTokensFloor`, `serv` .89 like `serve`.
+_RATHER_ALIKE, _ALIKE = 0.6, 0.85
 
-#: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
-HIGHEST = 2**31 - 1
+#: What is meant to keep a chat out must not let it in because of a slip of the pen.
+_SCOPES = (ChatScope, ChatRule, ChatMatch)
 
-#: The type of a key that holds an array of texts.
-_TEXTS = "tuple[str, ...]"
+#: Words of msgspec's messages in those of the documentation.
+_PLAIN = {
+    "Expected": "expected",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`str`": "a text",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "an object",
+}
 
 #: Characters of a wrong word that are compared with the allowed ones.
 _MAX_WORD = 80
 
-#: The least likeness of a wrong word to the one that was meant, 1: the same. The higher one is for keys among
-#: which OpenClaw has others: `authHeader` is .71 like `headers`, `citation` .94 like `citations`.
-_RATHER_ALIKE, _ALIKE = 0.6, 0.8
 
-_BYTES = r"(\d{1,9}(?:\.\d{1,9})?)\s*(k|m|g)?b?"
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_DURATION = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?"
-_MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
+class Reading:
+    """Reads one file: it knows the file's name and whose file it is, and collects the warnings."""
 
-
-class Warnings(list[str]):
-    """Collects each warning of values that are not used as written once."""
-
-    def warn(self, message: str) -> None:
-        if message not in self:
-            self.append(message)
-
-
-def mismatch(at: str, raw: object, allowed: str = "an object", form: str = "{ … }") -> ConfigError:
-    """Make the error of a value of another kind."""
-    # A text in the place of an object may be a key: it is not quoted.
-    found = "a text" if isinstance(raw, str) else describe(raw)
-    return ConfigError(f"{at}: found {found}, allowed: {allowed}", hint=f"write {form} there")
-
-
-@value
-class RawConfig(Block):
-    """The content of a configuration file before it is checked, and the warnings about it."""
-
-    content: Mapping[str, Any] = field(repr=False)
-    #: The file; empty without one.
-    name: str
-    env: Environment = field(repr=False)
-    warnings: Warnings
+    def __init__(self, name: str = "", *, is_openclaw: bool = False) -> None:
+        self.name = name
+        self.is_openclaw = is_openclaw
+        self.warnings: list[str] = []
 
     def at(self, path: str) -> str:
         """Name a place in the file."""
-        return f"{self.name}: {path}"
+        return f"{self.name}: {path}" if path else self.name
 
-    def get(self, *names: str) -> Mapping[str, Any]:
-        """Return an object of the file, an empty one when it is absent. Raises ConfigError."""
-        member: Any = self.content
-        for number, name in enumerate(names, 1):
-            member = member.get(name, {})
-            if not isinstance(member, dict):
-                raise mismatch(self.at(".".join(names[:number])), member)
-        return dict(member)
+    def warn(self, path: str, message: str) -> None:
+        """Keep a warning of a value that has another effect than written; each is kept once."""
+        if (warning := f"{self.at(path)}: {message}") not in self.warnings:
+            self.warnings.append(warning)
 
+    def check(self, kind: Any, raw: Any, path: str = "") -> Any:
+        """Return the value at this path in a form that msgspec converts to `kind`. Raises ConfigError."""
+        if isinstance(kind, types.UnionType):
+            kind = typing.get_args(kind)[0]
+        if isinstance(kind, type) and issubclass(kind, Block):
+            return self._block(kind, raw, path)
+        of, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if of is tuple and isinstance(raw, list):
+            items = [each for each in raw if not isinstance(each, str) or each.strip()]
+            return [self.check(arguments[0], each, f"{path}[{at}]") for at, each in enumerate(items)]
+        if of is Mapping and isinstance(raw, dict):
+            return {name: self.check(arguments[1], each, f"{path}.{name}") for name, each in raw.items()}
+        return self._leaf(kind, raw, path)
 
-def check_block(
-    block: type[Block],
-    raw: object,
-    *,
-    at: str,
-    warnings: Warnings,
-    root: type[Block] | None = None,
-    prefix: str = "",
-) -> dict[str, Any]:
-    """Return the settings of one object by dotted path; `at` is `<file>: <path of the object>`.
+    def _block(self, block: type[Block], raw: Any, path: str) -> dict[str, Any]:
+        if isinstance(raw, str) and block.shorthand:
+            raw = {block.shorthand: raw}
+        if not isinstance(raw, dict):
+            found = "a text" if isinstance(raw, str) else describe(raw)
+            words = f"{self.at(path)}: expected an object, found {found}"
+            raise ConfigError(words, hint="write { … } there")
+        known = {each.encode_name: each for each in msgspec.structs.fields(block)}
+        checked = {}
+        for name, each in raw.items():
+            place = f"{path}.{name}".lstrip(".")
+            if name in known:
+                checked[name] = self.check(known[name].type, each, place)
+            else:
+                self._unknown(block, name, known, place)
+        for name, field in known.items():
+            if name not in checked and field.default is field.default_factory is msgspec.NODEFAULT:
+                raise ConfigError(f"{self.at(path)}: {name} is missing", hint=f"add {name} there")
+        return checked
 
-    An object inside another one is checked with `root`, the block of the outermost, and the path below it.
-    """
-    if not isinstance(raw, dict):
-        raise mismatch(at, raw)
-    settings: dict[str, Any] = {}
-    root, known = root or block, block.members
-    inside = f"{at}." if ": " in at else f"{at}: "
-    for name, item in raw.items():
-        field, place, path = known.get(name), f"{inside}{name}", f"{prefix}{name}"
-        if field is None:
-            _report_unknown(root, block, path, item, place, warnings)
-        elif inner := block_of(field):
-            settings |= check_block(inner, item, at=place, warnings=warnings, root=root, prefix=f"{path}.")
-        else:
-            checked = check_value(field, item, at=place, warnings=warnings)
-            if field.metadata.get("clamp") and checked != item:
-                warnings.warn(f"{place}: {item} is outside of its limits, {checked} is used")
-            settings[path] = checked
-    for name, field in known.items():
-        if field.metadata.get("required") and not str(raw.get(name, "")).strip():
-            raise ConfigError(f"{at}: {name} is missing", hint=f"add {name}: {field.metadata['doc']}")
-    return settings
+    def _unknown(self, block: type[Block], name: str, known: Iterable[str], path: str) -> None:
+        is_open = issubclass(block, OpenBlock)
+        near = nearest(name, known, _ALIKE if is_open else _RATHER_ALIKE)
+        instead = f"write {near} instead" if near else f"remove {path}"
+        if block in _SCOPES or not (is_open or self.is_openclaw):
+            raise ConfigError(f"{self.at(path)}: unknown key", hint=instead)
+        if near or not is_open:
+            self.warn(path, f"unknown key, without effect{f', {instead}' if near else ''}")
 
+    def _leaf(self, kind: Any, raw: Any, path: str) -> Any:
+        limits = {}
+        for each in getattr(kind, "__metadata__", ()):
+            limits = {"low": each.ge, "high": each.le} | (each.extra or {})
+        if limits.get("secret") and isinstance(raw, dict):
+            raw = self._reference(raw, path)
+        if isinstance(raw, str):
+            raw = limits["parse"](raw.strip()) if "parse" in limits else raw.strip()
+        # JSON5 has one kind of number: 400.0 is a whole one.
+        if isinstance(raw, float) and raw.is_integer():
+            raw = int(raw)
+        if isinstance(raw, float) and not math.isfinite(raw):
+            raise self._misfit(path, "expected a finite number")
+        choices = limits.get("choices", ())
+        if choices and raw not in choices:
+            near = nearest(raw, choices) if isinstance(raw, str) else ""
+            said = f"expected {', '.join(filter(None, choices))}, found {describe(raw)}"
+            raise self._misfit(path, said, f"write {near} instead" if near else "")
+        if self.is_openclaw and isinstance(raw, int | float) and not isinstance(raw, bool):
+            raw = self._clamped(raw, limits, path)
+        try:
+            return msgspec.to_builtins(msgspec.convert(raw, kind))
+        except msgspec.ValidationError as error:
+            reason, _, where = str(error).partition(" - at `$")
+            if "regex" in reason:
+                raise self._misfit(path, "this text has characters that are not allowed there") from None
+            for word, plain in _PLAIN.items():
+                reason = reason.partition(", got ")[0].replace(word, plain)
+            found = f", found {'a text' if isinstance(raw, str) else describe(raw)}"
+            raise self._misfit(path + where.rstrip("`"), reason + found) from None
 
-def check_value(field: Field[Any], raw: object, *, at: str, warnings: Warnings) -> Any:
-    """Return the value in the type of its key. Raises ConfigError when it does not fit."""
-    limits, kind = field.metadata, str(field.type)
-    if "of" in limits:
-        if not kind.startswith("tuple"):
-            return build(limits["of"], check_block(limits["of"], raw, at=at, warnings=warnings))
-        if not isinstance(raw, list):
-            members = f"{{ {', '.join(limits['of'].members)} }}"
-            texts = "texts or " if "shorthand" in limits else ""
-            raise mismatch(at, raw, f"an array of {texts}{members}", f"[{members}]")
-        made = []
-        for number, item in enumerate(raw):
-            if isinstance(item, str) and "shorthand" in limits:
-                if not item.strip():
-                    continue
-                item = {limits["shorthand"]: item}
-            entry = check_block(limits["of"], item, at=f"{at}[{number}]", warnings=warnings)
-            made.append(build(limits["of"], entry))
-        return tuple(made)
-    checked, allowed = fit(raw, kind, limits)
-    if checked is None and kind == _TEXTS and isinstance(raw, list):
-        for number, member in enumerate(raw):
-            fitting, allowed = fit(member, "str", limits)
-            if fitting is None:
-                raise _misfit(member, allowed, limits, f"{at}[{number}]")
-    if checked is None:
-        raise _misfit(raw, allowed, limits, at)
-    return checked
+    def _misfit(self, path: str, reason: str, hint: str = "") -> ConfigError:
+        return ConfigError(
+            f"{self.at(path)}: {reason}",
+            hint=hint or "correct the value, or remove the key to have its default",
+        )
 
+    def _clamped(self, raw: float, limits: dict[str, Any], path: str) -> float:
+        low, high = limits.get("low"), limits.get("high")
+        near = low if low is not None and raw < low else high if high is not None and raw > high else raw
+        if near != raw:
+            self.warn(path, f"{raw} is outside of its limits, {near} is used")
+        return near
 
-def _misfit(raw: object, allowed: str, limits: Mapping[str, Any], at: str) -> ConfigError:
-    """Make the error of a value that does not fit, with the allowed word that resembles it most."""
-    found, hint = describe(raw), ""
-    if isinstance(raw, str):
-        found = "a value" if limits.get("secret") else found
-        near = nearest(raw, limits.get("choices", ()))
-        hint = limits.get("advice", {}).get(raw) or (f"write {near} instead" if near else "")
-    return ConfigError(
-        f"{at}: found {found}, allowed: {allowed}",
-        hint=hint or "correct the value, or remove the key to have its default",
-    )
-
-
-def _report_unknown(
-    root: type[Block], block: type[Block], path: str, value: object, at: str, warnings: Warnings
-) -> None:
-    name, known = path.rpartition(".")[2], (*block.members, *block.beside)
-    if name in block.beside:
-        return
-    near = nearest(name, known, _ALIKE if block.unknown == WARN_IF_NEAR else _RATHER_ALIKE)
-    if block.unknown != REFUSE:
-        if near or block.unknown == WARN:
-            warnings.warn(f"{at}: {unknown_key(near)}")
-    elif reason := root.without_effect.get(path):
-        if not (isinstance(value, dict) and value.get("enabled") is False):
-            raise ConfigError(
-                f"{at}: this key of the original has no effect here: {reason}", hint=f"remove {path}"
-            )
-    else:
-        raise ConfigError(f"{at}: unknown key", hint=f"write {near} instead" if near else f"remove {path}")
-
-
-def unknown_key(near: str) -> str:
-    """Say of a key in a warning that it is not known, and which one to write; `near` may be empty."""
-    return f"unknown key, without effect{f', write {near} instead' if near else ''}"
+    def _reference(self, raw: dict[str, Any], path: str) -> str:
+        """Return OpenClaw's reference to a secret as `${NAME}`; empty for one to another store."""
+        if raw.get("source") == "env" and isinstance(name := raw.get("id"), str):
+            return f"${{{name}}}"
+        self.warn(path, "a reference to a secret store is not read; the environment's key counts")
+        return ""
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) -> str:
@@ -196,97 +160,17 @@ def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) ->
     return folded[close[0]] if close else ""
 
 
-def describe(value: object) -> str:
+def describe(raw: object) -> str:
     """Name a value in the words of JSON."""
-    match value:
+    match raw:
         case None:
             return "null"
         case bool():
-            return "true" if value else "false"
+            return "true" if raw else "false"
         case int() | float():
-            return "a huge number" if 1e18 <= abs(value) < math.inf else f"the number {value}"
+            return "a huge number" if 1e18 <= abs(raw) < math.inf else f"the number {raw}"
         case str():
-            return f'"{value}"' if len(value) <= 80 else "a long text"
+            return f'"{raw}"' if len(raw) <= 80 else "a long text"
         case list():
             return "an array"
     return "an object"
-
-
-def minutes(duration: object) -> float | None:
-    """Return the minutes of `90s`, `5m`, `1h` or a bare number; None for anything else."""
-    is_duration = isinstance(duration, str | int | float) and not isinstance(duration, bool)
-    match = re.fullmatch(_DURATION, str(duration).strip()) if is_duration else None
-    return float(match[1]) * _MINUTES[match[2] or "m"] if match else None
-
-
-def size(raw: object) -> int | None:
-    """Return the bytes of `512kb`, `2mb` or a bare number; None for anything else, and what is too large."""
-    is_size = isinstance(raw, str | int | float) and not isinstance(raw, bool)
-    match = re.fullmatch(_BYTES, str(raw).strip().lower()) if is_size else None
-    found = round(float(match[1]) * _UNITS[match[2] or ""]) if match else HIGHEST + 1
-    return found if found <= HIGHEST else None
-
-
-def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the value in the type of its key, None when it does not fit; and what is allowed, in words."""
-    choices = limits.get("choices", ())
-    words = ", ".join(filter(None, choices))
-    match kind:
-        case "bool":
-            return raw if isinstance(raw, bool) else None, "true or false"
-        case "int" | "float":
-            low, high = limits.get("low", 0), limits.get("high", HIGHEST)
-            allowed = f"{'a whole number' if kind == 'int' else 'a number'} from {low} to {high}"
-            # JSON5 has one kind of number: 400.0 is a whole one. A boolean is none, whatever Python says.
-            is_usable = float.is_integer if kind == "int" else math.isfinite
-            if isinstance(raw, bool) or not (
-                isinstance(raw, int) or (isinstance(raw, float) and is_usable(raw))
-            ):
-                return None, allowed
-            near = max(low, min(raw, high))
-            fits = near == raw or limits.get("clamp")
-            return (int(near) if kind == "int" else float(near)) if fits else None, allowed
-        case "Bytes":
-            return size(raw), "a number of bytes, or a text such as 512kb or 2mb"
-        case "Duration":
-            return minutes(raw), "minutes, or a text such as 90s, 5m or 1h"
-        case "Day":
-            return raw if _is_day(raw) else None, "a day such as 2026-02-28"
-        case "str":
-            text = limits["normal"](raw) if "normal" in limits and isinstance(raw, str) else raw
-            if choices:
-                return text if text in choices else None, words
-            fits = _is_text(text) and re.fullmatch(limits.get("pattern", "(?s).*"), text)
-            return text.strip() if fits else None, limits.get("allowed", "text")
-        case "tuple[str, ...]":
-            items = raw if isinstance(raw, list) else [None]
-            fits = all(map(_is_text, items))
-            items = list(map(limits["normal"], items)) if fits and "normal" in limits else items
-            if choices:
-                return tuple(dict.fromkeys(items)) if fits and {*items} <= {
-                    *choices
-                } else None, f"an array of {words}"
-            return tuple(items) if fits else None, "an array of texts"
-        case "Mapping[str, str]":
-            # A line break in a header would end it and begin another.
-            fits = isinstance(raw, dict) and all(
-                name.strip() and isinstance(text, str) and not re.search(r"[\r\n\0]", name + text)
-                for name, text in raw.items()
-            )
-            return dict(raw) if fits else None, "an object of names and texts of one line"
-    raise AssertionError(f"a key has the type {kind}, which is not checked")
-
-
-def _is_day(raw: object) -> bool:
-    if not isinstance(raw, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", raw, re.ASCII):
-        return False
-    try:
-        time.strptime(raw, "%Y-%m-%d")
-    except ValueError:
-        return False
-    return True
-
-
-def _is_text(raw: object) -> bool:
-    """Tell whether this is a text without NUL and halves of characters: no file may be named with either."""
-    return isinstance(raw, str) and "\0" not in raw and raw.encode("utf-8", "ignore").decode() == raw

@@ -1,38 +1,17 @@
-"""Find and read the configuration file."""
-
-from __future__ import annotations
+"""Find, read and write the configuration file."""
 
 import json
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pyjson5
 
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
-from memline.shared.patterns import late
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-#: A text that begins, after comments, with a key and a colon: the members of an object without its braces,
-#: as they are often printed in documentation.
-_BARE_MEMBERS = r"""(?>\s+|//[^\n]*\n|/\*.*?\*/)*+(?:[A-Za-z_$][\w$]*|"[^"\n]*"|'[^'\n]*')\s*:"""
-
-
-#: A string of JSON; a string in single quotes that needs no escape; a comment.
-_STRINGS_AND_COMMENTS = late(
-    r"""("(?:[^"\\\r\n]|\\.)*+")|(?<!\\)'([^'"\\\r\n]*+)'|//[^\r\n\u2028\u2029]*+|/\*.*?\*/""", re.DOTALL
-)
-#: A string; a key without quotes; the comma behind the last value of an object or array.
-_KEYS_AND_COMMAS = late(
-    r"""("(?:[^"\\\r\n]|\\.)*+")|(?<![\\\w$])([A-Za-z_$][\w$]*+)(?=\s*:)"""
-    r"""|(?<=["\]}\w])(\s*+),(?=\s*[}\]])""",
-    re.DOTALL | re.ASCII,
-)
 
 
 class SettingsFile:
@@ -61,9 +40,8 @@ def changed_ns(path: Path | None) -> int:
 
 def default_places(env: Environment) -> tuple[Path, ...]:
     """Return the places of the file when none is named; the first that exists counts."""
-    return environment.xdg(env, "XDG_CONFIG_HOME", ".config") / "config.json5", environment.state_dir(
-        env
-    ) / "openclaw.json"
+    own = environment.xdg(env, "XDG_CONFIG_HOME", ".config") / "config.json5"
+    return own, environment.state_dir(env) / "openclaw.json"
 
 
 def find(named: Path | None, env: Environment) -> Path | None:
@@ -82,8 +60,8 @@ def find(named: Path | None, env: Environment) -> Path | None:
     return path
 
 
-def read(path: Path, *, tell_twice: Callable[[str], object] | None = None) -> dict[str, Any]:
-    """Return the object in the file; an empty file is an empty object. `tell_twice`: as in `parse`."""
+def read(path: Path) -> dict[str, Any]:
+    """Return the object in the file; an empty file is an empty object. Raises ConfigError."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -94,10 +72,29 @@ def read(path: Path, *, tell_twice: Callable[[str], object] | None = None) -> di
         raise ConfigError(
             f"{path}: not UTF-8 at byte {error.start}", hint="save the file as UTF-8"
         ) from error
-    content = parse(text, where=str(path), tell_twice=tell_twice)
+    content = parse(text, where=str(path))
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: the file has to hold an object", hint="write { … } around its content")
     return content
+
+
+def parse(text: str, *, where: str) -> Any:
+    """Parse a JSON5 text; one without a value is an empty object. Raises ConfigError with line and column."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    try:
+        return pyjson5.decode(text)
+    except pyjson5.Json5Exception as error:
+        message = str(error.args[0])
+        if message.startswith("No JSON data found"):
+            return {}
+        position = re.search(r"near (\d+)", message)
+        offset = min(int(position[1]) - 1, len(text)) if position else 0
+        line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+        reason = "an object, array or text is not closed" if "Unclosed" in message else "this is not JSON5"
+        raise ConfigError(
+            f"{where}: line {line}, column {column}: {reason}", hint=f"correct the file at line {line}"
+        ) from None
 
 
 def write(file: Path, text: str) -> None:
@@ -122,88 +119,6 @@ def write(file: Path, text: str) -> None:
 def for_owner(path: str, flags: int) -> int:
     """Open a file that only its owner may read, made when it is missing; an opener of `open`."""
     opened = os.open(path, flags, 0o600)
-    # One of an earlier release.
+    # One that was there before may have been readable to others.
     os.fchmod(opened, 0o600)
     return opened
-
-
-def parse(text: str, *, where: str, tell_twice: Callable[[str], object] | None = None) -> Any:
-    """Parse a JSON5 text; an empty one is an empty object, and the outermost braces may be missing.
-
-    `tell_twice` is told the keys that an object has twice: the last counts.
-    """
-    if not text.strip():
-        return {}
-
-    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if tell_twice and len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            for name in found:
-                if names.count(name) > 1:
-                    tell_twice(name)
-        return found
-
-    with suppress(ValueError, RecursionError):
-        return json.loads(text, object_pairs_hook=object_of)
-    before, after = ("{", "\n}") if re.match(_BARE_MEMBERS, text, re.DOTALL) else ("", "")
-    # To import a JSON5 parser takes 9 ms of the 45 of a search.
-    with suppress(ValueError, RecursionError):
-        return json.loads(_as_json(f"{before}{text}{after}"), object_pairs_hook=object_of)
-    return _parse_json5(text, before, after, where)
-
-
-def _as_json(text: str) -> str:
-    """Write a JSON5 text as JSON; what it does not know, or is wrong in the text, is none."""
-
-    def without_comment(match: re.Match[str]) -> str:
-        if match[1] is not None:
-            return match[1]
-        if match[2] is not None:
-            return f'"{match[2]}"'
-        # No string goes over the end of a line, with a comment in it neither.
-        return "\n" if len(match[0].splitlines()) > 1 else " "
-
-    def with_quotes(match: re.Match[str]) -> str:
-        return f'"{match[2]}"' if match[2] else match[1] or match[3]
-
-    return _KEYS_AND_COMMAS.sub(with_quotes, _STRINGS_AND_COMMENTS.sub(without_comment, text))
-
-
-def _parse_json5(text: str, before: str, after: str, where: str) -> Any:
-    import pyjson5
-
-    try:
-        return pyjson5.decode(f"{before}{text}{after}")
-    except pyjson5.Json5Exception as error:
-        message = str(error.args[0])
-        if message.startswith("No JSON data found"):
-            return {}
-        position = re.search(r"near (\d+)", message)
-        offset = int(position[1]) - 1 - len(before) if position else 0
-        if offset < 0:
-            # The brace that was added is the one that is not closed.
-            message, offset = "", len(text)
-        if isinstance(error, pyjson5.Json5ExtraData):
-            # Its position is the end of the value, not the place of what follows.
-            offset = max(offset, text.find(error.character or "", offset + 1))
-        line = text.count("\n", 0, offset) + 1
-        column = offset - text.rfind("\n", 0, offset)
-        # Not the file of another program, which may take less.
-        allowed = "; the file is JSON5, so comments and trailing commas are fine" * where.endswith(".json5")
-        raise ConfigError(
-            f"{where}: line {line}, column {column}: {_complaint(message, text, offset)}",
-            hint=f"correct line {line}{allowed}",
-        ) from None
-
-
-def _complaint(message: str, text: str, offset: int) -> str:
-    """Put the parser's message in plain words; it never quotes more than one character of the file."""
-    if unclosed := re.search(r"Unclosed b'(\w+)'", message):
-        return f"the {unclosed[1]} that starts here is not closed"
-    if message.startswith("Maximum nesting"):
-        return "nested too deep"
-    found = repr(text[offset]) if offset < len(text) else "the end of the file"
-    if message.startswith("Extra data"):
-        return f"{found} after the end of the value"
-    return f"{found} is not expected here"

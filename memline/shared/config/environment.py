@@ -6,8 +6,6 @@ An empty variable counts as one that is not set. Functions take the environment 
 need no `monkeypatch` and nothing here reads the machine's own by surprise.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,136 +1,184 @@
 """Declare the keys that are not of an agent: `memory`, `queue`, `serve`, `limits` and `prices`."""
 
-from __future__ import annotations
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from memline.shared.config.keys import WARN, WARN_IF_NEAR, Block, Day, Duration, key
+import msgspec
+from msgspec import Meta
+
 from memline.shared.note_names import ANY_MARKDOWN
-from memline.shared.patterns import late
-from memline.shared.values import value
 
-#: Other words for a chat between two.
+#: The highest whole number: that of 32 bits; larger ones fit into no timer and no file.
+HIGHEST = 2**31 - 1
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 _DIRECT = {"dm": "direct", "private": "direct"}
 
-ACTIONS = ("allow", "deny")
+#: Keys whose values are never shown; of headers and tokens the names are.
+_SECRET = ("apiKey", "headers", "token", "tokens")
 
 
-@value
-class ChatMatch(Block):
+class Block(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """An object of the file. Attributes are the snake_case of its keys; any other key is a mistake."""
+
+    #: The key that a text stands for in the place of the object.
+    shorthand: ClassVar[str] = ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({visible(msgspec.to_builtins(self, enc_hook=str))})"
+
+
+class OpenBlock(Block, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """An object in which OpenClaw has keys that Memline does not read."""
+
+
+def visible(content: Any, key: str = "") -> Any:
+    """Return a JSON value without its secrets: they become `(set)` or `(not set)`."""
+    if isinstance(content, Mapping):
+        return {name: visible(each, key if key in _SECRET else name) for name, each in content.items()}
+    if isinstance(content, list | tuple):
+        return [visible(each) for each in content]
+    if key in _SECRET and isinstance(content, str):
+        return "(set)" if content else "(not set)"
+    return mask_url(content) if isinstance(content, str) and "://" in content else content
+
+
+def mask_url(url: str) -> str:
+    """Hide what may be secret in a URL: user, password, and the values of its query."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        scheme, rest = "", url
+    # The last "@" ends the password even when it holds a "/" that is not escaped.
+    rest = f"***@{rest.rpartition('@')[2]}" if "@" in rest else rest
+    address, question, query = rest.partition("?")
+    hidden = "&".join(f"{pair.partition('=')[0]}=***" for pair in query.split("&")) if question else ""
+    return f"{scheme}{mark}{address}{question}{hidden}"
+
+
+def one_of(*words: str, **other_names: str) -> Meta:
+    """Allow these words alone; `other_names` are read as one of them."""
+    return Meta(extra={"choices": words, "parse": lambda text: other_names.get(text, text)})
+
+
+def _size(text: str) -> int | str:
+    """Return the bytes of `512kb` or `2mb`; any other text as it is."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([kmg]?)b?", text.strip().lower())
+    return round(float(match[1]) * _UNITS.get(match[2], 1)) if match else text
+
+
+def _minutes(text: str) -> float | str:
+    """Return the minutes of `90s`, `5m` or `1h`; any other text as it is."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?", text.strip())
+    return float(match[1]) * _MINUTES[match[2] or "m"] if match else text
+
+
+def _host(text: str) -> str:
+    """Return a host without the scheme and the port that people write with it."""
+    return re.sub(r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$", r"\1", text.strip().lower())
+
+
+Count = Annotated[int, Meta(ge=0, le=HIGHEST)]
+Positive = Annotated[int, Meta(ge=1, le=HIGHEST)]
+Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
+TimeLimit = Annotated[int, Meta(ge=1, le=86_400_000)]
+Amount = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+#: Bytes, or a text such as `2mb`; minutes, or a text such as `90s`.
+Bytes = Annotated[int, Meta(ge=0, le=HIGHEST, extra={"parse": _size})]
+Duration = Annotated[float, Meta(ge=0, le=HIGHEST, extra={"parse": _minutes})]
+#: A text that may be part of a file's name: without NUL and halves of characters.
+Text = Annotated[str, Meta(pattern=r"\A[^\0\ud800-\udfff]*\Z")]
+#: A line break in a header would end it and begin another.
+Line = Annotated[str, Meta(pattern=r"\A[^\0\r\n\ud800-\udfff]*\Z", extra={"secret": True})]
+Lower = Annotated[str, Meta(extra={"parse": str.lower})]
+Host = Annotated[str, Meta(extra={"parse": _host})]
+Action = Annotated[str, one_of("allow", "deny")]
+ChatType = Annotated[str, one_of("", "direct", "group", "channel", **_DIRECT)]
+
+
+class ChatMatch(Block, frozen=True):
     """The chats that a rule is about. Empty fields fit every chat."""
 
-    channel: str = key("", normal=str.lower, doc="where the chat is: discord, telegram …")
-    chat_type: str = key(
-        "",
-        choices=("", "direct", "group", "channel"),
-        normal=lambda text: _DIRECT.get(text, text),
-        doc="type of the chat",
-    )
-    key_prefix: str = key("", normal=str.lower, doc="how the session key begins, without `agent:<id>:`")
-    raw_key_prefix: str = key("", normal=str.lower, doc="how the whole session key begins")
+    channel: Lower = ""  # discord, telegram …
+    chat_type: ChatType = ""
+    key_prefix: Lower = ""  # of the session key without `agent:<id>:`
+    raw_key_prefix: Lower = ""  # of the whole session key
 
 
-@value
-class ChatRule(Block):
-    """One rule of a scope: which chats it fits, and what then holds."""
+class ChatRule(Block, frozen=True):
+    """One rule of a scope: which chats it fits, and whether they may use memory."""
 
-    action: str = key("allow", choices=ACTIONS, required=True, doc='"allow" or "deny"')
-    match: ChatMatch = key(factory=ChatMatch)
-
-
-@value
-class ChatScope(Block):
-    """`memory.scope`: in which chats memory may be used. The first rule that fits decides, else `default`."""
-
-    default: str = key("allow", choices=ACTIONS, doc="what holds when no rule fits")
-    rules: tuple[ChatRule, ...] = key((), of=ChatRule, doc="rules, the first that fits decides")
+    action: Action
+    match: ChatMatch = ChatMatch()
 
 
-@value
-class QmdPath(Block):
+class ChatScope(Block, frozen=True):
+    """`memory.scope`: the chats that may use memory. The first rule that fits decides, else `default`."""
+
+    default: Action = "allow"
+    rules: tuple[ChatRule, ...] = ()
+
+
+class QmdPath(Block, frozen=True):
     """One entry of `memory.qmd.paths`: a collection."""
 
-    path: str = key("", required=True, doc="a file or folder, relative to the workspace")
-    pattern: str = key(ANY_MARKDOWN, doc="glob of the files in a folder")
-    name: str = key("", doc="name of the collection; empty: custom-1, custom-2 …")
+    shorthand = "path"
+
+    path: Text
+    pattern: str = ANY_MARKDOWN
+    name: str = ""
 
 
-@value
-class QmdSessions(Block):
+class QmdSessions(OpenBlock, frozen=True):
     """`memory.qmd.sessions`: transcripts, written as Markdown for qmd, with their secrets hidden."""
 
-    unknown = WARN
-
-    enabled: bool = key(False, doc="past sessions are searched too")
-    export_dir: str = key("", doc="folder they are written to; empty: one in qmd's own home")
-    retention_days: int = key(0, low=0, doc="older sessions are left out; 0: none is")
+    enabled: bool = False
+    export_dir: Text = ""  # empty: one in qmd's own home
+    retention_days: Count = 0  # older sessions are left out; 0: none is
 
 
-@value
-class QmdUpdate(Block):
+class QmdUpdate(OpenBlock, frozen=True):
     """`memory.qmd.update`: when qmd looks at the files, and how long its commands may take."""
 
-    unknown = WARN
-
-    interval: Duration = key(5.0, doc="minutes between two updates; 0: only at the start and on changes")
-    debounce_ms: int = key(15_000, low=0, high=86_400_000, doc="between two updates on changes at least")
-    on_boot: bool = key(True, doc="a process that stays updates when it starts")
-    wait_for_boot_sync: bool = key(False, doc="its first question waits for that")
-    embed_interval: Duration = key(60.0, doc="minutes between two runs of qmd embed")
-    command_timeout_ms: int = key(30_000, low=1, high=86_400_000, doc="time limit of qmd collection")
-    update_timeout_ms: int = key(120_000, low=1, high=86_400_000, doc="time limit of qmd update")
-    embed_timeout_ms: int = key(120_000, low=1, high=86_400_000, doc="time limit of qmd embed")
+    interval: Duration = 5.0
+    debounce_ms: Milliseconds = 15_000
+    on_boot: bool = True
+    wait_for_boot_sync: bool = False
+    embed_interval: Duration = 60.0
+    command_timeout_ms: TimeLimit = 30_000
+    update_timeout_ms: TimeLimit = 120_000
+    embed_timeout_ms: TimeLimit = 120_000
 
 
-@value
-class QmdLimits(Block):
+class QmdLimits(OpenBlock, frozen=True):
     """`memory.qmd.limits`: of an answer."""
 
-    unknown = WARN
-
-    max_results: int = key(6, low=1, doc="hits at most, whatever a question asks for")
-    max_snippet_chars: int = key(700, low=1, doc="characters of a snippet")
-    max_injected_chars: int = key(4_000, low=0, doc="becomes memory.maxInjectedChars")
-    timeout_ms: int = key(4_000, low=1, high=86_400_000, doc="time limit of a question")
+    max_results: Positive = 6
+    max_snippet_chars: Positive = 700
+    max_injected_chars: Count = 4_000  # of all snippets of an answer
+    timeout_ms: TimeLimit = 4_000
 
 
-@value
-class Qmd(Block):
+class Qmd(OpenBlock, frozen=True):
     """`memory.qmd`: the other back end, used with `memory.backend: "qmd"`."""
 
-    unknown = WARN
-    command: str = key("qmd", doc="the program; only its first word counts, in quotes if it has blanks")
-    search_mode: str = key("query", choices=("query", "search", "vsearch"), doc="command of a question")
-    include_default_memory: bool = key(True, doc="the notes of the workspace are searched")
-    paths: tuple[QmdPath, ...] = key((), of=QmdPath, shorthand="path", doc="more collections")
-    sessions: QmdSessions = key(factory=QmdSessions)
-    update: QmdUpdate = key(factory=QmdUpdate)
-    limits: QmdLimits = key(factory=QmdLimits)
-    scope: ChatScope | None = key(None, of=ChatScope, doc="becomes memory.scope")
+    command: str = "qmd"  # only the first word counts, in quotes if it has blanks
+    search_mode: Annotated[str, one_of("query", "search", "vsearch")] = "query"
+    include_default_memory: bool = True
+    paths: tuple[QmdPath, ...] = ()
+    sessions: QmdSessions = QmdSessions()
+    update: QmdUpdate = QmdUpdate()
+    limits: QmdLimits = QmdLimits()
+    scope: ChatScope | None = None  # with this back end that of `memory` unless it has its own
 
 
-@value
-class MemoryBlock(Block):
-    """`memory`."""
-
-    unknown = WARN_IF_NEAR
-    beside = ("search",)
-
-    backend: str = key("builtin", choices=("builtin", "qmd"), doc="what answers questions")
-    qmd: Qmd = key(factory=Qmd)
-    citations: str = key("auto", choices=("auto", "on", "off"), doc="citations below snippets for agents")
-    max_injected_chars: int = key(0, low=0, doc="characters of all snippets of an answer; 0: no limit")
-    private_in_groups: bool = key(
-        False, doc="groups may search and read MEMORY.md and past conversations too, as in OpenClaw"
-    )
-    scope: ChatScope | None = key(None, of=ChatScope, doc="chats that may use memory; absent: all")
-
-
-@value
-class QueueSettings(Block):
+class QueueSettings(Block, frozen=True):
     """`queue`: Memline's own block."""
 
-    unknown = WARN
-    url: str = key("", url=True, doc="redis://…; empty: everything in one process")
-    name: str = key("", doc="name of the fleet on its Redis; empty: derived from host and home")
+    url: str = ""  # redis://…; empty: everything in one process
+    name: str = ""  # of the fleet on its Redis; empty: derived from host and home
 
     @property
     def address(self) -> str:
@@ -138,47 +186,24 @@ class QueueSettings(Block):
         return f"{self.url}#{self.name}" if self.url else ""
 
 
-@value
-class Token(Block):
-    """One entry of `serve.tokens`."""
-
-    name: str = key("", doc="who has it: the asker in the log")
-    token: str = key("", required=True, secret=True, doc="the bearer token")
-    agent: str = key("", required=True, doc="the agent that it opens")
-
-
-#: A host as people write it: with the scheme and the port of an address, an IPv6 address in brackets.
-_HOST = late(r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$")
-
-
-@value
-class Serve(Block):
+class Serve(Block, frozen=True):
     """`serve`: the HTTP server."""
 
-    host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
-    port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")
-    token: str = key("", secret=True, doc="bearer token for all agents")
-    tokens: tuple[Token, ...] = key((), of=Token, doc="an object: the token of each agent, by its id")
-    allowed_hosts: tuple[str, ...] = key(
-        (),
-        normal=lambda text: _HOST.sub(r"\1", text.strip().lower()),
-        doc="names in the Host header beside loopback and `host`",
-    )
+    host: str = "127.0.0.1"  # anything but loopback needs a token
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 7843  # 0: any that is free
+    token: Line = ""  # for all agents
+    tokens: Mapping[str, Line] = {}  # the token of each agent, by its id
+    allowed_hosts: tuple[Host, ...] = ()  # in the Host header, beside loopback and `host`
 
 
-@value
-class PriceEntry(Block):
-    """`prices.<model>`: the price of one model; it wins over the table of list prices."""
+class Ceilings(Block, frozen=True):
+    """`limits`: what all agents together may spend for embedding on a day (UTC). 0 is no limit."""
 
-    per_million: float = key(0.0, low=0, required=True, doc="price of a million tokens by requests")
-    batch_per_million: float = key(0.0, low=0, doc="price of a million tokens by batches; absent: not known")
-    currency: str = key("USD", doc="currency of both")
-    as_of: Day = key("", doc="day the price was looked up, YYYY-MM-DD")
+    max_cost_per_day: Amount = 0.0  # dollars, for models with a price
+    max_tokens_per_day: Count = 0  # for models without one
 
 
-@value
-class Ceilings(Block):
-    """`limits`: what all agents together may spend for embedding. 0 is no ceiling."""
+class PriceEntry(Block, frozen=True):
+    """`prices.<model>`: the price of a model; it wins over the table of list prices."""
 
-    max_cost_per_day: float = key(0.0, low=0, doc="dollars of a day (UTC), for models with a price; 0: none")
-    max_tokens_per_day: int = key(0, low=0, doc="tokens of a day, for models without a price; 0: none")
+    per_million: Amount  # dollars for a million tokens

@@ -1,58 +1,43 @@
 """Read the configuration: file, environment and options become the settings of all agents.
 
 From the weakest to the strongest: defaults, `memory.qmd`, the old place `memorySearch`,
-`agents.defaults.memorySearch`, `memory.search`, the agent's own block, environment variables, options.
+`agents.defaults.memorySearch`, `memory.search`, the agent's own block, environment variables, options. A
+later layer replaces single keys of an earlier one, `sources` and `headers` as a whole; `extraPaths` and
+`exclude` add up.
 """
-
-from __future__ import annotations
 
 import os
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from memline.shared.clock import time_zone
-from memline.shared.config import config_file, environment, installation, openclaw, schema
-from memline.shared.config.agents import (
-    AgentList,
-    Agents,
-    Place,
-    ResolveContext,
-    check_index_paths,
-    read_agents,
-)
-from memline.shared.config.check import RawConfig, Warnings, check_block, mismatch
+from memline.shared.config import config_file, environment, openclaw
+from memline.shared.config.agents import MAIN, Agents, Place, Setup
+from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, build
-from memline.shared.config.layers import adjust, expand_references, merge
+from memline.shared.config.installation import Serve
+from memline.shared.config.schema import AgentSettings, ConfigFile, Hybrid, MemorySearch, Sessions, Settings
 from memline.shared.errors import ConfigError
-from memline.shared.patterns import late
-from memline.shared.values import replace, value
+from memline.shared.tables import as_dict
+from memline.shared.words import counted
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-#: Variables that win over a key of the file.
-_VARIABLES = {
-    "queue.url": environment.QUEUE_URL,
-    "queue.name": environment.QUEUE_NAME,
-    "serve.token": environment.SERVE_TOKEN,
-}
+#: Keys whose texts may hold `${NAME}`.
+_WITH_REFERENCES = ("apiKey", "headers", "baseUrl", "url", "token", "tokens")
+_GROUPS = ("headers", "tokens")
 
 #: A command in a hint, and the global options that it has.
-_COMMAND = late(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
+_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
 
 #: Characters of a token at least.
 _SHORTEST_TOKEN = 8
 
-#: Characters of the name of a token at most, and what its role needs.
-_LONGEST_NAME = 80
 
-
-@value
-class Options(Block):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The global options of the command line; None: not given."""
 
     config: Path | None = None
@@ -86,27 +71,26 @@ class Options(Block):
         return _COMMAND.sub(fill, text)
 
 
-@value
-class Loaded(Block):
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration that was read."""
 
-    settings: schema.Settings
-    context: ResolveContext
+    settings: Settings
+    resolver: Agents
     #: The agent named by `--agent`; None without the option.
     chosen: str | None
     #: Values that have no effect, or another one than written.
     warnings: tuple[str, ...] = ()
 
-    def agent(self, agent: str | None = None) -> schema.AgentSettings:
+    def agent(self, agent: str | None = None) -> AgentSettings:
         """Return the settings of this agent, else of the chosen one, else of the default one.
 
         An agent that is not listed is a `ConfigError`, but without `agents.list` any valid id has the
         default settings.
         """
         wanted = agent or self.chosen or self.settings.default_agent
-        return self.settings.agents[self.context.agents.require(wanted)]
+        return self.settings.agents[self.resolver.require(wanted)]
 
-    def agents(self) -> tuple[schema.AgentSettings, ...]:
+    def agents(self) -> tuple[AgentSettings, ...]:
         """Return the settings of the chosen agent, or of all of them."""
         return tuple(self.agent(agent) for agent in self.agent_ids())
 
@@ -119,124 +103,234 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     """Read the configuration. Raises ConfigError for the first problem."""
     options = options or Options()
     path = config_file.find(options.config, env)
-    file_read = config_file.SettingsFile(path or config_file.default_places(env)[0])
-    warnings = Warnings()
-
-    def tell_twice(key: str) -> None:
-        warnings.warn(f"{path}: {key[:80]} is there twice in one object, the last one counts")
-
-    content = config_file.read(path, tell_twice=tell_twice) if path else {}
-    raw = RawConfig(content=content, name=str(path or ""), env=env, warnings=warnings)
-    agents = read_agents(raw)
-    chosen = agents.require(options.agent) if options.agent else None
-    usual = agents.default
-    if chosen and not agents.is_listed:
-        agents, usual = replace(agents, ids=(chosen,)), chosen
-    qmd = openclaw.read_qmd(raw)
-    shared = _read_shared(raw, qmd, options)
-    file = build(schema.ConfigFile, shared)
-    defaults = file.agents.defaults
-    _check_tokens(raw, file.serve, agents)
-    prices = {
-        model: check_block(installation.PriceEntry, entry, at=raw.at(f"prices.{model}"), warnings=warnings)
-        for model, entry in raw.get("prices").items()
+    # Noted before it is read: a change in between is a newer file.
+    settings_file = config_file.SettingsFile(path or config_file.default_places(env)[0])
+    raw = config_file.read(path) if path else {}
+    state_dir, home = environment.state_dir(env), _home(options, env)
+    is_openclaw = path is not None and (path.name == "openclaw.json" or path.parent == state_dir)
+    reading = Reading(str(path or ""), is_openclaw=is_openclaw)
+    if "$include" in raw:
+        reading.warn("$include", "not followed, put the keys that Memline reads into this file")
+    windows = openclaw.context_windows(raw)
+    openclaw.translate(raw, env, reading)
+    _name_entries(raw)
+    content = _expand(reading.check(ConfigFile, raw), env, reading)
+    _with_variables(content, env, reading, home)
+    agents, memory = content.get("agents", {}), content.get("memory", {})
+    entries, is_newest = list(agents.get("entries", {}).values()), True
+    if not entries:
+        entries, is_newest = agents.get("list", []), False
+    ids = _ids(entries, reading)
+    default = _default(entries, ids, raw, reading) if entries else MAIN
+    layers = [
+        openclaw.of_qmd(memory.get("qmd", {})) if memory.get("backend") == "qmd" else {},
+        content.get("memorySearch", {}),
+        agents.get("defaults", {}).get("memorySearch", {}),
+        memory.get("search", {}),
+    ]
+    own = {
+        each["id"]: each.get("memorySearch") or each.get("memory", {}).get("search", {}) for each in entries
     }
-    context = ResolveContext(
-        agents=agents,
-        env=env,
-        home=_home(options, env),
-        state_dir=environment.state_dir(env),
-        name=raw.name,
-        base=path.parent if path else Path(),
-        named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
-        named_for=chosen or agents.default,
-        is_chosen=chosen is not None,
-        takes_folder=not (options.is_service and (len(agents.ids) > 1 or file.queue.url)),
-        is_openclaw=path is not None and path.parent == environment.state_dir(env),
-        memory={},
-        providers={
-            name: build(schema.ProviderEntry, entry) for name, entry in openclaw.read_providers(raw).items()
-        },
-        file=file,
-        sessions=schema.Sessions(
-            context_tokens=defaults.context_tokens,
-            context_windows=openclaw.context_windows(raw),
-            user_timezone=defaults.user_timezone,
-            compaction=defaults.compaction,
-        ),
+    blocks = {name: _memory([*layers, block], reading) for name, block in own.items()}
+    if not entries:
+        blocks[""] = _memory(layers, reading)
+    file = msgspec.convert(content, ConfigFile)
+    prices = content.get("prices", {})
+    defaults = file.agents.defaults
+    resolver = Agents(
+        Setup(
+            env=env,
+            home=home,
+            state_dir=state_dir,
+            name=reading.name,
+            base=path.parent if path else Path(),
+            file=file,
+            memory=blocks,
+            entries={each.id: each for each in (*file.agents.entries.values(), *file.agents.list)},
+            ids=ids or (options.agent or MAIN,),
+            default=default,
+            is_listed=bool(entries),
+            is_newest=is_newest and bool(entries),
+            chosen=options.agent,
+            named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
+            takes_folder=not (options.is_service and (len(ids) > 1 or file.queue.url)),
+            is_openclaw=path is not None and path.parent == state_dir,
+            providers=file.models.providers,
+            sessions=Sessions(
+                context_tokens=defaults.context_tokens,
+                context_windows=windows,
+                user_timezone=defaults.user_timezone,
+                compaction=defaults.compaction,
+            ),
+            prices=prices,
+        )
+    )
+    if options.agent:
+        resolver.require(options.agent)
+    _check_tokens(file.serve, reading, resolver)
+    warnings = (*reading.warnings, *resolver.check_indexes())
+    settings = Settings(
+        agents=resolver,
+        default_agent=default if entries else (options.agent or MAIN),
+        home=home,
+        queue=file.queue,
+        serve=file.serve,
+        limits=file.limits,
         prices=prices,
+        path=path,
+        file=settings_file,
     )
-    context = replace(context, memory=_merge_memory(raw, qmd, agents))
-    check_index_paths(context, warnings)
-    openclaw.warn_of_includes(raw)
-    return Loaded(
-        settings=schema.Settings(
-            agents=Agents(context),
-            default_agent=usual,
-            home=context.home,
-            queue=file.queue,
-            serve=file.serve,
-            limits=file.limits,
-            prices=context.prices,
-            path=path,
-            file=file_read,
-        ),
-        context=context,
-        chosen=chosen,
-        warnings=tuple(warnings),
-    )
+    return Loaded(settings=settings, resolver=resolver, chosen=options.agent, warnings=warnings)
 
 
-def _read_shared(raw: RawConfig, qmd: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """Return the settings that hold for all agents, by dotted path."""
-    env, warnings = raw.env, raw.warnings
-    settings = {path: setting for path, setting in qmd.items() if path.startswith("memory.")}
-    content = dict(raw.content)
-    if isinstance(memory := content.get("memory"), dict):
-        # Read before, and only with the backend that it is about.
-        content["memory"] = {name: each for name, each in memory.items() if name != "qmd"}
-    serve = content.get("serve")
-    if isinstance(serve, dict) and isinstance(tokens := serve.get("tokens"), dict):
-        # The short form: the token of each agent, by its id.
-        entries = []
-        for agent, token in tokens.items():
-            if not isinstance(token, str):
-                # Checked here, where the key that was written is known.
-                raise mismatch(raw.at(f"serve.tokens.{agent}"), token, "text", '"…"')
-            entries.append({"name": f"tokens.{agent}", "token": token, "agent": agent})
-        content["serve"] = {**serve, "tokens": entries}
-    settings |= check_block(schema.ConfigFile, content, at=raw.name, warnings=warnings)
-    settings = expand_references(schema.ConfigFile, settings, env, warnings, at=raw.at(""))
-    for path, variable in _VARIABLES.items():
+def _name_entries(raw: dict[str, Any]) -> None:
+    """Give each entry of `agents.entries` its id, which is its key there."""
+    for name, entry in as_dict(as_dict(raw.get("agents")).get("entries")).items():
+        if isinstance(entry, dict):
+            entry["id"] = name
+
+
+def _ids(entries: list[dict[str, Any]], reading: Reading) -> tuple[str, ...]:
+    ids = [each["id"] for each in entries]
+    # Ids become file names, and some file systems take upper and lower case for the same.
+    folded = [each.casefold() for each in ids]
+    if twice := [name for at, name in enumerate(ids) if name.casefold() in folded[:at]]:
+        raise ConfigError(
+            f"{reading.at('agents')}: there is another agent {twice[0]!r}", hint="give each agent its own id"
+        )
+    return tuple(ids)
+
+
+def _default(
+    entries: list[dict[str, Any]], ids: tuple[str, ...], raw: dict[str, Any], reading: Reading
+) -> str:
+    """Return the agent that owns what names none: the marked one, the system agent, `main`, the first."""
+    marked: list[str] = [each["id"] for each in entries if each.get("default")]
+    for other in marked[1:]:
+        # As in the original, which uses such a file too.
+        reading.warn("agents", f"{other} is marked as the default agent, and {marked[0]} is it")
+    agents = as_dict(raw.get("agents"))
+    if not agents.get("entries"):
+        return [*marked, ids[0]][0]
+    system = as_dict(as_dict(agents.get("defaults")).get("systemAgent")).get("agentId")
+    found: str = next(each for each in (*marked, system, MAIN, ids[0]) if each in ids)
+    return found
+
+
+def merge(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two objects of the file at any depth, as the head of this module says."""
+    merged = dict(weak)
+    for name, each in strong.items():
+        if name in ("extraPaths", "exclude"):
+            each = [*merged.get(name, ()), *each]
+        elif name != "headers" and isinstance(each, dict) and isinstance(merged.get(name), dict):
+            each = merge(merged[name], each)
+        merged[name] = each
+    return merged
+
+
+def _memory(layers: list[dict[str, Any]], reading: Reading) -> MemorySearch:
+    """Make the `memorySearch` of these layers, and correct keys that contradict each other."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged = merge(merged, layer)
+    sources = merged.get("sources", [])
+    if "sessions" in sources and not merged.get("experimental", {}).get("sessionMemory"):
+        sources = [each for each in sources if each != "sessions"]
+        words = '"sessions" is left out until experimental.sessionMemory is true'
+        reading.warn("memorySearch.sources", words)
+    merged["sources"] = list(dict.fromkeys(sources)) or ["memory"]
+    if chunking := merged.get("chunking"):
+        tokens, overlap = chunking.get("tokens", 400), chunking.get("overlap", 80)
+        if overlap >= tokens:
+            words = (
+                f"the overlap of {overlap} does not fit into {counted(tokens, 'token')}, {tokens - 1} is used"
+            )
+            reading.warn("memorySearch.chunking.overlap", words)
+            chunking["overlap"] = tokens - 1
+    if hybrid := merged.get("query", {}).get("hybrid"):
+        _weigh(hybrid, reading)
+    return msgspec.convert(merged, MemorySearch)
+
+
+def _weigh(hybrid: dict[str, Any], reading: Reading) -> None:
+    """Scale the weights to a sum of 1. One alone means that the other is the rest, as with 0.7 and 0.3."""
+    names = ("vectorWeight", "textWeight")
+    weights = [hybrid[name] for name in names if name in hybrid]
+    if not weights:
+        return
+    rest = 1 - weights[0]
+    total = sum(hybrid.get(name, rest) for name in names)
+    if total == 0:
+        reading.warn("memorySearch.query.hybrid", "both weights are 0, the defaults are used")
+    defaults = (Hybrid().vector_weight, Hybrid().text_weight)
+    scaled = [hybrid.get(name, rest) / total for name in names] if total else defaults
+    hybrid.update(zip(names, scaled, strict=True))
+
+
+def _with_variables(content: dict[str, Any], env: Environment, reading: Reading, home: Path) -> None:
+    """Put what variables say over what the file says, and check the queue and the time zone."""
+    queue, serve = content.setdefault("queue", {}), content.setdefault("serve", {})
+    places = {"url": reading.at("queue.url"), "name": reading.at("queue.name")}
+    for block, key, variable in (
+        (queue, "url", environment.QUEUE_URL),
+        (queue, "name", environment.QUEUE_NAME),
+        (serve, "token", environment.SERVE_TOKEN),
+    ):
         if text := environment.secret(env, variable):
-            settings[path] = text
-    url, name = settings.get("queue.url"), settings.get("queue.name")
+            block[key], places[key] = text, environment.secret_name(env, variable)
+    url, name = queue.get("url"), queue.get("name")
     if url and not url.startswith(("redis://", "rediss://", "unix://")):
         raise ConfigError(
-            f"{_place(raw, 'queue.url')}: not the address of a Redis server",
+            f"{places['url']}: not the address of a Redis server",
             hint="write redis://HOST:6379/0, with TLS rediss://HOST:6379/0, or unix:///SOCKET; it has to be"
             " one server: neither Sentinel nor Cluster is supported",
         )
     if name and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         allowed = "use letters, digits, '.', '_' and '-', 64 at most"
-        raise ConfigError(f"{_place(raw, 'queue.name')}: not a valid name", hint=allowed)
+        raise ConfigError(f"{places['name']}: not a valid name", hint=allowed)
     if url and not name:
-        settings["queue.name"] = environment.fleet_name(_home(options, env))
-    if zone := settings.get("agents.defaults.userTimezone"):
+        queue["name"] = environment.fleet_name(home)
+    defaults = content.get("agents", {}).get("defaults", {})
+    if zone := defaults.get("userTimezone"):
         try:
             time_zone(zone)
         except (KeyError, ValueError, OSError):
-            del settings["agents.defaults.userTimezone"]
-            at = raw.at("agents.defaults.userTimezone")
-            warnings.warn(f"{at}: {zone!r} is not a valid time zone, the machine's own is used")
-    return settings
+            del defaults["userTimezone"]
+            words = f"{zone!r} is not a valid time zone, the machine's own is used"
+            reading.warn("agents.defaults.userTimezone", words)
 
 
-def _place(raw: RawConfig, path: str) -> str:
-    """Name where a value comes from that a variable may give."""
-    variable = _VARIABLES[path]
-    is_variable = environment.secret(raw.env, variable)
-    return environment.secret_name(raw.env, variable) if is_variable else raw.at(path)
+def _expand(tree: Any, env: Environment, reading: Reading, path: str = "", key: str = "") -> Any:
+    """Replace `${NAME}` in keys, headers, tokens and addresses.
+
+    A variable that is not set is a ConfigError: with another key than the one meant, a request might go to
+    the wrong place. Below `models`, which is OpenClaw's, the value is empty instead, with a warning.
+    """
+    if isinstance(tree, dict):
+        return {
+            name: _expand(each, env, reading, f"{path}.{name}".lstrip("."), key if key in _GROUPS else name)
+            for name, each in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_expand(each, env, reading, f"{path}[{at}]") for at, each in enumerate(tree)]
+    if key not in _WITH_REFERENCES or not isinstance(tree, str):
+        return tree
+    if key == "apiKey" and any(tree in names for names in environment.PROVIDER_KEYS.values()):
+        # The name of a key's variable, written in the place of the key.
+        tree = f"${{{tree}}}"
+    missing: list[str] = []
+    text = environment.expand(tree, env, missing)
+    if missing and path.startswith("models."):
+        reading.warn(path, f"without effect, the variable {', '.join(missing)} is not set")
+        return ""
+    if missing:
+        words = f"{reading.at(path)}: the variable {missing[0]} is not set"
+        raise ConfigError(words, hint=f"export {missing[0]}=…")
+    if key == "baseUrl" and text and not re.match(r"(?i)https?://[^\s/?#:]", text.strip()):
+        # It may hold a password, so it is not repeated.
+        reading.warn(path, "not the address of a server, such as http://127.0.0.1:11434/v1")
+    return text
 
 
 def _home(options: Options, env: Environment) -> Path:
@@ -244,51 +338,25 @@ def _home(options: Options, env: Environment) -> Path:
     return home.path if home else environment.xdg(env, "XDG_DATA_HOME", ".local/share")
 
 
-def _merge_memory(raw: RawConfig, qmd: Mapping[str, Any], agents: AgentList) -> dict[str, Mapping[str, Any]]:
-    """Merge `memorySearch` of every agent that has its own; under "" that of an agent without overrides."""
-    layers = [{path: setting for path, setting in qmd.items() if not path.startswith("memory.")}]
-    defaults, warnings = raw.get("agents", "defaults"), raw.warnings
-    for block, place in ((raw.content, "memorySearch"), (defaults, "agents.defaults.memorySearch")):
-        if "memorySearch" in block:
-            at = raw.at(place)
-            layers.append(check_block(schema.MemorySearch, block["memorySearch"], at=at, warnings=warnings))
-    if "search" in (memory := raw.get("memory")):
-        layers.append(openclaw.read_search(raw, memory["search"], at=raw.at("memory.search")))
-    merged: dict[str, Mapping[str, Any]] = {}
-    own: dict[str, Mapping[str, Any]] = {"": {}, **agents.overrides}
-    for agent, override in own.items():
-        at = raw.at("memorySearch.")
-        try:
-            settings = merge([*layers, override])
-            settings = expand_references(schema.MemorySearch, settings, raw.env, warnings, at=at)
-        except ConfigError:
-            # No agent uses the defaults alone when every agent has overrides.
-            if agent or len(agents.overrides) < len(agents.ids):
-                raise
-            settings = {}
-        merged[agent] = adjust(settings, warnings, at=at)
-    return merged
-
-
 def _folder(options: Options, name: str, variable: str, env: Environment) -> Place | None:
     """Return the folder of an option, else of a variable."""
     option: Path | None = getattr(options, name)
     text, origin = (str(option), f"--{name}") if option else (environment.value(env, variable), variable)
-    if not text:
-        return None
-    return Place(path=Path(environment.expand_user(text, env)).absolute(), origin=origin)
+    return Place(Path(environment.expand_user(text, env)).absolute(), origin) if text else None
 
 
-def _check_tokens(raw: RawConfig, serve: installation.Serve, agents: AgentList) -> None:
-    named = [(_place(raw, "serve.token"), serve.token)] if serve.token else []
-    for each in serve.tokens:
-        place = raw.at(f"serve.{each.name[:_LONGEST_NAME]}")
-        named.append((place, each.token))
-        if each.agent and not agents.has(each.agent):
-            known = f"name one of these: {', '.join(agents.ids)}"
-            raise ConfigError(f"{place}: there is no agent {each.agent!r}", hint=known)
+def _check_tokens(serve: Serve, reading: Reading, agents: Agents) -> None:
+    """Refuse tokens that are too easy, are there twice, or are for an agent that does not exist."""
+    named = [("token", serve.token)] if serve.token else []
+    named += [(f"tokens.{agent[:80]}", token) for agent, token in serve.tokens.items()]
+    for agent in serve.tokens:
+        if agent not in agents:
+            place = reading.at(f"serve.tokens.{agent[:80]}")
+            known = f"name one of these: {', '.join(agents)}"
+            raise ConfigError(f"{place}: there is no agent {agent!r}", hint=known)
     seen: set[str] = set()
-    for place, text in named:
+    for name, text in named:
+        place = reading.at(f"serve.{name}")
         if len(text) < _SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
             raise ConfigError(
                 f"{place}: not usable as a token",

@@ -4,21 +4,15 @@ A further program is a row here and a module, see `shared.sessions.programs`; no
 keeps them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
+
+import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
-from memline.shared.values import value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
 
 
-@value
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a program keeps its sessions: below the folder that a variable names, else the usual one."""
 
     variable: str
@@ -35,8 +29,7 @@ class Place:
         return place.parent / named if named else place
 
 
-@value
-class TranscriptProgram:
+class TranscriptProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A program that keeps its sessions on this machine."""
 
     title: str

@@ -7,12 +7,8 @@ Nothing else is written down about a folder. Settings are never read from a work
 cloned could set an address that every note is sent to.
 """
 
-from __future__ import annotations
-
 import os
-
-# Not from hashlib: loading OpenSSL costs a search 2.5 ms.
-from _blake2 import blake2b
+from hashlib import blake2b
 from pathlib import Path
 
 #: Letters of a digest: 48 bits, far more than a user's workspaces need.

@@ -189,7 +189,7 @@ def _choice(settings: AgentSettings, name: str, *, own: bool = True) -> Choice:
 
 
 def _configured_caps(provider: Provider, usual: RequestCaps, remote: Remote) -> RequestCaps:
-    max_rows, max_tokens = remote.max_rows or usual.max_rows, remote.max_tokens or usual.max_tokens
+    max_rows, max_tokens = remote.max_rows or usual.max_rows, usual.max_tokens
     # Small against the budget of a minute, or the rest of it fits no request and is lost.
     if remote.tokens_per_minute:
         parts = min(remote.requests_per_minute or BUDGET_PARTS, BUDGET_PARTS)

@@ -19,8 +19,7 @@ from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.vectors import Backlog
-from memline.shared.queue.lease_owner import is_owner_alive
-from memline.shared.scheduling import breaker, health, home_processes, leases
+from memline.shared.scheduling import breaker, health, home_processes
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.scheduling.home_processes import Process
@@ -273,17 +272,7 @@ class Facts(_QueueFacts):
         """Whether a process sends the texts that wait, or has sent some of them."""
         if any(each.kind in home_processes.EMBEDDING for each in self.processes):
             return True
-        return self._has_leases or embeds(self.queue)
-
-    @property
-    def _has_leases(self) -> bool:
-        if self.index is None:
-            return False
-        # Requests that lie in Redis outlive the workers which send them: of a fleet its roles are asked for.
-        owners = (
-            each for each in leases.owners(self.index) if not (self.queue and each.startswith(leases.REDIS))
-        )
-        return any(is_owner_alive(owner) for owner in owners)
+        return embeds(self.queue)
 
     @cached_property
     def is_stopped(self) -> bool:

@@ -53,8 +53,7 @@ CREATE TABLE IF NOT EXISTS spending (
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- Requests and batches in flight, by the token of their lease: what they were counted with, and how often a worker
--- has begun to send it; -1: none may any more.
+-- Requests and batches in flight, by the token of their lease, and what they were counted with.
 CREATE TABLE IF NOT EXISTS reservations (
     token TEXT PRIMARY KEY,
     day TEXT NOT NULL,
@@ -63,8 +62,7 @@ CREATE TABLE IF NOT EXISTS reservations (
     mode TEXT NOT NULL,
     tokens INTEGER NOT NULL,
     per_million REAL,
-    at REAL NOT NULL,
-    sent INTEGER NOT NULL DEFAULT 1
+    at REAL NOT NULL
 ) STRICT;
 
 -- Requests and batches that are settled, and requests with the ends of their calls that are counted, the last 10,000

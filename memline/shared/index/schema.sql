@@ -179,13 +179,13 @@ CREATE TABLE IF NOT EXISTS token_vectors (
     tokens BLOB NOT NULL
 ) STRICT;
 
--- Requests in flight.
+-- Requests in flight: what each was counted with on which day (UTC), and when its texts are wanted again.
 CREATE TABLE IF NOT EXISTS leases (
     token TEXT PRIMARY KEY,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    owner TEXT NOT NULL,
-    until REAL NOT NULL,
-    rows INTEGER NOT NULL
+    tokens INTEGER NOT NULL,
+    day TEXT NOT NULL,
+    until REAL NOT NULL
 ) STRICT;
 
 -- Jobs of a provider's Batch API: those that are open, and the last that were.

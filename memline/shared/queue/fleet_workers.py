@@ -57,7 +57,7 @@ class Fleet:
     def wake(self, agent: str) -> None:
         """Let the store worker take up what waits in the rows."""
         self._agents.add(agent)
-        send(Sweep(agent=agent, sent=time.monotonic()))
+        send(Sweep(agent=agent))
 
     def missing(self) -> str:
         """Say which role is missing that the caller waits for; empty while a restart may explain it."""

@@ -58,6 +58,8 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     #: Token of the lease on these rows.
     lease: str
     texts: tuple[TextRow, ...]
+    #: When the lease is over (seconds since the epoch): no call begins that may end later.
+    until: float
     #: The one request to a provider that has stopped: it is tried once.
     is_probe: bool = False
 
@@ -84,7 +86,7 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     identity: Identity
     lease: str
     hashes: tuple[bytes, ...]
-    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
+    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.
     kind: str
     error: str
     #: What a person can do about it.
@@ -116,8 +118,6 @@ class Sweep(Wire, frozen=True, kw_only=True):
     agent: str
     #: Also free overdue leases, try failed texts again, prune the cache.
     deep: bool = False
-    #: When it was sent (`Clock.monotonic` of the machine that the index is on); 0: not said.
-    sent: float = 0.0
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):

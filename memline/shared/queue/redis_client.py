@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from memline.shared.config.keys import mask_url
+from memline.shared.config.installation import mask_url
 from memline.shared.errors import QueueError, is_untrusted
 from memline.shared.logs import Log
 

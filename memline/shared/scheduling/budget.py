@@ -6,12 +6,8 @@ process that is killed leaves what it had in flight counted: it may have been pa
 count right: a request that certainly cost nothing is given back, one whose parts were sent twice counts
 twice. Tokens are estimated, as everywhere.
 
-A reservation is for one worker. To another one, that gets the request of a killed worker, it is not enough:
-that one gives the texts back, and they are sent under a reservation of their own, or wait at a ceiling.
-
-    reserve ─► spending + reservation ─► may_send ─► settle: spending set right, not sent again
-                         │                       └─► never settled: spending stays, the reservation a week
-                         └─► revoke: never sent, nothing spent; an answer that comes all the same counts
+    reserve ─► spending + reservation ─► settle: spending set right
+                                     └─► never settled: spending stays, the reservation a week
 
 A ceiling in money holds for models with a price, one in tokens for models without. A ceiling of money that
 cannot be kept, since a model has no price, stops that model instead of being passed over.
@@ -20,7 +16,7 @@ cannot be kept, since a model has no price, stops that model instead of being pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.installation import Ceilings
@@ -123,7 +119,7 @@ class Budget:
 
     def reserved(self, token: str) -> int:
         """Return the tokens that a request or batch in flight is counted with; 0 when it is settled."""
-        return (self._reservation(token) or (0, 0))[0]
+        return self._reservation(token) or 0
 
     def cost_of(self, token: str, tokens: int) -> float | None:
         """Return what so many tokens of a reservation cost, in dollars; None where no price is known."""
@@ -146,51 +142,13 @@ class Budget:
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
             note_settled(connection, token)
 
-    def may_send(self, token: str) -> bool:
-        """Note that a worker of this home begins to send a request; False when one did, or none may any more.
-
-        What is not counted here, a local model's or another home's request, may be sent as far as is known.
-        """
-        if self._reservation(token) is None:
-            query = "SELECT 1 FROM settled WHERE token = ?"
-            with self._file.reading() as reader:
-                return reader is None or scalar(reader, query, token) is None
-        with self._file.writing() as connection:
-            change = "UPDATE reservations SET sent = 1 WHERE token = ? AND sent = 0"
-            return bool(connection.execute(change, (token,)).rowcount)
-
-    def was_sent(self, token: str) -> bool:
-        """Tell whether a worker has begun to send a request, and it is not settled."""
-        return (self._reservation(token) or (0, 0))[1] > 0
-
-    def revoke(self, tokens: Iterable[str], *, or_uncounted: bool = False) -> list[str]:
-        """Let no worker send requests that none has begun to send, and count nothing for them; returns these.
-
-        Also those that were revoked before. Those that were sent stay counted: they may have been paid for.
-        `or_uncounted`: returns those that are not counted here as well.
-        """
-        revoked = []
-        with self._file.writing() as connection:
-            for token in tokens:
-                query = "SELECT sent FROM reservations WHERE token = ? AND mode = ?"
-                sent = scalar(connection, query, token, REQUESTS)
-                if sent == 0:
-                    _correct(connection, token, 0)
-                    connection.execute(
-                        "UPDATE reservations SET sent = -1, tokens = 0 WHERE token = ?", (token,)
-                    )
-                if or_uncounted if sent is None else sent <= 0:
-                    revoked.append(token)
-        return revoked
-
-    def _reservation(self, token: str) -> tuple[int, int] | None:
-        """Return the tokens that a request is counted with, and 1 when it is sent, -1 when it is revoked."""
+    def _reservation(self, token: str) -> int | None:
+        """Return the tokens that a request is counted with."""
         with self._file.reading() as reader:
             if reader is None:
                 return None
-            query = "SELECT tokens, sent FROM reservations WHERE token = ?"
-            row: tuple[int, int] | None = reader.execute(query, (token,)).fetchone()
-            return row
+            tokens: int | None = scalar(reader, "SELECT tokens FROM reservations WHERE token = ?", token)
+            return tokens
 
     def _per_million(self, charge: Charge) -> float | None:
         """Return the price of a million tokens; None when it is not known."""
@@ -237,7 +195,7 @@ class Budget:
         )
         if token:
             connection.execute(
-                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (token, *keys, tokens, per_million, now),
             )
         connection.execute("DELETE FROM reservations WHERE at < ?", (now - KEPT_RESERVATION_S,))
@@ -278,24 +236,16 @@ def reserved_batches(file: AccountFile) -> dict[str, float | None]:
         return dict(connection.execute(query, (BATCH,)).fetchall()) if connection is not None else {}
 
 
-#: What was sent: without what waits for a worker. And the provider of an account.
-_SENT = (
-    "(SELECT * FROM spending UNION ALL SELECT day, account, model, mode, -1, -tokens,"
-    " -coalesce(tokens * per_million / 1e6, 0.0), -iif(per_million IS NULL, tokens, 0)"
-    " FROM reservations WHERE mode = 'requests' AND sent = 0)"
-)
+#: The provider of an account.
 _PROVIDER = "substr(account, 1, instr(account || ':', ':') - 1)"
 
 
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
-    """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model.
-
-    A request that no worker has begun to send counts for the ceilings, and is not spent.
-    """
+    """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model."""
     today, first = day_of(now), day_of(now - (LONG_DAYS - 1) * 86_400)
     query = (
         f"SELECT {_PROVIDER} AS provider, model, sum(requests), sum(tokens), sum(cost), sum(unpriced)"
-        f" FROM {_SENT} WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model"
+        f" FROM spending WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model"
     )
     with file.reading() as connection:
         rows = {

@@ -111,7 +111,7 @@ def record_failure(
         error, action, wait_s = failure.error, failure.action, failure.retry_after_s
         texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
         failed = 0
-        if failure.kind in ("stop", "later", "split"):
+        if failure.kind in ("stop", "later", "split", "unsent"):
             if failure.kind == "stop":
                 rules = breaker.REQUEST_RULES
                 changes.append(lambda was: breaker.after_stop(was, rules, error, action, now, probe=lease))

@@ -1,9 +1,8 @@
 """Lease wanted vectors and pack them into requests, one provider request a lease.
 
-This is the dispatcher's part of an index: of all processes that write it, one dispatches. A lease is a row
-with an owner: the process that sends its request, or the Redis that keeps it. The worker that holds it may
-fail, hang or die: when the owner is gone, or the dispatcher has waited for the answer for too long, its texts
-are wanted again. A vector that is stored is never leased again.
+A lease is a deadline: the right to send some texts until a time. The process that holds the lock of an index
+(`shared.index.hold`) leases its texts. A worker begins no call that cannot end before the deadline, and the
+texts of a lease that is over are wanted again. A vector that is stored is never leased again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import identities, vectors
+from memline.shared.index import vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.index.identities import IdentityRow
@@ -27,29 +26,25 @@ from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.budget import Budget, Charge
-from memline.shared.scheduling.ceilings import Refusal
+from memline.shared.scheduling.ceilings import Refusal, day_of
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Seconds a dispatcher waits for an answer at least. One that comes later is paid for twice; the leases of an
-#: owner that is gone are freed at once (`free`).
+#: Seconds of a lease at least.
 LEASE_S = 300.0
-
-#: What the owner begins with that is the Redis of a fleet (`shared.queue.lease_owner`), not a process.
-REDIS = "redis "
 
 #: Seconds of a lease for what is not the provider's: waits for a place within limits, the way of messages.
 MARGIN_S = 60.0
 
+#: Seconds before its deadline at which a lease is over for a worker: the clocks of two hosts may differ.
+CLOCKS_S = 30.0
+
 
 #: Counts the tokens of a lease before it is made; False when a ceiling would be passed.
 Reserve = Callable[[str, int], bool]
-
-#: Tells whether the owner of a lease still holds it.
-IsAlive = Callable[[str], bool]
 
 
 @value
@@ -59,6 +54,8 @@ class Request:
     lease: str
     identity: Identity
     texts: tuple[TextRow, ...]
+    #: When it ends (seconds since the epoch).
+    until: float
     #: Whether it only shows if the provider works again: the probe of an open breaker.
     is_probe: bool = False
 
@@ -72,26 +69,23 @@ def lease_s(timeout_s: float) -> float:
     return max(LEASE_S, 4 * timeout_s + MARGIN_S)
 
 
+def may_call(left_s: float, timeout_s: float) -> bool:
+    """Tell whether a call that may take `timeout_s` ends within a lease that lasts for `left_s` more."""
+    return left_s - CLOCKS_S >= timeout_s
+
+
 def current_owner() -> str:
     """Return `host:pid:start`, which names this process and no later one with the same pid."""
     pid = os.getpid()
     return f"{socket.gethostname()}:{pid}:{_start_time(pid)}"
 
 
-@value
-class Holder:
-    """Who holds a lease, and for how many seconds."""
-
-    owner: str
-    lease_s: float
-
-
 def lease(
     connection: Connection,
     identity: IdentityRow,
     caps: RequestCaps,
-    holder: Holder,
     now: float,
+    until: float,
     *,
     credits: int,
     only_full: bool,
@@ -119,15 +113,15 @@ def lease(
             if not reserve(token, row_tokens):
                 return requests
             texts = _mark_leased(connection, ids, token)
-            requests.append(_open_lease(connection, identity, texts, token, holder, now))
+            requests.append(_open_lease(connection, identity, texts, token, now, until, row_tokens))
 
 
 def lease_probe(
     accounts: Accounts,
     identity: IdentityRow,
     caps: RequestCaps,
-    holder: Holder,
     now: float,
+    until: float,
     *,
     reserve: Reserve = lambda _token, _tokens: True,
 ) -> Request | None:
@@ -146,7 +140,7 @@ def lease_probe(
         texts = [TextRow(hash=digest, text=text) for digest, text in rows]
         if not ids and not texts:
             return None
-        token, provider, until = uuid.uuid4().hex, identity.identity.provider, now + holder.lease_s
+        token, provider = uuid.uuid4().hex, identity.identity.provider
         if health.take_probe(accounts, provider, health.REQUESTS, token, now, until=until) is None:
             return None
         if not reserve(token, row_tokens or sum(estimate_tokens(text.text) for text in texts)):
@@ -154,7 +148,7 @@ def lease_probe(
             health.update(accounts, provider, health.REQUESTS, now, lost)
             return None
         texts = _mark_leased(connection, ids, token) or texts
-        return replace(_open_lease(connection, identity, texts, token, holder, now), is_probe=True)
+        return replace(_open_lease(connection, identity, texts, token, now, until, row_tokens), is_probe=True)
 
 
 def lease_within(
@@ -162,8 +156,8 @@ def lease_within(
     accounts: Accounts,
     target: IdentityRow,
     caps: RequestCaps,
-    holder: Holder,
     now: float,
+    until: float,
     *,
     credits: int,
     only_full: bool,
@@ -202,14 +196,14 @@ def lease_within(
             return requests, left if vectors.is_wanted(accounts.index, target.id) else None
         fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
         if state.paused:
-            probe = lease_probe(accounts, target, fitting, holder, now, reserve=reserve)
+            probe = lease_probe(accounts, target, fitting, now, until, reserve=reserve)
             return [probe] if probe else [], refusal
         more = lease(
             accounts.index,
             target,
             fitting,
-            holder,
             now,
+            until,
             credits=credits,
             only_full=only_full,
             held=held,
@@ -220,35 +214,9 @@ def lease_within(
             return requests, refusal
 
 
-def tokens(connection: Connection, owner: str = "") -> list[str]:
-    """Return the tokens of the leases that hold texts: requests sent and not answered yet.
-
-    `owner`: only of owners that begin with it.
-    """
-    query = "SELECT token FROM leases WHERE substr(owner, 1, length(?1)) = ?1 ORDER BY token"
-    return [row[0] for row in connection.execute(query, (owner,))]
-
-
-def tokens_of_others(connection: Connection, identity_keys: Collection[str]) -> list[str]:
-    """Return the tokens of requests of other identities than these."""
-    kept = [row.id for key in identity_keys if (row := identities.by_key(connection, key)) is not None]
-    query = "SELECT token FROM leases WHERE identity_id NOT IN (SELECT value FROM json_each(?))"
-    return [row[0] for row in connection.execute(query, (json.dumps(kept),))]
-
-
-def owners(connection: Connection) -> list[str]:
-    """Return who holds leases."""
-    return [row[0] for row in connection.execute("SELECT DISTINCT owner FROM leases")]
-
-
-def content(connection: Connection, token: str) -> tuple[Identity, list[bytes]] | None:
-    """Return identity and text hashes of a request in flight; None when its lease has ended."""
-    row_id = scalar(connection, "SELECT identity_id FROM leases WHERE token = ?", token)
-    identity = identities.by_id(connection, row_id) if row_id else None
-    if identity is None:
-        return None
-    rows = connection.execute("SELECT text_hash FROM vectors WHERE lease = ? ORDER BY id", (token,))
-    return identity.identity, [digest for (digest,) in rows]
+def tokens(connection: Connection) -> list[str]:
+    """Return the tokens of the leases: requests sent and not answered yet."""
+    return [token for (token,) in connection.execute("SELECT token FROM leases ORDER BY token")]
 
 
 def close_lease(connection: Connection, token: str) -> None:
@@ -260,27 +228,28 @@ def close_lease(connection: Connection, token: str) -> None:
     )
 
 
-def free(
-    connection: Connection, holder: Holder, now: float, *, is_alive: IsAlive, tokens: Iterable[str] = ()
-) -> list[str]:
-    """End the leases of owners that are gone, and `tokens`; return those that are over, to be settled.
+def end(connection: Connection, tokens: Iterable[str]) -> None:
+    """End these leases inside the caller's transaction; their texts are wanted again."""
+    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in tokens))
+    _free_texts(connection)
 
-    Their texts are wanted again. Of a process of another host the row says when it is over; `holder` says how
-    long a lease may last. Runs inside the caller's transaction.
+
+def end_overdue(connection: Connection, now: float, longest_s: float) -> list[str]:
+    """End the leases whose deadline is over inside the caller's transaction; return their tokens.
+
+    A deadline further ahead than the longest lease was written before the clock was set back.
     """
-    over = set(tokens)
-    alive = {owner: is_alive(owner) for owner in owners(connection)}
-    for token, owner, until in connection.execute("SELECT token, owner, until FROM leases").fetchall():
-        # A clock that was set back must not make it last for longer.
-        is_in_time = not _is_elsewhere(owner) or now < until <= now + holder.lease_s
-        if not (alive[owner] and is_in_time):
-            over.add(token)
-    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in over))
+    change = "DELETE FROM leases WHERE until <= ? OR until > ? RETURNING token"
+    over = [token for (token,) in connection.execute(change, (now, now + longest_s + MARGIN_S))]
+    _free_texts(connection)
+    return over
+
+
+def _free_texts(connection: Connection) -> None:
     freed = connection.execute(_TOKENS_WITHOUT_LEASE).fetchall()
     connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", freed)
     if freed:
         vectors.drop_unneeded(connection)
-    return sorted(over)
 
 
 #: Tokens that rows hold and that name neither a lease nor an open batch. From token to token through the
@@ -339,22 +308,23 @@ def _mark_leased(connection: Connection, ids: list[int], token: str) -> list[Tex
 
 
 def _open_lease(
-    connection: Connection, identity: IdentityRow, texts: list[TextRow], token: str, by: Holder, now: float
+    connection: Connection,
+    identity: IdentityRow,
+    texts: list[TextRow],
+    token: str,
+    now: float,
+    until: float,
+    row_tokens: int,
 ) -> Request:
     connection.execute(
-        "INSERT INTO leases (token, identity_id, owner, until, rows) VALUES (?, ?, ?, ?, ?)",
-        (token, identity.id, by.owner, now + by.lease_s, len(texts)),
+        "INSERT INTO leases (token, identity_id, tokens, day, until) VALUES (?, ?, ?, ?, ?)",
+        (token, identity.id, row_tokens, day_of(now), until),
     )
-    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts), until=until)
 
 
 def _in_flight(connection: Connection, identity_id: int) -> int:
     return int(scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", identity_id))
-
-
-def _is_elsewhere(owner: str) -> bool:
-    """Tell whether it cannot be known here that an owner is gone: it is a process of another host."""
-    return not owner.startswith(REDIS) and owner.rpartition(":")[0].rpartition(":")[0] != socket.gethostname()
 
 
 def is_owner_alive(owner: str) -> bool:

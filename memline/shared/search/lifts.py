@@ -9,6 +9,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
 from memline.shared.search.question import PIECE, Question, quoted
@@ -57,16 +59,16 @@ _WITH_HEADING = (
 )
 
 
-class Lifts:
+class Lifts(Struct):
     """What is added to the scores of chunks, and what a question of days found."""
 
-    def __init__(self) -> None:
-        #: Chunk -> what is added.
-        self.of: dict[int, float] = {}
-        #: Whether there is a note of the days that are asked for.
-        self.has_dated = False
+    #: Chunk -> what is added.
+    of: dict[int, float] = {}
+    #: Whether there is a note of the days that are asked for.
+    has_dated: bool = False
 
     def add(self, chunk_ids: Iterable[int], amount: float) -> None:
+        """Raise lifts to an amount."""
         for each in chunk_ids:
             self.of[each] = max(self.of.get(each, 0.0), amount)
 
@@ -75,25 +77,30 @@ def lifts_of(
     connection: Connection, question: Question, words: Words, files: list[int] | None, limit: int
 ) -> Lifts:
     """Find what a question names, of `limit` chunks at most; `files`: the ids of those that are searched."""
-    lifts = Lifts()
-    allowed = None if files is None else {*files}
-    named = _named(connection, question, words)
-    if named:
+    lifts, allowed = Lifts(), None if files is None else {*files}
+    if named := _named(connection, question, words):
         some = json_ids(each for each in named if allowed is None or each in allowed)
         for chunk_id, file_id in connection.execute(_CHUNKS_OF, (some, limit)):
             lifts.add([chunk_id], named[file_id])
-    is_phrase = [term.is_phrase for term in question.terms]
-    may_be_heading = not any(is_phrase) or any(each.term.is_phrase for each in words.lookups.found)
-    if question.whole and not named and may_be_heading:
+    # A heading of three words or more stands somewhere as a phrase.
+    found = {lookup.term for lookup in words.lookups.found}
+    if question.whole and not named and found.issuperset(term for term in question.terms if term.is_phrase):
         lifts.add(_sections(connection, question.whole, allowed), PART)
     for lookup, held in zip(words.lookups.found, words.held, strict=True):
-        if not lookup.term.is_exact:
-            continue
         exact = [row for row, weight in held.items() if weight == 1.0 and row in words.file_of]
-        if exact and len({words.file_of[row] for row in exact}) == 1:
+        if lookup.term.is_exact and len({words.file_of[row] for row in exact}) == 1:
             lifts.add(exact, ID)
     if question.days:
-        _add_days(connection, question, words, allowed, lifts, limit)
+        dated = files_of_days(connection, question.days)
+        dated = dated if allowed is None else dated & allowed
+        lifts.has_dated = bool(dated)
+        if question.is_day_alone:
+            rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(dated)), limit))
+            lifts.of = {chunk_id: DAY_ALONE - at / (10 * limit) for at, (chunk_id, _) in enumerate(rows)}
+        else:
+            for row in words.sums:
+                if words.file_of[row] in dated:
+                    lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
     for tag in question.tags:
         tagged = files_of_tag(connection, tag)
         tagged = tagged if allowed is None else tagged & allowed
@@ -105,63 +112,38 @@ def lifts_of(
     return lifts
 
 
-def _add_days(
-    connection: Connection,
-    question: Question,
-    words: Words,
-    allowed: set[int] | None,
-    lifts: Lifts,
-    limit: int,
-) -> None:
-    dated = files_of_days(connection, question.days)
-    dated = dated if allowed is None else dated & allowed
-    lifts.has_dated = bool(dated)
-    if question.is_day_alone:
-        rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(dated)), limit)).fetchall()
-        for place, (chunk_id, _) in enumerate(rows):
-            lifts.of[chunk_id] = DAY_ALONE - place / (10 * limit)
-        return
-    for row in words.sums:
-        if words.file_of[row] in dated:
-            lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
-
-
 def _named(connection: Connection, question: Question, words: Words) -> dict[int, float]:
     """Return file -> lift of the files that a question is the name of, or holds the path or title of."""
     lifts: dict[int, float] = {}
     wholes = {name_key(question.whole), name_key(f"{question.whole}?")} - {"", "?"}
     paths = {name_key(each.strip("./")): each for each in (*question.paths, question.whole) if each}
-    stems = {stem_key(f"{without_ending(each.rpartition('/')[2])}.md"): each for each in paths}
+    stems = {stem_key(f"{without_ending(each.rpartition('/')[2])}.md") for each in paths}
     runs = {name_key(run): run for run in question.runs}
-    keys = json.dumps([*{*wholes, *paths, *stems, *runs}])
-    rows = connection.execute(_NAMED, (keys,)).fetchall()
+    rows = connection.execute(_NAMED, (json.dumps([*{*wholes, *paths, *stems, *runs}]),)).fetchall()
     pages: dict[str, set[int]] = {}
     for file_id, path, key, own, heading in rows:
         pages.setdefault(key, set()).add(file_id)
+        amounts = [lifts.get(file_id, 0.0)]
         if key in wholes:
             is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
-            lifts[file_id] = max(lifts.get(file_id, 0.0), WHOLE if is_own else PART)
-        for wanted in paths:
-            ends = tuple(f"/{each}" for each in (wanted, wanted + ".md") if "/" in wanted or "." in wanted)
-            if ends and f"/{name_key(path)}".endswith(ends):
-                amount = WHOLE if paths[wanted] == question.whole else PART
-                lifts[file_id] = max(lifts.get(file_id, 0.0), amount)
-    if not lifts:
-        lifts |= _titles(pages, runs, words)
-    return lifts
+            amounts.append(WHOLE if is_own else PART)
+        for wanted, typed in paths.items():
+            has_mark = "/" in wanted or "." in wanted
+            if has_mark and f"/{name_key(path)}".endswith((f"/{wanted}", f"/{wanted}.md")):
+                amounts.append(WHOLE if typed == question.whole else PART)
+        lifts[file_id] = max(amounts)
+    return {each: amount for each, amount in lifts.items() if amount} or _titles(pages, runs, words)
 
 
 def _titles(pages: Mapping[str, set[int]], runs: Mapping[str, str], words: Words) -> dict[int, float]:
     """Return file -> lift of titles of one file alone that are most of the question, or names of code."""
     rarity = {name_key(label): idf for label, idf in words.lookups.rarity.items()}
     lifts: dict[int, float] = {}
-    for key, files in pages.items():
-        if key not in runs or len(files) != 1:
-            continue
+    for key in pages.keys() & runs:
         idfs = [rarity[word] for word in {*key.split("-")} & rarity.keys()]
         is_most = len(idfs) >= MOST * len(rarity) and math.fsum(idfs) >= MOST * math.fsum(rarity.values())
-        if " " not in runs[key] or (idfs and is_most):
-            lifts[min(files)] = PART
+        if len(pages[key]) == 1 and (" " not in runs[key] or (idfs and is_most)):
+            lifts[min(pages[key])] = PART
     return lifts
 
 

@@ -25,15 +25,11 @@ KEPT_ROWS, MOST_KEPT = 5_000, 200_000
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
 
-_TOTAL = {
-    CHUNKS: "SELECT count(*) FROM chunks",
-    NAMES: "SELECT count(*) FROM names_fts",
-}
 _COUNT = "SELECT value, (SELECT count(*) FROM {0}_fts WHERE {0}_fts MATCH value) FROM json_each(?) AS phrases"
-_IS_IN_FILES = (
-    "SELECT value, EXISTS (SELECT 1 FROM {0}_fts JOIN {0} ON {0}.id = {0}_fts.rowid"
+_IN_FILES = (
+    "SELECT value FROM json_each(?1) AS phrases"
+    " WHERE EXISTS (SELECT 1 FROM {0}_fts JOIN {0} ON {0}.id = {0}_fts.rowid"
     " WHERE {0}_fts MATCH value AND file_id IN (SELECT value FROM json_each(?2)))"
-    " FROM json_each(?1) AS phrases"
 )
 # CROSS JOIN: the phrases first. The plus sign: FTS5 finds the rows of a phrase, and these are looked up.
 _SCORES = (
@@ -42,8 +38,6 @@ _SCORES = (
 )
 _AMONG = " AND +{0}_fts.rowid IN (SELECT value FROM json_each(?2))"
 _WEIGHTS = {CHUNKS: "1.0, 0.7, 0.7, 1.0", NAMES: "1.0, 1.0"}
-_FILES_OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
-_FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
 
 #: Row -> how well it fits a phrase, 0 to 1.
 Fits = Mapping[int, float]
@@ -62,43 +56,38 @@ class Matches:
         self._counts: dict[tuple[str, str, str | None], int] = {}
         self._fits: dict[tuple[str, str], dict[int, float]] = {}
         self._asked: set[tuple[str, str]] = set()
-        self._kept_rows = 0
         self._files: dict[tuple[str, int], int] = {}
+        self._kept_rows = 0
 
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self._connection, "PRAGMA data_version")
-        if version != self._version or self._kept_rows > MOST_KEPT or len(self._files) > MOST_KEPT:
+        if version != self._version or self._kept_rows + len(self._files) > MOST_KEPT:
             self._forget()
         self._version = version
 
     def total(self, table: str) -> int:
         """Count all rows of a table."""
         if table not in self._totals:
-            self._totals[table] = int(scalar(self._connection, _TOTAL[table]))
+            self._totals[table] = int(scalar(self._connection, f"SELECT count(*) FROM {table}_fts"))
         return self._totals[table]
 
     def counts(
-        self, table: str, phrases: Collection[str], files: str | None = None, *, keep: bool = True
+        self, table: str, phrases: Iterable[str], files: str | None = None, *, keep: bool = True
     ) -> dict[str, int]:
         """Count the rows of each phrase; 0 where none is in `files`, a JSON array of the file ids searched.
 
         How rare a phrase is, is known from all files.
         """
-        known = self._counts if keep else {}
-        new = [each for each in dict.fromkeys(phrases) if (table, each, files) not in known]
-        if new:
+        phrases, known = dict.fromkeys(phrases), self._counts if keep else {}
+        if new := [each for each in phrases if (table, each, files) not in known]:
             found = dict(self._connection.execute(_COUNT.format(table), (json.dumps(new),)).fetchall())
             if files is not None:
                 some = json.dumps([each for each in new if found[each]])
-                rows = self._connection.execute(_IS_IN_FILES.format(table), (some, files))
-                found |= {each: 0 for each, is_there in rows if not is_there}
+                there = self._connection.execute(_IN_FILES.format(table), (some, files))
+                found = dict.fromkeys(new, 0) | {each: found[each] for (each,) in there}
             known |= {(table, each, files): count for each, count in found.items()}
         return {each: known[table, each, files] for each in phrases}
-
-    def count(self, table: str, phrase: str, files: str | None = None) -> int:
-        """Do the same for one phrase."""
-        return self.counts(table, (phrase,), files)[phrase]
 
     def fits(
         self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
@@ -108,36 +97,33 @@ class Matches:
         `among`: only these rows are wanted; of a phrase that is kept all come. It is kept once it was asked
         twice, or about all rows.
         """
-        new = [each for each in counts if (table, each) not in self._fits]
-        kept = [
-            each
-            for each in new
-            if counts[each] <= KEPT_ROWS and (among is None or (table, each) in self._asked)
-        ]
-        others = [each for each in new if each not in kept]
-        fits = self._read(table, kept, counts)
-        self._fits |= {(table, each): mine for each, mine in fits.items()}
-        self._kept_rows += sum(map(len, fits.values()))
+        new = {each: count for each, count in counts.items() if (table, each) not in self._fits}
+        kept = {
+            each: count
+            for each, count in new.items()
+            if count <= KEPT_ROWS and (among is None or (table, each) in self._asked)
+        }
+        others = {each: count for each, count in new.items() if each not in kept}
+        for each, mine in self._read(table, kept).items():
+            self._fits[table, each] = mine
+            self._kept_rows += len(mine)
         self._asked.update((table, each) for each in others)
-        fits |= self._read(table, others, counts, among)
+        fits = self._read(table, others, among)
         return {each: fits[each] if each in fits else self._fits[table, each] for each in counts}
 
     def _read(
-        self, table: str, phrases: list[str], counts: Mapping[str, int], among: Collection[int] | None = None
+        self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
     ) -> dict[str, dict[int, float]]:
-        fits: dict[str, dict[int, float]] = {each: {} for each in phrases}
-        if not phrases:
-            return fits
-        total, query, values = (
-            self.total(table),
-            _SCORES.format(table, _WEIGHTS[table]),
-            [json.dumps(phrases)],
-        )
+        if not counts:
+            return {}
+        total, query = self.total(table), _SCORES.format(table, _WEIGHTS[table])
+        values = [json.dumps([*counts])]
         if among is not None:
             query, values = query + _AMONG.format(table), [*values, json_ids(among)]
-        idfs = (math.log((total - counts[each] + 0.5) / (counts[each] + 0.5)) for each in phrases)
+        fits: dict[str, dict[int, float]] = {each: {} for each in counts}
         scaled = [
-            (fits[each], -1.0 / ((K1 + 1) * max(1e-6, idf))) for each, idf in zip(phrases, idfs, strict=True)
+            (fits[each], -1.0 / ((K1 + 1) * max(1e-6, math.log((total - count + 0.5) / (count + 0.5)))))
+            for each, count in counts.items()
         ]
         for key, row, bm25 in self._connection.execute(query, values):
             mine, scale = scaled[key]
@@ -146,10 +132,9 @@ class Matches:
 
     def files_of(self, table: str, rows: Iterable[int]) -> dict[int, int]:
         """Return row -> file id, of chunks or names."""
-        rows = [*rows]
-        known = self._files
+        rows, known = [*rows], self._files
         if new := [row for row in rows if (table, row) not in known]:
-            query = _FILES_OF_CHUNKS if table == CHUNKS else _FILES_OF_NAMES
+            query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
             known |= {
                 (table, row): file_id for row, file_id in self._connection.execute(query, (json_ids(new),))
             }

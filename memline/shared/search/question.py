@@ -12,13 +12,15 @@ from datetime import date
 from itertools import pairwise
 from unicodedata import normalize
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from memline.shared.note_names import without_ending
 from memline.shared.patterns import late
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
-from memline.shared.values import replace, value
 from memline.shared.words import is_question, language_of, light_words, stop_words_of, words_of_days
 
 #: Characters of a question that are read: more is a pasted document.
@@ -44,13 +46,11 @@ _RUN = late(r"\d+|[^\W\d_]+")
 _VERSION = late(r"(v?)\d+\.\d", re.I)
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
 _COUNTED, _QUANTITY = late(r"\d{1,2}(?:-[^\W\d_]{3,})+"), late(r"\d{1,4}|\d+[a-z]{1,3}")
-_DATE = late(r"\d{4}-\d{2}-\d{2}")
 _CAMEL_CASE = late("[a-z]{2,}[A-Z]+[a-z]")
 _AROUND = " \"'?!.,:;()`"
 
 
-@value
-class Term:
+class Term(Struct, frozen=True, kw_only=True):
     """One thing to find."""
 
     #: As written in the question, lower case.
@@ -59,26 +59,20 @@ class Term:
     match: str
     #: Other looks of the same, which weigh as much: `utf 8` for `utf8`, `18.3.0` for `v18.3.0`.
     spellings: tuple[str, ...] = ()
-    #: What stands in where no chunk holds it: its pieces, the words that it begins.
+    #: Phrases that stand in where no chunk has it: its pieces, the words that it begins.
     fallbacks: tuple[str, ...] = ()
     is_word: bool = False
     #: An id or a quoted phrase.
     is_exact: bool = False
-    #: A day: it counts in chunks that hold another term.
+    #: A day: it counts in chunks that have another term.
     is_day: bool = False
     #: The whole question as a phrase.
     is_phrase: bool = False
     #: As typed, for the list of missing words; empty for what was not typed like that.
     typed: str = ""
 
-    @property
-    def is_asked(self) -> bool:
-        """Say whether an answer must hold it."""
-        return bool(self.typed)
 
-
-@value
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A question, taken apart."""
 
     #: What is embedded.
@@ -105,51 +99,48 @@ def analyse(raw: str, today: date | None = None) -> Question:
     """
     original = clean(raw)
     text, tags = asked_tags(fold(original))
-    terms: dict[str, Term] = {}
-    unquoted = _QUOTED.sub(lambda match: " " * len(match[0]), text)
-    days = days_in(unquoted, today) if today else ()
+    days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
+    typed_days = [text[each.begin : each.end] for each in days]
     rest = text
     for each in reversed(days):
         rest = f"{rest[: start_with_fillers(text, each.begin)]} {rest[each.end :]}"
-    typed_days = [text[each.begin : each.end] for each in days]
-    is_plain = rest.replace(" ", "").isalnum() and rest.isascii()
-    without_marks = rest if is_plain else _take_marked(rest, terms)
-    light = _take_words(without_marks, terms, is_enough=bool(days), asks=is_question(original))
-    asked = [term for term in terms.values() if term.is_asked]
-    is_day_alone = bool(days) and all(term.label in words_of_days() for term in asked)
+    terms = _Terms()
+    light = terms.take_words(terms.take_marked(rest), is_enough=bool(days), asks=is_question(original))
+    asked = [term.label for term in terms.of.values() if term.typed]
+    is_day_alone = bool(days) and words_of_days().issuperset(asked)
     if is_day_alone:
-        terms.clear()
-        light = (*light, *(term.label for term in asked))
-    elif typed_days:
+        terms.of.clear()
+        light = (*light, *asked)
+    else:
         # A day in words is a hint: without it conversations lose .01 of recall.
-        hints: dict[str, Term] = {}
-        _take_words(" ".join(typed_days), hints, is_enough=False, asks=False)
-        for term in hints.values():
-            _add(terms, replace(term, typed="", is_word=False, is_exact=False, is_day=True))
+        hints = _Terms()
+        hints.take_words(" ".join(typed_days), is_enough=True)
+        for term in hints.of.values():
+            terms.add(replace(term, typed="", is_word=False, is_exact=False, is_day=True))
     for each, typed in zip(days, typed_days, strict=True):
         if each.first == each.last and not each.is_relative:
-            figures = typed if typed[0].isdigit() and not any(map(str.isalpha, typed)) else ""
+            figures = "" if any(map(str.isalpha, typed)) else typed
             day = str(each) if each.has_year else f"{each.first:%m-%d}"
-            others = tuple(dict.fromkeys(map(quoted, filter(None, (figures, day.replace("-", ""))))))
-            _add(
-                terms,
-                Term(label=day, match=quoted(day), spellings=others, is_day=not is_day_alone, typed=figures),
+            spellings = tuple(quoted(other) for other in (figures, day.replace("-", "")) if other)
+            terms.add(
+                Term(
+                    label=day,
+                    match=quoted(day),
+                    spellings=spellings,
+                    is_day=not is_day_alone,
+                    typed=figures,
+                )
             )
     whole = text.strip(" \"'?!.")
-    words = whole.split()
     if len(_WORD.findall(whole)) in PHRASE_WORDS and '"' not in text and not (tags or days):
-        _add(terms, Term(label=whole, match=quoted(whole), is_phrase=True))
-    paths = () if is_plain else tuple(match[0] for match in _COMPOUND.finditer(text))
-    typed_as = {} if text == original else {fold(each): each for each in original.split()}
-    found = list(terms.values())[:MAX_TERMS]
-    if typed_as:
-        found = [_typed_as(term, typed_as) for term in found]
+        terms.add(Term(label=whole, match=quoted(whole), is_phrase=True))
+    paths = (match[0] for match in _COMPOUND.finditer(text))
     return Question(
         text=original,
-        terms=tuple(found),
-        whole=whole if whole and len(words) <= 2 * TITLE_WORDS and len(whole) <= 200 else "",
+        terms=tuple(terms.of.values())[:MAX_TERMS],
+        whole=whole if len(whole.split()) <= 2 * TITLE_WORDS and len(whole) <= 200 else "",
         paths=tuple(dict.fromkeys(each for each in paths if "/" in each or len(each) > 3))[:8],
-        runs=_runs(words[:RUN_WORDS]) if len(whole) <= 1_000 else (),
+        runs=_runs(whole.split()[:RUN_WORDS]) if len(whole) <= 1_000 else (),
         days=days,
         is_day_alone=is_day_alone,
         tags=tags,
@@ -159,10 +150,8 @@ def analyse(raw: str, today: date | None = None) -> Question:
 
 def clean(raw: str) -> str:
     """Compose `raw`, drop control characters and lone surrogates, and cut it to MAX_CHARS."""
-    text = raw[:MAX_CHARS]
-    if not text.isascii():
-        text = normalize("NFC", re.sub("[\ud800-\udfff]", " ", text))
-    return text.strip() if text.isprintable() else re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip()
+    text = normalize("NFC", re.sub("[\ud800-\udfff]", " ", raw[:MAX_CHARS]))
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip()
 
 
 def quoted(text: str) -> str:
@@ -170,91 +159,132 @@ def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def any_of(matches: Iterable[str]) -> str:
-    """Write a MATCH expression for rows that match at least one of `matches`."""
-    return " OR ".join(matches)
-
-
 def as_typed(missing: Iterable[Term], terms: Iterable[Term]) -> tuple[str, ...]:
-    """Write missing terms as they were typed; of a run of CJK characters the part that is nowhere."""
-    absent, names, before = {*missing}, dict[str, None](), None
-    run = ""
-    for term in (*terms, None):
-        is_pair = term is not None and term in absent and term.match.startswith("{grams}")
-        if is_pair and term is not None and before is not None and before.typed == term.typed:
-            run += term.label[-1]
-        else:
-            # One pair alone may only be where two words meet.
-            if run and before is not None and (len(run) > 2 or len(before.typed) <= 2):
-                names[run] = None
-            run = term.label if is_pair and term is not None else ""
-        if term is not None and term in absent and not is_pair and term.typed:
-            names[term.typed] = None
-        before = term if is_pair else None
-    return tuple(names)
+    """Write missing terms as they were typed, a run of CJK characters where none of its pairs was found."""
+    found = {term.typed for term in {*terms}.difference(missing)}
+    return tuple(dict.fromkeys(term.typed for term in missing if term.typed and term.typed not in found))
 
 
-def looks(word: str) -> tuple[str, ...]:
+def _looks(word: str) -> tuple[str, ...]:
     """List other looks of a word: letters and figures that join and part, and an initial with its hyphen."""
-    runs = _RUN.findall(word)
-    if len(runs) > 1 and len(runs) < 5:
+    if 1 < len(runs := _RUN.findall(word)) < 5:
         return (quoted(" ".join(runs)),)
     return (quoted(f"{word[0]} {word[1:]}"),) if word[0] in "etx" and word.isalpha() and len(word) > 4 else ()
 
 
-def _take_marked(text: str, terms: dict[str, Term]) -> str:
-    """Make terms of quotes, emoji and compounds, and return the rest."""
+class _Terms:
+    """The terms of a text, by what finds them."""
 
-    def take_quote(match: re.Match[str]) -> str:
+    def __init__(self) -> None:
+        self.of: dict[str, Term] = {}
+
+    def add(self, term: Term) -> None:
+        self.of.setdefault(term.match, term)
+
+    def take_marked(self, text: str) -> str:
+        """Make terms of quotes, emoji and compounds, and return the rest."""
+        text = _QUOTED.sub(self._take_quote, text)
+        for emoji in () if text.isascii() else emoji_run().findall(text):
+            match = f"{{grams}} : {quoted(grams(emoji))}"
+            self.add(Term(label=emoji, match=match, is_exact=True, typed=emoji))
+        if not text.isascii():
+            text = dense_run().sub(lambda run: f" {run[0]} ", emoji_run().sub(" ", text))
+        return _COMPOUND.sub(self._take_compound, text)
+
+    def _take_quote(self, match: re.Match[str]) -> str:
         phrase = str(next(filter(None, match.groups())))
         pieces = PIECE.findall(phrase.lower())
         if has_dense(phrase) or not pieces:
             return phrase
-        _add(terms, _phrase(phrase, pieces, is_exact=True))
+        self._add_phrase(phrase, pieces, is_exact=True)
         return " "
 
-    def take_compound(match: re.Match[str]) -> str:
-        compound = match[0].lower()
-        pieces = PIECE.findall(compound)
-        if not pieces or _COUNTED.fullmatch(compound):
+    def _take_compound(self, match: re.Match[str]) -> str:
+        pieces = PIECE.findall(match[0].lower())
+        if not pieces or _COUNTED.fullmatch(match[0]):
             return match[0]
-        has_letters_alone = all(map(str.isalpha, pieces)) and "_" not in compound
-        if has_letters_alone and len(pieces[0]) == 1 and "-" in compound and len(pieces) == 2:
-            _add(terms, _phrase(match[0], pieces, spellings=(quoted("".join(pieces)),)))
+        has_letters_alone = all(map(str.isalpha, pieces)) and "_" not in match[0]
+        if has_letters_alone and len(pieces[0]) == 1 and "-" in match[0] and len(pieces) == 2:
+            self._add_phrase(match[0], pieces, (quoted("".join(pieces)),))
             return " "
         # `high-speed` and `and/or` are two words: as a phrase on top of them they lost 0.01 on abstracts.
-        if not has_letters_alone or _is_id(match[0], pieces):
+        is_id = _is_id(match[0], pieces)
+        if is_id or not has_letters_alone:
             spellings = [quoted("".join(pieces))] if 1 < len(pieces) < 4 else []
             if version := _VERSION.match(match[0]):
                 other = pieces[0][1:] if version[1] else f"v{pieces[0]}"
                 spellings.append(quoted(" ".join([other, *pieces[1:]])))
-            is_exact = _is_id(match[0], pieces)
-            _add(terms, _phrase(match[0], pieces, spellings=tuple(spellings), is_exact=is_exact))
+            self._add_phrase(match[0], pieces, tuple(spellings), is_exact=is_id)
         # The parts of `src/app.py` are words as well; those of `v1.5.2` are noise, and so is the `md` that
         # every note ends with.
         return without_ending(match[0]) if has_letters_alone else " "
 
-    text = _QUOTED.sub(take_quote, text)
-    if not text.isascii():
-        for emoji in emoji_run().findall(text):
-            match = f"{{grams}} : {quoted(grams(emoji))}"
-            _add(terms, Term(label=emoji, match=match, is_exact=True, typed=emoji))
-        text = dense_run().sub(lambda run: f" {run[0]} ", emoji_run().sub(" ", text))
-    return _COMPOUND.sub(take_compound, text)
+    def _add_phrase(
+        self, typed: str, pieces: list[str], spellings: tuple[str, ...] = (), *, is_exact: bool = False
+    ) -> None:
+        parts = [quoted(piece) for piece in dict.fromkeys(pieces) if len(piece) > 1]
+        self.add(
+            Term(
+                label=typed.lower(),
+                match=quoted(" ".join(pieces)),
+                spellings=spellings,
+                fallbacks=tuple(parts[:8]) if len(pieces) > 1 else (),
+                is_exact=is_exact,
+                typed=typed,
+            )
+        )
 
+    def take_words(self, text: str, *, is_enough: bool, asks: bool = False) -> tuple[str, ...]:
+        """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`.
 
-def _phrase(
-    typed: str, pieces: list[str], *, spellings: tuple[str, ...] = (), is_exact: bool = False
-) -> Term:
-    parts = [quoted(piece) for piece in dict.fromkeys(pieces) if len(piece) > 1]
-    return Term(
-        label=typed.lower(),
-        match=quoted(" ".join(pieces)),
-        spellings=spellings if is_exact or len(pieces) > 1 else (),
-        fallbacks=tuple(parts[:8]) if len(pieces) > 1 else (),
-        is_exact=is_exact,
-        typed=typed,
-    )
+        `asks`: it is a question. Returns the light words that are left out of one.
+        """
+        #: Of a compound that is a term the pieces are found, and are not said to be missing.
+        pieces = {piece for term in self.of.values() for piece in PIECE.findall(term.label)}
+        #: Lower case -> as typed, and what it is with the word beside it: `Python 3` is also `python3`.
+        words: dict[str, str] = {}
+        joined: dict[str, list[str]] = {}
+        before, end = "", -1
+        for match in _WORD.finditer(text):
+            typed = match[0]
+            if has_dense(typed):
+                self._take_pairs(typed)
+                typed = dense_run().sub(" ", typed)
+            for piece in typed.replace("_", " ").split():
+                word = piece.casefold()
+                words.setdefault(word, piece)
+                is_next = text[end : match.start()] == " " and before.isalnum() and word.isalnum()
+                if is_next and before.isalpha() != word.isalpha() and (before.isdigit() or word.isdigit()):
+                    for each in (before, word):
+                        joined.setdefault(each, []).append(quoted(before + word))
+                before, end = word, match.end()
+        language = language_of([*words])
+        stop = stop_words_of(language or "en")
+        content = [word for word in words if word not in stop] or ([] if self.of or is_enough else [*words])
+        light = light_words([words[word] for word in content] if asks and language in ("en", "") else [])
+        left_out = {*map(str.casefold, light)}
+        for word in (each for each in content if each not in left_out):
+            is_exact = not word.isalpha() and len(word) >= 5 and not _QUANTITY.fullmatch(word)
+            self.add(
+                Term(
+                    label=word,
+                    match=quoted(word),
+                    spellings=(*_looks(word), *joined.get(word, ())),
+                    fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
+                    is_word=True,
+                    is_exact=is_exact,
+                    typed="" if word in pieces else words[word],
+                )
+            )
+        return light
+
+    def _take_pairs(self, word: str) -> None:
+        for run in dense_run().findall(word):
+            # A character on its own begins a pair of the text.
+            pairs = [f"{first}{second}" for first, second in pairwise(run)]
+            for label in pairs or [run]:
+                match = f"{{grams}} : {quoted(label)}{'' if pairs else ' *'}"
+                self.add(Term(label=label, match=match, typed=run))
 
 
 def _is_id(typed: str, pieces: list[str]) -> bool:
@@ -267,68 +297,9 @@ def _is_id(typed: str, pieces: list[str]) -> bool:
     return is_dotted or (len(pieces) > 2 and typed.count("-") < len(pieces) - 1)
 
 
-def _take_words(text: str, terms: dict[str, Term], *, is_enough: bool, asks: bool) -> tuple[str, ...]:
-    """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`.
-
-    `asks`: it is a question. Returns the light words that are left out of one.
-    """
-    #: Of a compound that is a term the pieces are found, and are not said to be missing.
-    pieces = {piece for term in terms.values() for piece in PIECE.findall(term.label)}
-    #: Lower case -> as typed.
-    words: dict[str, str] = {}
-    joined: dict[str, list[str]] = {}
-    before, end = "", -1
-    for match in _WORD.finditer(text):
-        typed, word = match[0], match[0].casefold()
-        if has_dense(word):
-            for run in dense_run().findall(word):
-                # A character on its own begins a pair of the text.
-                pairs = [f"{first}{second}" for first, second in pairwise(run)]
-                for label in pairs or [run]:
-                    ending = "" if pairs else " *"
-                    _add(terms, Term(label=label, match=f"{{grams}} : {quoted(label)}{ending}", typed=run))
-            word = typed = dense_run().sub(" ", word)
-        for piece in word.replace("_", " ").split():
-            words.setdefault(piece, typed if piece == word else piece)
-            is_next = text[end : match.start()] == " " and before.isalpha() != piece.isalpha()
-            if is_next and before.isalnum() and (before.isdigit() or piece.isdigit()):
-                # `Python 3` is also `python3`.
-                for each in (before, piece):
-                    joined.setdefault(each, []).append(quoted(before + piece))
-            before, end = piece, match.end()
-    language = language_of([*words])
-    stop = stop_words_of(language or "en")
-    content = [word for word in words if word not in stop] or ([] if terms or is_enough else [*words])
-    light = light_words([words[word] for word in content] if asks and language in ("en", "") else [])
-    left_out = {*map(str.casefold, light)}
-    for word in (each for each in content if each not in left_out):
-        _add(
-            terms,
-            Term(
-                label=word,
-                match=quoted(word),
-                spellings=(*looks(word), *joined.get(word, ())),
-                fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
-                is_word=True,
-                is_exact=not word.isalpha() and len(word) >= 5 and not _QUANTITY.fullmatch(word),
-                typed="" if word in pieces else words[word],
-            ),
-        )
-    return light
-
-
 def _runs(words: list[str]) -> tuple[str, ...]:
     """List runs of two words or more, and names of code; another word rather says something of a page."""
     bare = [stripped for word in words if (stripped := word.strip(_AROUND))]
     sizes = range(1, min(len(bare), TITLE_WORDS + 1))
     runs = [bare[at : at + size] for size in sizes for at in range(len(bare) - size + 1)]
     return tuple(" ".join(run) for run in runs if len(run) > 1 or _CAMEL_CASE.match(run[0]))
-
-
-def _typed_as(term: Term, typed: dict[str, str]) -> Term:
-    """Name a term as it stands in the question that was not folded yet."""
-    return replace(term, typed=typed[term.typed]) if term.typed in typed else term
-
-
-def _add(terms: dict[str, Term], term: Term) -> None:
-    terms.setdefault(term.match, term)

@@ -18,7 +18,6 @@ tags. What each part is worth is in docs/search.md (`python -m benchmarks.ablati
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
@@ -26,11 +25,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from memline.shared.index.driver import json_ids
+from memline.shared.index.links import Resolver
 from memline.shared.search.matches import CHUNKS, NAMES, Fits, Matches
 from memline.shared.search.question import Question
 from memline.shared.search.terms import Lookup, Lookups, idf_of, look_up, needle_of, plain
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.folding import fold
+from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
 
@@ -73,7 +74,10 @@ _ROWS = (
     " FROM chunks CROSS JOIN files ON files.id = chunks.file_id"
 )
 _BY_ID = f"{_ROWS} WHERE chunks.id IN (SELECT value FROM json_each(?))"
-_OF_PATH = f"{_ROWS} WHERE files.path = ? AND ordinal < ? ORDER BY ordinal"
+_OF_PATH = (
+    f"{_ROWS} WHERE files.path = ?1 AND ordinal < ?2"
+    " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3))) ORDER BY ordinal"
+)
 _NAMED_CHUNKS = (
     "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?1)) AND ordinal < ?2"
     " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3)))"
@@ -120,7 +124,7 @@ class Words:
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""
         asked = zip(self.lookups.found, self.held, strict=True)
-        share = math.fsum(each.idf * held.get(chunk_id, 0.0) for each, held in asked if each.term.is_asked)
+        share = math.fsum(each.idf * held.get(chunk_id, 0.0) for each, held in asked if each.term.typed)
         return min(1.0, share / self.lookups.mass)
 
     def terms_in(self, chunk_id: int) -> list[str]:
@@ -146,14 +150,9 @@ def score(
     found = words.lookups.found
     words.names = _names(matches, found, files)
     best = nlargest(NAMED, words.names, key=words.names.__getitem__)
-    named = (
-        [row for (row,) in connection.execute(_NAMED_CHUNKS, (json_ids(best), NAMED_CHUNKS, files))]
-        if best
-        else []
-    )
-    sums = _sums(connection, matches, words, files, named)
-    for row in named:
-        sums.setdefault(row, 0.0)
+    rows = connection.execute(_NAMED_CHUNKS, (json_ids(best), NAMED_CHUNKS, files)) if best else ()
+    named = [row_id for (row_id,) in rows]
+    sums = dict.fromkeys(named, 0.0) | _sums(connection, matches, words, files, named)
     candidates = {*nlargest(pool, sums, key=sums.__getitem__), *named}
     words.file_of = matches.files_of(CHUNKS, candidates)
     words.sums = {row: sums[row] + words.names.get(words.file_of[row], 0.0) for row in candidates}
@@ -163,12 +162,13 @@ def score(
         for way in lookup.ways
         if not lookup.term.is_phrase and (needle := needle_of(way.match))
     ]
-    top = nlargest(NEAR_CHUNKS, words.sums, key=words.sums.__getitem__)
     # Those that may be hits are read at once.
-    words.rows = read(connection, nlargest(READ, words.sums, key=words.sums.__getitem__))
-    for row_id in top:
+    top = nlargest(READ, words.sums, key=words.sums.__getitem__)
+    words.rows = read(connection, top)
+    for row_id in top[:NEAR_CHUNKS]:
         words.sums[row_id] *= 1 + NEAR * near(words.rows[row_id].text, words.needles)
-    _add_described(connection, words, files)
+    for row_id in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
+        _add_described(connection, words, words.rows[row_id], files)
     return words
 
 
@@ -205,120 +205,91 @@ def _sums(
     connection: Connection, matches: Matches, words: Words, files: str | None, named: Sequence[int]
 ) -> dict[int, float]:
     """Add up what the terms say of chunks: the rarest of all that hold them, the others of what is found."""
-    found, total = words.lookups.found, matches.total(CHUNKS)
-    enough, rows = 0, 0
-    while enough < len(found) and rows <= FOUND_ENOUGH:
-        rows += 0 if found[enough].term.is_day else found[enough].df
-        enough += 1
-    searched = None
+    total, rows = matches.total(CHUNKS), 0
+    first, rest = list[Lookup](), list[Lookup]()
+    for lookup in words.lookups.found:
+        (rest if lookup.term.is_day or rows > FOUND_ENOUGH else first).append(lookup)
+        rows += 0 if lookup.term.is_day else lookup.df
+    among: set[int] | None = None
     if files is not None:
-        searched = {row for (row,) in connection.execute(_CHUNKS_OF_FILES, (files,))}
-    sums: dict[int, float] = {}
-    first = [each for each in found[:enough] if not each.term.is_day]
-    rest = [each for each in found if each not in first]
-    held = {}
-    for some, among in ((first, searched), (rest, None)):
+        among = {row for (row,) in connection.execute(_CHUNKS_OF_FILES, (files,))}
+    sums, held = dict[int, float](), dict[str, dict[int, float]]()
+    for some in (first, rest):
         if some is rest:
             among = {*sums, *named}
             some = [each for each in rest if each.df <= COMMON or not sums]
-        counts = {way.match: way.df for lookup in some for way in lookup.ways}
-        fits = matches.fits(CHUNKS, counts, among)
+        fits = matches.fits(CHUNKS, {way.match: way.df for lookup in some for way in lookup.ways}, among)
         for lookup in some:
             mine = held[lookup.term.match] = dict[int, float]()
             # Forms first: the word itself counts in full.
             for weight, df, known in _by_weight(lookup, fits):
                 worth = weight * idf_of(total, max(df, lookup.df)) * (EXACT if lookup.term.is_exact else 1.0)
-                if among is not None and len(among) < len(known):
-                    known = {row: known[row] for row in among if row in known}
+                if among is not None:
+                    known = {row: known[row] for row in known.keys() & among}
                 for row, fit in known.items():
-                    if among is None or row in among:
-                        sums[row] = sums.get(row, 0.0) + worth * fit
-                        mine[row] = weight
-    words.held = [held.get(lookup.term.match, {}) for lookup in found]
+                    sums[row] = sums.get(row, 0.0) + worth * fit
+                    mine[row] = weight
+    words.held = [held.get(lookup.term.match, {}) for lookup in words.lookups.found]
     return sums
 
 
 def _by_weight(lookup: Lookup, fits: Mapping[str, Fits]) -> Iterator[tuple[float, int, Fits]]:
     """Yield weight, count and fits of each form of a term, and last of its looks: the best counts."""
-    ways = [way for way in lookup.ways if way.weight == lookup.ways[0].weight == 1.0]
-    for way in reversed(lookup.ways[len(ways) :]):
+    looks = [way for way in lookup.ways if way.weight == 1.0]
+    for way in reversed(lookup.ways[len(looks) :]):
         yield way.weight, way.df, fits[way.match]
-    if ways:
-        best = dict(fits[ways[0].match]) if ways[1:] else fits[ways[0].match]
-        for way in ways[1:]:
+    if looks:
+        best = fits[looks[0].match]
+        for way in looks[1:]:
             best = {**best, **{row: max(fit, best.get(row, 0.0)) for row, fit in fits[way.match].items()}}
-        yield 1.0, ways[0].df, best
+        yield 1.0, looks[0].df, best
 
 
 def _names(matches: Matches, found: Sequence[Lookup], files: str | None) -> dict[int, float]:
     """Return file -> what its best name adds."""
-    lookups = [each for each in found if not each.term.is_day]
-    df = matches.counts(NAMES, [each.ways[0].match for each in lookups], files)
-    lookups = [each for each in lookups if df[each.ways[0].match]]
-    total, sums = matches.total(NAMES), dict[int, float]()
-    some, rows = list[Lookup](), 0
-    for lookup in lookups:
-        some.append(lookup)
-        rows += df[lookup.ways[0].match]
-        if rows > FOUND_ENOUGH:
-            break
-    for part, among in ((some, None), (lookups[len(some) :], sums)):
-        counts = {each.ways[0].match: df[each.ways[0].match] for each in part}
-        fits = matches.fits(NAMES, counts, None if among is None else [*among])
-        for phrase, count in counts.items():
-            worth = idf_of(total, count)
-            for row, fit in fits[phrase].items():
-                if among is None or row in among:
-                    sums[row] = sums.get(row, 0.0) + worth * (fit + NAME_WORD)
-    file_of = matches.files_of(NAMES, sums)
-    best: dict[int, float] = {}
+    phrases = [each.ways[0].match for each in found if not each.term.is_day]
+    df = {each: count for each, count in matches.counts(NAMES, phrases, files).items() if count}
+    total, rows = matches.total(NAMES), 0
+    first, rest = dict[str, int](), dict[str, int]()
+    for phrase, count in df.items():
+        (rest if rows > FOUND_ENOUGH else first)[phrase] = count
+        rows += count
+    sums = dict[int, float]()
+    for some in (first, rest):
+        for phrase, fits in matches.fits(NAMES, some, [*sums] if some is rest else None).items():
+            worth = idf_of(total, df[phrase])
+            for row in fits.keys() & sums.keys() if some is rest else fits:
+                sums[row] = sums.get(row, 0.0) + worth * (fits[row] + NAME_WORD)
+    file_of, best = matches.files_of(NAMES, sums), dict[int, float]()
     for row, each in sums.items():
         best[file_of[row]] = max(best.get(file_of[row], 0.0), NAME * each)
     return best
 
 
-def _add_described(connection: Connection, words: Words, files: str | None) -> None:
+def _add_described(connection: Connection, words: Words, row: Row, files: str | None) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
     An item such as `- [Boat](boat.md): broker, policy and renewal` says what another note is about, often in
     words that the note itself has not (.78 against .27 on a set with index pages). A note of a day has no
-    lists: a log says what happened.
+    lists: a log says what happened. Neither is one that is named itself.
     """
-    best_name = max(words.names.values(), default=0.0)
-    for row_id in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        row = words.rows[row_id]
-        has_links = any(sign in row.text for sign in ("](", "[[", "href="))
-        if not has_links or row.source != MEMORY or row.day or day_of_path(row.path):
-            continue
-        if words.names.get(row.file_id, 0.0) > NAMED_WELL * best_name > 0:
-            continue
-        target = _described_by(connection, row, words, private=files is None)
-        chunks = (
-            [Row(*columns) for columns in connection.execute(_OF_PATH, (target, NAMED_CHUNKS))]
-            if target
-            else []
-        )
-        allowed = None if files is None else {*json.loads(files)}
-        mine = [each for each in chunks if any(each.id in held for held in words.held)]
-        mine = [each for each in mine if allowed is None or each.file_id in allowed]
-        if mine:
-            top = max(mine, key=lambda each: words.sums.get(each.id, 0.0))
-            words.rows[top.id], words.file_of[top.id] = top, top.file_id
-            words.sums[top.id] = max(words.sums.get(top.id, 0.0), words.sums[row_id] * 1.01)
-
-
-def _described_by(connection: Connection, row: Row, words: Words, *, private: bool) -> str:
-    """Return the path of the note that the best item of a list describes; empty where none does."""
-    # 1.5 ms, which a question pays that meets a list.
-    from memline.shared.index.links import Resolver
-    from memline.shared.sources.links import described
-
+    has_links = any(sign in row.text for sign in ("](", "[[", "href="))
+    if not has_links or row.source != MEMORY or row.day or day_of_path(row.path):
+        return
+    if words.names.get(row.file_id, 0.0) > NAMED_WELL * max(words.names.values(), default=0.0) > 0:
+        return
     items = described(row.text)
-    if len({link.target for link, _ in items}) < ITEMS:
-        return ""
     shares = [near(item, words.needles) for _, item in items]
-    if max(shares) < MOST_OF_LIST * words.coverage(row.id):
-        return ""
+    is_list = len({link.target for link, _ in items}) >= ITEMS
+    if not is_list or max(shares) < MOST_OF_LIST * words.coverage(row.id):
+        return
     link, _ = items[shares.index(max(shares))]
     # A search that is limited may be one that does not see private notes.
-    return Resolver(connection, private=private).note(link.target, is_path=link.is_path, of=row.path)
+    resolver = Resolver(connection, private=files is None)
+    target = resolver.note(link.target, is_path=link.is_path, of=row.path)
+    chunks = (Row(*columns) for columns in connection.execute(_OF_PATH, (target, NAMED_CHUNKS, files)))
+    mine = [each for each in chunks if any(each.id in held for held in words.held)]
+    if mine:
+        top = max(mine, key=lambda each: words.sums.get(each.id, 0.0))
+        words.rows[top.id], words.file_of[top.id] = top, top.file_id
+        words.sums[top.id] = max(words.sums.get(top.id, 0.0), words.sums[row.id] * 1.01)

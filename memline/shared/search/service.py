@@ -332,7 +332,7 @@ class _Search:
 
     def hits(self, ranked: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
-        asked = [term for term in self._question.terms if term.is_asked]
+        asked = [term for term in self._question.terms if term.typed]
         is_missing = self.words and asked and len(self.words.lookups.missing) == len(asked)
         if is_missing and not self._lifts.of and not any(map(self._is_near, self._cosines)):
             # Nothing but beginnings and corrected words: a near miss.

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from memline.shared.patterns import late
 from memline.shared.search.matches import CHUNKS, Matches
 from memline.shared.search.question import Term, quoted
 from memline.shared.sources.folding import without_accents
-from memline.shared.values import value
 from memline.shared.words import word_lists
 
 #: What an irregular form, another spelling, a beginning or a corrected word weighs; 1/4 and 1/2 found less.
@@ -24,17 +26,11 @@ FORM_WEIGHT = 1 / 3
 #: many. Of a question in another language no word is there, and each costs a millisecond.
 MOST_SLIPS, LETTERS = 4, range(5, 24)
 
-#: Forms whose letters differ by rule. What is no word is nowhere.
+#: Letters that differ by rule in British and American words. What is no word is nowhere.
 _SPELLED = late(
-    r"(?<=\w{3})(?:is|iz|ys|yz)(?=(?:e[drs]?|ing|ations?)$)"
-    r"|(?<=\w{2})(?:our|or)(?=(?:s|ed|ing|ful|able|ites?|al|hood)?$)"
-    r"|(?<=\w{2})(?:[ae]ll?)(?=(?:ed|ing|ers?)$)"
+    r"(?<=\w{3})(?:is|iz|ys|yz)(?=(?:e[drs]?|ing|ations?)$)|(?<=\w{2})(?:our|or)(?=(?:s|ed|ing|ful|able)?$)"
 )
-_OTHER = {
-    one: other
-    for pair in ("is iz", "ys yz", "our or", "ell el", "all al")
-    for one, other in (pair.split(), pair.split()[::-1])
-}
+_OTHER = {"is": "iz", "iz": "is", "ys": "yz", "yz": "ys", "our": "or", "or": "our"}
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώ",
@@ -43,18 +39,16 @@ _ALPHABETS = (
 _ENDINGS = ("ations", "ation", "ies", "ied", "ing", "ed", "es", "s", "e", "y")
 
 
-@value
-class Way:
+class Way(NamedTuple):
     """One phrase that finds a term."""
 
     match: str
     weight: float
-    #: Chunks that hold it.
+    #: Chunks that have it.
     df: int
 
 
-@value
-class Lookup:
+class Lookup(NamedTuple):
     """A term with its ways to be found, the best first, and its idf."""
 
     term: Term
@@ -66,8 +60,7 @@ class Lookup:
         return self.ways[0].df
 
 
-@value
-class Lookups:
+class Lookups(Struct, frozen=True, kw_only=True):
     """What is searched for a question."""
 
     #: The rarest first.
@@ -83,44 +76,49 @@ class Lookups:
 
 def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Lookups:
     """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
-    ways_of = {term.match: _ways(matches, term, files) for term in _counted(matches, terms, files)}
-    unknown = [term for term in terms if not ways_of[term.match] and not term.is_phrase]
-    matches.counts(CHUNKS, [match for term in unknown for match in term.fallbacks], files)
+    weights = {
+        term.match: dict.fromkeys((term.match, *term.spellings), 1.0)
+        | dict.fromkeys(map(quoted, forms_of(term.label) if term.is_word else ()), FORM_WEIGHT)
+        for term in terms
+    }
+    df = matches.counts(CHUNKS, (each for mine in weights.values() for each in mine), files)
+    unknown = [term for term in terms if not any(df[each] for each in weights[term.match])]
+    unknown = [term for term in unknown if not term.is_phrase]
+    df |= matches.counts(CHUNKS, (each for term in unknown for each in term.fallbacks), files)
     meant: list[str] = []
     slips_left = MOST_SLIPS
     for term in unknown:
-        found = [each for each in term.fallbacks if matches.count(CHUNKS, each, files)]
+        found = [each for each in term.fallbacks if df[each]]
         if not found and slips_left and term.is_word and len(term.label) in LETTERS and term.label.isalpha():
             slips_left -= 1
-            near = [*map(quoted, _slips(term.label))]
-            counts = matches.counts(CHUNKS, near, files, keep=False)
-            best = max(near, key=lambda each: (counts[each], each), default="")
-            found = [best] if best and counts[best] else []
+            counts = matches.counts(CHUNKS, map(quoted, _slips(term.label)), files, keep=False)
+            best = max(counts, key=lambda each: (counts[each], each))
+            found = [best] if counts[best] else []
+            df |= {best: counts[best]}
             meant += (each.strip('"') for each in found)
-        df = {each: matches.count(CHUNKS, each, files) for each in found}
-        ways_of[term.match] = [Way(match=each, weight=FORM_WEIGHT, df=df[each]) for each in found]
-    total = matches.total(CHUNKS)
-    is_missing = {id(term) for term in unknown}
-    lookups = [
-        Lookup(term=term, ways=tuple(ways), idf=idf_of(total, ways[0].df))
-        for term in terms
-        if (ways := ways_of[term.match])
-    ]
-    idfs = {id(each.term): 0.0 if id(each.term) in is_missing else each.idf for each in lookups}
+        weights[term.match] = dict.fromkeys(found, FORM_WEIGHT)
+    total, lookups = matches.total(CHUNKS), []
     rarest = idf_of(total, 0)
-    idfs = {id(term): idfs.get(id(term)) or rarest for term in terms}
+    idfs = dict.fromkeys((term.match for term in terms), rarest)
+    for term in terms:
+        if ways := tuple(
+            Way(each, weight, df[each]) for each, weight in weights[term.match].items() if df[each]
+        ):
+            lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
+            if term not in unknown:
+                idfs[term.match] = lookups[-1].idf
     return Lookups(
         # Sorting keeps the order of the question among equals.
         found=sorted(lookups, key=lambda each: each.df)[:limit],
-        mass=math.fsum(idfs[id(term)] for term in terms if term.is_asked) or 1.0,
-        missing=tuple(term for term in unknown if term.is_asked),
+        mass=math.fsum(idfs[term.match] for term in terms if term.typed) or 1.0,
+        missing=tuple(term for term in unknown if term.typed),
         meant=tuple(meant),
-        rarity={term.label: idfs[id(term)] for term in terms if term.is_word},
+        rarity={term.label: idfs[term.match] for term in terms if term.is_word},
     )
 
 
 def idf_of(total: int, df: int) -> float:
-    """Return the idf of a phrase, above zero: FTS5's own is clamped where half of the chunks hold it."""
+    """Return the idf of a phrase, above zero: FTS5's own is clamped where half of the chunks have it."""
     return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
 
@@ -147,25 +145,7 @@ def forms_of(word: str) -> tuple[str, ...]:
     table = _forms()
     others = table.get(word) or next((table[base] for base in _bases(word) if base in table), ())
     spelled = _SPELLED.sub(lambda match: _OTHER[match[0]], word)
-    return (*others, spelled) if spelled != word else tuple(others)
-
-
-def _counted(matches: Matches, terms: Sequence[Term], files: str | None) -> Sequence[Term]:
-    """Count all that may find the terms in one statement."""
-    every = [each for term in terms for each in (term.match, *term.spellings, *_forms_as_matches(term))]
-    matches.counts(CHUNKS, every, files)
-    return terms
-
-
-def _ways(matches: Matches, term: Term, files: str | None) -> list[Way]:
-    same = [(match, 1.0) for match in (term.match, *term.spellings)]
-    weighed = same + [(match, FORM_WEIGHT) for match in _forms_as_matches(term)]
-    counted = ((match, weight, matches.count(CHUNKS, match, files)) for match, weight in weighed)
-    return [Way(match=match, weight=weight, df=df) for match, weight, df in counted if df]
-
-
-def _forms_as_matches(term: Term) -> tuple[str, ...]:
-    return tuple(map(quoted, forms_of(term.label))) if term.is_word else ()
+    return (*others, spelled) if spelled != word else others
 
 
 def _bases(word: str) -> Iterator[str]:
@@ -189,10 +169,8 @@ def _slips(word: str) -> set[str]:
 
 @cache
 def _forms() -> dict[str, tuple[str, ...]]:
-    lists = word_lists()
-    groups = "|".join((lists["forms"], lists["spellings"])).replace("\n", "|").split("|")
     table: dict[str, tuple[str, ...]] = {}
-    for group in map(str.split, groups):
+    for group in map(str.split, word_lists()["forms"].replace("\n", "|").split("|")):
         for word in group:
             table[word] = (*table.get(word, ()), *(other for other in group if other != word))
     return table

@@ -10,11 +10,11 @@ from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, health, leases
+from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.limits import FileLimits
 from memline.shared.values import replace
-from tests.support.index_rows import CAPS, MODEL_A, answer, batch_failed, fail, file_row, lease_all, use
+from tests.support.index_rows import CAPS, MODEL_A, batch_failed, fail, file_row, lease_all, use
 from tests.support.workspace import Place, remote
 
 NOW = 1_750_000_000.0
@@ -66,45 +66,6 @@ def test_a_pause_of_all_is_one_of_batches_as_well(place: Place, writer: IndexWri
     assert paused == (False, [])
     assert may_batch(writer)
     assert meta.get(writer.connection, meta.PAUSED) is None
-
-
-@pytest.mark.parametrize("where", [{}, {"mode": "requests"}, {"provider": "openai"}])
-def test_a_pause_ends_requests_that_no_worker_has_begun_to_send(
-    place: Place, writer: IndexWriter, where: dict[str, str]
-) -> None:
-    writer.store_file(file_row("b.md", *(f"pears {n}" for n in range(20))))
-    caps = replace(CAPS, max_rows=7)
-    sent, waiting, *_ = writer.lease(caps, credits=8, only_full=False)
-    assert writer.budget.may_send(sent.lease)
-
-    provider_pauses.pause(place.agent, **where)
-
-    assert not writer.budget.may_send(waiting.lease)
-    assert leases.tokens(writer.connection) == [sent.lease]
-    # What was sent comes back as ever, the rest waits.
-    answer(writer, [sent])
-    states = dict(place.rows("SELECT state, count(*) FROM vectors GROUP BY state"))
-    assert states == {"ready": len(sent.texts), "wanted": 21 - len(sent.texts)}
-
-
-def test_a_pause_leaves_what_lies_on_a_queue_that_cannot_be_asked(place: Place, writer: IndexWriter) -> None:
-    writer.holder = replace(writer.holder, owner=f"{leases.REDIS}run redis://127.0.0.1:1/0")
-    (request,) = lease_all(writer)
-    tokens = writer.budget.reserved(request.lease)
-
-    for url in ("", "redis://127.0.0.1:1/0"):
-        provider_pauses.pause(place.agent, queue_url=url)
-
-    assert leases.tokens(writer.connection) == [request.lease]
-    assert writer.budget.reserved(request.lease) == tokens > 0
-
-
-def test_a_pause_of_batches_ends_no_request(place: Place, writer: IndexWriter) -> None:
-    (request,) = lease_all(writer)
-
-    provider_pauses.pause(place.agent, mode="batch")
-
-    assert writer.budget.may_send(request.lease)
 
 
 def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: IndexWriter) -> None:

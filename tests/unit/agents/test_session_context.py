@@ -35,9 +35,10 @@ def agent(workspace: Path, **defaults: Any) -> AgentSettings:
     return load(Options(config=file)).agent()
 
 
-def context(workspace: Path, *, private: bool = False, key: str = "", **defaults: Any) -> dict[str, Any]:
-    found = session_context(agent(workspace, **defaults), chat_of(key), is_private=private, clock=CLOCK)
-    return found
+def context(workspace, *, private=False, key="", max_chars=12_000, **defaults):
+    return session_context(
+        agent(workspace, **defaults), chat_of(key), is_private=private, clock=CLOCK, max_chars=max_chars
+    )
 
 
 def paths(found: dict[str, Any]) -> list[str]:
@@ -104,7 +105,7 @@ def test_of_a_long_log_the_end_is_kept_and_of_the_long_term_note_the_beginning(w
     (workspace / "MEMORY.md").write_text("\n".join(lines))
     (workspace / "memory" / "2026-02-10.md").write_text("\n".join(lines))
 
-    found = context(workspace, private=True, memorySearch={"context": {"maxChars": 1_000}})
+    found = context(workspace, private=True, max_chars=1_000)
 
     long_term, _, today = found["parts"]
     assert long_term["text"].startswith("- entry 0\n") and "[cut here: " in long_term["text"].splitlines()[-1]
@@ -117,7 +118,7 @@ def test_of_a_long_log_the_end_is_kept_and_of_the_long_term_note_the_beginning(w
 def test_a_short_part_leaves_its_room_to_the_long_ones(workspace: Path) -> None:
     (workspace / "memory" / "2026-02-10.md").write_text("x" * 5_000)
 
-    found = context(workspace, memorySearch={"context": {"maxChars": 2_000}})
+    found = context(workspace, max_chars=2_000)
 
     assert found["parts"][0]["truncated"] is False
     assert len(found["text"]) > 1_900
@@ -131,6 +132,6 @@ def test_the_budget_holds_whatever_the_notes_are(
     for name, size in zip(("MEMORY.md", "memory/2026-02-09.md", "memory/2026-02-10.md"), sizes, strict=True):
         (workspace / name).write_text("word\n" * size)
 
-    found = context(workspace, private=True, memorySearch={"context": {"maxChars": budget}})
+    found = context(workspace, private=True, max_chars=budget)
 
     assert len(found["text"]) <= budget

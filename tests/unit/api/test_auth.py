@@ -12,7 +12,7 @@ from memline.producers.api.auth import (
     Guard,
     OriginCheck,
 )
-from memline.shared.config.installation import Serve, Token
+from memline.shared.config.installation import Serve
 from memline.shared.errors import AccessDenied
 
 
@@ -143,11 +143,7 @@ def test_a_request_without_an_origin_is_judged_by_what_the_browser_says(site: st
 ALL, MAIN, WORK = "token-for-all", "token-for-main", "token-for-work"
 
 
-def of_agent(agent: str, token: str) -> Token:
-    return Token(name=f"tokens.{agent}", token=token, agent=agent)
-
-
-SERVE = Serve(token=ALL, tokens=(of_agent("main", MAIN), of_agent("work", WORK)))
+SERVE = Serve(token=ALL, tokens={"main": MAIN, "work": WORK})
 
 
 def authenticator(serve: Serve = SERVE) -> Authenticator:
@@ -209,7 +205,7 @@ def test_the_scheme_may_be_written_in_any_case() -> None:
 
 
 def test_an_empty_token_never_matches_one_that_is_not_set() -> None:
-    assert authenticator(Serve(tokens=(of_agent("main", MAIN),))).access(bearer(""), "x") is None
+    assert authenticator(Serve(tokens={"main": MAIN})).access(bearer(""), "x") is None
 
 
 def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten() -> None:

@@ -80,13 +80,6 @@ def test_citations_go_by_mode_and_chat(made: Maker, mode: str, caller: Caller, c
     assert ("citation" in hit, "Source:" in hit["snippet"]) == (cited, cited)
 
 
-def test_a_budget_cuts_the_snippets(made: Maker) -> None:
-    answer = made(memory={"maxInjectedChars": 30}).search(MAIN, {"query": "cents deploy"})
-
-    assert sum(len(hit["snippet"]) for hit in answer["results"]) <= 30
-    assert answer["truncated"] is True
-
-
 def test_a_chat_out_of_scope_gets_an_answer_that_says_so_and_no_note(made: Maker) -> None:
     scope = {"default": "deny", "rules": [{"action": "allow", "match": {"chatType": "direct"}}]}
     tools = made({"append": {"enabled": True}}, memory={"scope": scope})

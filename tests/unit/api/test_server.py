@@ -3,7 +3,7 @@
 import pytest
 
 from memline.producers.api.server import is_loopback, listen, require_token, url_of
-from memline.shared.config.installation import Serve, Token
+from memline.shared.config.installation import Serve
 from memline.shared.errors import ConfigError, MemlineError
 
 
@@ -16,7 +16,7 @@ def test_loopback_is_known_by_its_address(host: str, loopback: bool) -> None:
     if not loopback:
         with pytest.raises(ConfigError, match="a token is needed"):
             require_token(Serve(host=host))
-        require_token(Serve(host=host, tokens=(Token(name="x", token="a-token-of-tests", agent="main"),)))
+        require_token(Serve(host=host, tokens={"main": "a-token-of-tests"}))
 
 
 def test_an_address_in_use_is_an_error_that_offers_another_port() -> None:

@@ -1,8 +1,7 @@
 """A batch is brought to its provider: each step is on record before the next, whatever is cut off."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.batches.open_batches import claimed
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop

@@ -1,8 +1,7 @@
 """Batches end: what follows for their texts and for the breaker."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.batches.job_rows import BatchResult
 from memline.shared.batches.open_batches import KEPT, free_dead

@@ -1,152 +1,142 @@
-from typing import Any
+"""What is wrong in a configuration is named with its place, the reason, and what to write."""
+
+import json
 
 import pytest
 
-from memline.shared.config.check import Warnings, check_block
-from memline.shared.config.schema import WITHOUT_EFFECT, ExtraPath, MemorySearch
+from memline.shared.config.load import Options, load
 from memline.shared.errors import ConfigError
 
 
-def checked(raw: object) -> tuple[dict[str, Any], Warnings]:
-    warnings = Warnings()
-    return check_block(MemorySearch, raw, at="f: memorySearch", warnings=warnings), warnings
+@pytest.fixture
+def at(home, tmp_path):
+    """Load a file that has this value at a place, with these variables."""
+
+    def at(place, value, name="c.json5", **env):
+        content = {"agents": {"defaults": {"workspace": "/w"}}}
+        *above, last = place.split(".")
+        node = content
+        for key in above:
+            node = node.setdefault(key, {})
+        node[last] = value
+        (tmp_path / name).write_text(json.dumps(content))
+        return load(Options(config=tmp_path / name), {"HOME": str(home), **env})
+
+    return at
 
 
-def only_problem(raw: object) -> tuple[str, str]:
+MEMORY = "agents.defaults.memorySearch"
+#: Place, value, the place that the message names, and other words of it or of its hint.
+WRONG = [
+    ("agents", [], "agents", "expected an object, found an array"),
+    ("agents.list", {}, "agents.list", "expected a list"),
+    ("agents.list", [{}], "agents.list[0]", "id is missing"),
+    ("agents.list", ["main"], "agents.list[0]", "expected an object"),
+    ("agents.defaults.workspace", 1, "agents.defaults.workspace", "expected a text, found the number 1"),
+    ("agents.defaults.workspace", "a\ud83d", "agents.defaults.workspace", "not allowed"),
+    ("agents.defaults.contextTokens", 0, "agents.defaults.contextTokens", ">= 1, found the number 0"),
+    (MEMORY, None, MEMORY, "found null"),
+    (f"{MEMORY}.query", {"maxResult": 3}, f"{MEMORY}.query.maxResult", "write maxResults instead"),
+    (f"{MEMORY}.query", {"max_results": 3}, f"{MEMORY}.query.max_results", "write maxResults instead"),
+    (f"{MEMORY}.zzzqqq", 1, f"{MEMORY}.zzzqqq", "remove agents"),
+    (f"{MEMORY}.multimodal", {"enabled": True}, f"{MEMORY}.multimodal", "unknown key"),
+    (f"{MEMORY}.enabled", 1, f"{MEMORY}.enabled", "expected true or false"),
+    (f"{MEMORY}.chunking", {"tokens": True}, f"{MEMORY}.chunking.tokens", "a whole number"),
+    (f"{MEMORY}.chunking", {"tokens": 1.5}, f"{MEMORY}.chunking.tokens", "a whole number"),
+    (f"{MEMORY}.chunking", {"tokens": 10**30}, f"{MEMORY}.chunking.tokens", "found a huge number"),
+    (f"{MEMORY}.query", {"minScore": float("nan")}, f"{MEMORY}.query.minScore", "finite"),
+    (f"{MEMORY}.query", {"minScore": 2}, f"{MEMORY}.query.minScore", "<= 1"),
+    (f"{MEMORY}.provider", "opnai", f"{MEMORY}.provider", "write openai instead"),
+    (f"{MEMORY}.provider", ["openai"], f"{MEMORY}.provider", "expected auto, openai"),
+    (f"{MEMORY}.sources", ["session"], f"{MEMORY}.sources[0]", "write sessions instead"),
+    (f"{MEMORY}.transcripts", ["claude_code"], f"{MEMORY}.transcripts[0]", "write claude-code instead"),
+    (f"{MEMORY}.extraPaths", "x", f"{MEMORY}.extraPaths", "expected a list"),
+    (f"{MEMORY}.extraPaths", [{"path": 7}], f"{MEMORY}.extraPaths[0].path", "expected a text"),
+    (f"{MEMORY}.remote", {"headers": {"a": "hush\r\nc: d"}}, f"{MEMORY}.remote.headers.a", "not allowed"),
+    (f"{MEMORY}.remote", {"apiKey": "${NOT_THERE}"}, f"{MEMORY}.remote.apiKey", "export NOT_THERE="),
+    ("memory.backend", "other", "memory.backend", "expected builtin, qmd"),
+    ("memory.scope", {"default": "no"}, "memory.scope.default", "expected allow, deny"),
+    ("memory.scope", {"rule": []}, "memory.scope.rule", "write rules instead"),
+    ("memory.scope", {"rules": [{"match": {}}]}, "memory.scope.rules[0]", "action is missing"),
+    ("memory.qmd", {"update": {"interval": "soon"}}, "memory.qmd.update.interval", "a number"),
+    ("models.providers", {"openai": "hush"}, "models.providers.openai", "expected an object"),
+    ("models.providers", {"openai": {"apiKey": "hush\0"}}, "models.providers.openai.apiKey", "not allowed"),
+    ("queue.ulr", "", "queue.ulr", "write url instead"),
+    ("serve.port", 70_000, "serve.port", "<= 65535"),
+    ("serve.token", "short", "serve.token", "at least 8"),
+    ("serve.tokens", {"main": "hush-for-both", "work": "hush-for-both"}, "serve.tokens.work", "same token"),
+    ("serve.tokens", {"../x": "a-good-token"}, "serve.tokens.../x", "there is no agent '../x'"),
+    ("serve.tokens", {"main": ["hush"]}, "serve.tokens.main", "expected a text, found an array"),
+    ("prices.m", {"perMillion": -1}, "prices.m.perMillion", ">= 0"),
+    ("prices.m", {}, "prices.m", "perMillion is missing"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "named", "words"), WRONG)
+def test_a_mistake_has_its_place_and_its_hint_and_no_secret(at, place, value, named, words):
     with pytest.raises(ConfigError) as caught:
-        checked(raw)
-    return caught.value.message, caught.value.hint
+        at(place, value)
+
+    text = f"{caught.value.message} ({caught.value.hint})"
+    assert f"c.json5: {named}: " in text and words in text and caught.value.hint
+    assert "hush" not in text
 
 
 @pytest.mark.parametrize(
-    ("raw", "key", "suggestion"),
+    ("place", "value", "words"),
     [
-        ({"query": {"maxResult": 3}}, "memorySearch.query.maxResult", "maxResults"),
-        ({"query": {"max_results": 3}}, "memorySearch.query.max_results", "maxResults"),
-        ({"Provider": "openai"}, "memorySearch.Provider", "provider"),
-        ({"remote": {"batch": {"enable": True}}}, "memorySearch.remote.batch.enable", "enabled"),
+        ("$include", "x.json", "$include: not followed"),
+        ("memory.citation", "on", "memory.citation: unknown key, without effect, write citations instead"),
+        ("serv", {}, "write serve instead"),
+        ("agents.list", [{"id": "main", "worspace": "/w"}], "agents.list[0].worspace: unknown key"),
+        ("agents.defaults.memorySerch", {}, "write memorySearch instead"),
+        ("agents.defaults.userTimezone", "Mars/Base", "'Mars/Base' is not a valid time zone"),
+        (f"{MEMORY}.remote", {"baseUrl": "ftp://h/v1"}, "remote.baseUrl: not the address of a server"),
     ],
 )
-def test_an_unknown_key_names_the_nearest_known_one(raw: object, key: str, suggestion: str) -> None:
-    message, hint = only_problem(raw)
-
-    assert message == f"f: {key}: unknown key"
-    assert hint == f"write {suggestion} instead"
-
-
-def test_an_unknown_key_that_resembles_nothing_is_to_be_removed() -> None:
-    assert only_problem({"zzzzqqq": 1})[1] == "remove zzzzqqq"
-
-
-@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
-def test_a_key_of_the_original_without_effect_is_named(key: str) -> None:
-    raw: object = "x"
-    for name in reversed(key.split(".")):
-        raw = {name: raw}
-
-    message, hint = only_problem(raw)
-
-    assert WITHOUT_EFFECT[key] in message
-    assert hint == f"remove {key}"
-
-
-def test_a_foreign_key_that_is_switched_off_is_accepted() -> None:
-    assert checked({"multimodal": {"enabled": False}}) == ({}, [])
+def test_what_looks_as_if_it_were_read_is_a_warning(at, place, value, words):
+    assert any(words in warning for warning in at(place, value).warnings)
 
 
 @pytest.mark.parametrize(
-    ("raw", "found", "allowed"),
+    ("place", "names"),
     [
-        ({"enabled": 1}, "the number 1", "true or false"),
-        ({"enabled": None}, "null", "true or false"),
-        ({"chunking": {"tokens": True}}, "true", "a whole number from 1"),
-        ({"chunking": {"tokens": 0}}, "the number 0", "a whole number from 1"),
-        ({"chunking": {"tokens": 1.5}}, "the number 1.5", "a whole number"),
-        ({"chunking": {"tokens": 10**30}}, "a huge number", "a whole number"),
-        ({"chunking": {"overlap": -1}}, "the number -1", "a whole number from 0"),
-        ({"chunking": {"tokens": "400"}}, '"400"', "a whole number"),
-        ({"chunking": 5}, "the number 5", "an object"),
-        ({"sync": {"watchDebounceMs": float("inf")}}, "the number inf", "a whole number"),
-        ({"query": {"minScore": float("nan")}}, "the number nan", "a number from 0 to 1"),
-        ({"query": {"hybrid": {"mmr": {"lambda": 2}}}}, "the number 2", "a number from 0 to 1"),
-        ({"query": {"hybrid": {"fusion": "sum"}}}, '"sum"', "weighted, rrf"),
-        ({"provider": "cohere"}, '"cohere"', "auto, openai"),
-        ({"provider": ["openai"]}, "an array", "auto, openai"),
-        ({"sources": "memory"}, '"memory"', "an array of memory, sessions"),
-        ({"sources": ["notes"]}, '"notes"', "memory, sessions"),
-        ({"extraPaths": "x"}, "a text", "an array"),
-        ({"extraPaths": [7]}, "the number 7", "an object"),
-        ({"extraPaths": [{"path": 7}]}, "the number 7", "text"),
-        ({"remote": {"headers": {"a": 1}}}, "an object", "an object of names and texts"),
-        ({"remote": {"headers": {"a": "b\r\nc: d"}}}, "an object", "an object of names and texts"),
-        ({"model": "a\0b"}, "", "text"),
-        (7, "the number 7", "an object"),
+        ("", "meta env auth channels messages session gateway mcp"),
+        ("agents.defaults", "model models contextPruning contextLimits timeFormat envelopeTimezone sandbox"),
+        ("agents.defaults.compaction", "mode reserveTokens keepRecentTokens timeoutSeconds model"),
+        ("memory", "slots"),
+        ("models.providers.openai", "auth api authHeader models contextTokens timeoutSeconds"),
     ],
 )
-def test_a_value_that_does_not_fit_says_what_was_found_and_what_is_allowed(
-    raw: object, found: str, allowed: str
-) -> None:
-    message, hint = only_problem(raw)
-
-    assert f"found {found}" in message
-    assert f"allowed: {allowed}" in message
-    assert hint
+def test_keys_of_openclaw_beside_those_that_are_read_are_ignored(at, place, names):
+    for name in names.split():
+        assert at(f"{place}.{name}".lstrip("."), {}).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("raw", "at", "hint"),
-    [
-        ({"transcripts": ["gemini", "codx"]}, 'transcripts[1]: found "codx", allowed: openclaw', "codex"),
-        ({"transcripts": ["claude_code"]}, 'transcripts[0]: found "claude_code"', "claude-code"),
-        (
-            {"sources": ["memory", "session"]},
-            'sources[1]: found "session", allowed: memory, sess',
-            "sessions",
-        ),
-        ({"provider": "opnai"}, 'provider: found "opnai"', "openai"),
-    ],
-)
-def test_a_wrong_word_is_named_with_the_allowed_one_that_resembles_it_most(
-    raw: object, at: str, hint: str
-) -> None:
-    message, found_hint = only_problem(raw)
+def test_in_openclaws_own_file_unknown_keys_are_ignored_and_numbers_brought_into_range(at):
+    search = {"chunking": {"tokens": 0}, "query": {"minScore": 7, "tomorrow": 1}, "multimodal": {}}
 
-    assert at in message
-    assert found_hint == f"write {hint} instead"
+    loaded = at(MEMORY, search, name="openclaw.json")
+
+    memory = loaded.agent().memory
+    assert (memory.chunking.tokens, memory.query.min_score) == (1, 1.0)
+    assert [warning.partition("memorySearch.")[2].partition(":")[0] for warning in loaded.warnings[:4]] == [
+        "chunking.tokens",
+        "query.minScore",
+        "query.tomorrow",
+        "multimodal",
+    ]
+    with pytest.raises(ConfigError, match="chattype: unknown key"):
+        rule = {"action": "allow", "match": {"chattype": "dm"}}
+        at("memory.scope", {"default": "deny", "rules": [rule]}, name="openclaw.json")
 
 
-def test_a_secret_of_the_wrong_kind_is_not_quoted() -> None:
-    assert "hush" not in only_problem({"remote": {"apiKey": "hush\0"}})[0]
+@pytest.mark.parametrize("url", ["http://h", "localhost:6379", "redis:h", "redis+sentinel://h:26379"])
+def test_an_address_of_another_server_is_not_quoted(at, url):
+    with pytest.raises(ConfigError) as caught:
+        at("queue.name", "", MEMLINE_QUEUE_URL=url)
 
-
-def test_a_provider_with_openais_protocol_gets_a_hint() -> None:
-    assert "remote.baseUrl" in only_problem({"provider": "lmstudio"})[1]
-
-
-def test_numbers_of_the_other_kind_are_taken_when_nothing_is_lost() -> None:
-    found, warnings = checked({"chunking": {"tokens": 300.0}, "query": {"minScore": 1}})
-
-    assert (found, warnings) == ({"chunking.tokens": 300, "query.minScore": 1.0}, [])
-
-
-def test_search_weights_and_scores_outside_of_their_limits_are_moved_with_a_warning() -> None:
-    found, warnings = checked(
-        {"query": {"minScore": 7, "hybrid": {"candidateMultiplier": 50, "vectorWeight": -1}}}
-    )
-
-    assert found == {
-        "query.minScore": 1.0,
-        "query.hybrid.candidateMultiplier": 20,
-        "query.hybrid.vectorWeight": 0.0,
-    }
-    assert len(warnings) == 3
-
-
-def test_extra_paths_are_texts_or_objects() -> None:
-    found, _ = checked({"extraPaths": [" a ", "", " ", {"path": "b", "pattern": "*.txt"}, {"path": "c"}]})
-
-    assert found["extraPaths"] == (
-        ExtraPath(path="a"),
-        ExtraPath(path="b", pattern="*.txt"),
-        ExtraPath(path="c", pattern="**/*.{md,markdown,mdown,mkd,mdx,qmd}"),
-    )
+    assert "MEMLINE_QUEUE_URL: not the address of a Redis" in caught.value.message
+    assert url not in caught.value.message and "neither Sentinel nor Cluster" in caught.value.hint
+    with pytest.raises(ConfigError, match="MEMLINE_QUEUE_NAME: not a valid name"):
+        at("queue.url", "redis://h", MEMLINE_QUEUE_NAME="a:b")

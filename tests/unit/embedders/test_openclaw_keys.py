@@ -1,11 +1,11 @@
 """Keys that OpenClaw has saved serve where its configuration is used, at the provider's own address alone."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.endpoint import endpoint_of

@@ -482,17 +482,6 @@ def test_what_is_at_work_is_a_note_with_its_rate_and_no_advice(place: Place) -> 
     assert (one(found(place), "files_behind").level, one(found(place), "files_behind").action) == (NOTE, "")
 
 
-def test_a_lease_of_a_live_process_is_work_and_one_of_a_dead_one_is_not(place: Place) -> None:
-    want_texts(place)
-    with writing(place) as writer:
-        lease_all(writer)
-        at_work = {each.code for each in found(place)}
-        writer.connection.execute("UPDATE leases SET owner = ?", (f"{socket.gethostname()}:999999999:1",))
-
-    assert "embedding_under_way" in at_work
-    assert "vectors_behind" in {each.code for each in found(place)}
-
-
 @pytest.mark.parametrize(
     ("files", "is_told"),
     [
@@ -542,23 +531,6 @@ def test_a_fleet_that_embeds_is_at_work(place: Place, monkeypatch: pytest.Monkey
     codes = {each.code for each in found(place, queue=place.settings.queue.address)}
 
     assert "embedding_under_way" in codes and "vectors_behind" not in codes
-
-
-@pytest.mark.parametrize("missing", ["embed", "store"])
-def test_requests_in_redis_are_no_work_without_the_workers_that_send_them(
-    place: Place, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    want_texts(place)
-    with writing(place) as writer:
-        lease_all(writer)
-        owner = f"{leases.REDIS}run redis://127.0.0.1:1/0"
-        writer.connection.execute("UPDATE leases SET owner = ?", (owner,))
-    monkeypatch.setattr(facts, "is_owner_alive", lambda *_: True)
-    fleet_of(*{"chunk", "store", "embed", "query"} - {missing})(place, monkeypatch)
-
-    codes = {each.code for each in found(place, queue=place.settings.queue.address)}
-
-    assert "embedding_under_way" not in codes and "vectors_behind" in codes
 
 
 def test_a_provider_that_asked_to_wait_is_told_once(place: Place) -> None:

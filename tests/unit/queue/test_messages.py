@@ -17,7 +17,9 @@ from tests.support.process import python
 
 MESSAGES: list[Wire] = [
     ChunkFiles(agent="main", source="memory", paths=("a.md", "日記.md"), force=True),
-    EmbedTexts(agent="main", identity=MODEL_A, lease="l", texts=(TextRow(hash=b"\x00\xff", text="é"),)),
+    EmbedTexts(
+        agent="main", identity=MODEL_A, lease="l", until=9.0, texts=(TextRow(hash=b"\x00\xff", text="é"),)
+    ),
     StoreVectors(
         agent="main",
         identity=MODEL_A,
@@ -89,7 +91,7 @@ from memline.shared.queue import messages
 sys.setswitchinterval(1e-6)
 gate = threading.Barrier(8)
 raw = {
-    "agent": "main", "lease": "l", "texts": [], "timeout_s": 1.0,
+    "agent": "main", "lease": "l", "until": 9.0, "texts": [], "timeout_s": 1.0,
     "identity": {"provider": "p", "model": "m", "endpoint": "e", "dims": 0, "scheme": ""},
 }
 

@@ -35,7 +35,7 @@ def sent(redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Scripts:
 
 
 def test_a_request_is_named_after_its_lease_so_that_the_dispatcher_can_look_for_it(sent: Scripts) -> None:
-    send(EmbedTexts(agent="main", identity=MODEL_A, lease="lease-1", texts=()))
+    send(EmbedTexts(agent="main", identity=MODEL_A, lease="lease-1", until=0, texts=()))
 
     ((keys, (name, data, *_)),) = sent.calls
     assert keys[:2] == ["memline:embed", "memline:embed.msgs"]

@@ -42,12 +42,12 @@ def plan(
 
 
 def test_requests_are_packed_as_the_dispatcher_packs_them(place: Place) -> None:
-    place.configure(remote={"maxRows": 64, "maxTokens": 4000})
+    place.configure(remote={"maxRows": 10})
 
-    by_tokens = plan(place.agent)
+    by_rows = plan(place.agent)
     by_learned_rows = plan(place.agent, learned=Health(max_rows=5))
 
-    assert (by_tokens.chosen.mode, by_tokens.chosen.calls) == ("requests", 100)
+    assert (by_rows.chosen.mode, by_rows.chosen.calls) == ("requests", 100)
     assert by_learned_rows.chosen.calls == 200
 
 
@@ -85,12 +85,12 @@ def test_batches_are_as_many_as_rows_and_bytes_ask_for(place: Place) -> None:
 def test_the_time_is_that_of_the_limits_that_are_set(place: Place) -> None:
     without = plan(place.agent)
     place.configure(remote={"tokensPerMinute": 100_000})
-    by_tokens = plan(place.agent)
+    by_rows = plan(place.agent)
     place.configure(remote={"requestsPerMinute": 10, "maxRows": 10})
     by_requests = plan(place.agent)
 
     assert without.chosen.seconds is None
-    assert by_tokens.chosen.seconds == 180
+    assert by_rows.chosen.seconds == 180
     assert by_requests.chosen.seconds == 540
     assert "9 minutes at least" in by_requests.words()[0]
 

@@ -70,10 +70,10 @@ def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(
         def close(self) -> None:
             closed.set()
 
-    def damaged(_: context.Context) -> None:
+    def damaged(*_: object) -> None:
         raise IndexCorrupt("the index is damaged")
 
-    monkeypatch.setattr(context.Context, "free_unsent", damaged)
+    monkeypatch.setattr(context.Context, "end_unsent", damaged)
 
     with pytest.raises(IndexCorrupt), InProcessWorkers(place.settings):
         context.current().keep("client", Client)

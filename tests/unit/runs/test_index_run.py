@@ -1,5 +1,3 @@
-import socket
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +5,8 @@ import pytest
 
 from memline.producers.runs import index_run
 from memline.producers.runs.index_run import IndexRun
-from memline.producers.runs.prepare import prepare
-from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexReplaced
-from memline.shared.index_writer import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.index_rows import MODEL_A, file_row, lease_all
 from tests.support.workspace import Place, remote
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
@@ -59,22 +53,6 @@ def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place
     assert report.failed
     assert "No API key" in report.warning
     assert "OPENAI_API_KEY" in report.action
-
-
-def test_what_a_gone_process_had_leased_is_free_before_a_run_waits_for_anything(place: Place) -> None:
-    place.configure(provider="openai", model=MODEL_A.model, remote={"apiKey": "sk-test"})
-    clock = ManualClock()
-    with closing(IndexWriter.of(place.agent, clock=clock)) as writer:
-        writer.retarget(MODEL_A)
-        writer.store_file(file_row("a.md", "one", "two"))
-        lease_all(writer)
-        writer.connection.execute("UPDATE leases SET owner = ?", (f"{socket.gethostname()}:999999999:1",))
-    began = clock.now()
-
-    backlog = prepare(place.agent, clock=clock).index.backlog
-
-    assert (backlog.leased, backlog.wanted) == (0, 2)
-    assert clock.now() == began and place.rows("SELECT count(*) FROM leases") == [(0,)]
 
 
 def test_an_index_that_is_replaced_again_and_again_ends_the_run(

@@ -12,7 +12,6 @@ from memline.shared.batches.planning import BatchRules
 from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Ceilings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import accounts
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
 from memline.shared.index_writer import IndexWriter
@@ -127,38 +126,12 @@ def test_a_request_counts_as_often_as_it_was_perhaps_paid_for(file: AccountFile,
     mine = Budget(file, ceilings=Ceilings())
     for token, tokens, calls in (("cut", 250, 3), ("refused", 0, 0), ("killed", None, 1)):
         mine.reserve(SMALL, token, 100, clock.now())
-        assert mine.may_send(token)
         mine.settle(token, tokens, calls)
         mine.settle(token, tokens, calls)
 
     today = spent(file, Ceilings(), clock.now())["today"]
 
     assert (today["requests"], today["tokens"]) == (4, 350)
-
-
-def test_a_reservation_is_for_one_worker(file: AccountFile, clock: ManualClock) -> None:
-    mine = Budget(file, ceilings=Ceilings())
-    mine.reserve(SMALL, "a", 100, clock.now())
-
-    before, may_send = mine.was_sent("a"), [mine.may_send("a"), mine.may_send("a")]
-
-    assert (before, may_send, mine.was_sent("a")) == (False, [True, False], True)
-
-
-def test_a_request_that_is_settled_is_not_sent_again(
-    file: AccountFile, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accounts, "KEPT_SETTLED", 3)
-    mine = Budget(file, ceilings=Ceilings())
-    for number in range(5):
-        mine.reserve(SMALL, str(number), 100, clock.now())
-        assert mine.may_send(str(number))
-        mine.settle(str(number), 100)
-
-    # Those of a fleet of another home are counted there.
-    assert mine.may_send("elsewhere")
-    assert [mine.may_send(str(number)) for number in range(5)] == [True, True, False, False, False]
-    assert spent(file, Ceilings(), clock.now())["today"]["tokens"] == 500
 
 
 def test_processes_that_reserve_together_never_pass_a_ceiling_also_when_they_are_killed(
@@ -276,7 +249,6 @@ def test_a_probe_counts_and_goes_out_at_no_ceiling(writer: IndexWriter, clock: M
     assert lease_all(writer) == []
     limit(writer, max_tokens_per_day=1000)
     (probe,) = lease_all(writer)
-    writer.budget.may_send(probe.lease)
     assert probe.is_probe
     assert tokens_today(writer.accounts.file, clock) == tokens_of_a_text(writer)
     assert budget.BATCH == BATCH

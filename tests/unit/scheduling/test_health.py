@@ -270,45 +270,6 @@ EVENTS = st.tuples(
 )
 
 
-@given(events=st.lists(EVENTS, min_size=40, max_size=60))
-@settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def test_no_sequence_of_events_sends_two_probes(
-    events: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Shorter than a lease: what was sent before the breaker opened may still be out when a probe is due.
-    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, open_s=25.0))
-    clock = ManualClock()
-    path = tmp_path / str(uuid.uuid4()) / "main.sqlite"
-    with Processes(path, clock) as writers:
-        want(writers[0], 300)
-        #: With the time their lease ends.
-        in_flight: list[tuple[Request, float]] = []
-        for what, which in events:
-            writer = writers[which % 2]
-            was = health.read(writer.accounts, "openai")
-            if what == "send":
-                sent = writer.lease(SMALL, credits=3, only_full=False)
-                if was.state != CLOSED and sent:
-                    assert len(sent) == 1
-                    assert not in_flight, "a probe next to another request"
-                    assert was.state == HALF_OPEN or was.probe_at <= clock.now()
-                in_flight += [(request, clock.now() + LEASE_S) for request in sent]
-            elif what in ("ok", "later", "stop", "broken", "refused", "told to wait", "lost"):
-                if in_flight:
-                    request, _ = in_flight.pop(which % len(in_flight))
-                    hear(writer, request, what)
-            elif what in WAITS:
-                clock.advance(WAITS[what])
-                in_flight = [(request, until) for request, until in in_flight if until > clock.now()]
-            elif what == "sweep":
-                writer.sweep()
-            elif what == "restart":
-                writers.restart(which % 2)
-            else:
-                writer.retry_all()
-            _makes_sense(health.read(writers[0].accounts, "openai"))
-
-
 WAITS = {"a moment": 1.0, "a cool-down": 26.0, "a lease": LEASE_S + 1, "an hour": 3_600.0}
 
 

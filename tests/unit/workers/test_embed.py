@@ -7,16 +7,15 @@ import pytest
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.request import Outcome, ProviderSplit
 from memline.shared.errors import (
-    IndexUnwritable,
-    ModelMismatch,
     ProviderBrokenAnswer,
     ProviderRefused,
     ProviderStop,
+    QueueError,
 )
-from memline.shared.index.accounts import AccountFile, account_id
+from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
-from memline.shared.scheduling.budget import Budget, Charge
+from memline.shared.scheduling.leases import CLOCKS_S
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
 from memline.workers.context import Context
@@ -25,8 +24,8 @@ from tests.unit.workers.conftest import work
 TEXTS = (TextRow(hash=b"h1", text="one"), TextRow(hash=b"h2", text="two"))
 
 
-def request(identity: Identity, *, agent: str = "main") -> EmbedTexts:
-    return EmbedTexts(agent=agent, identity=identity, lease="lease", texts=TEXTS)
+def request(identity: Identity, *, agent: str = "main", until: float = 1e12) -> EmbedTexts:
+    return EmbedTexts(agent=agent, identity=identity, lease="lease", texts=TEXTS, until=until)
 
 
 def account(context: Context) -> str:
@@ -118,47 +117,53 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(
     assert (failed.kind, failed.error) == ("later", "openai asked to wait (429)")
 
 
-@pytest.mark.parametrize("ended", ["taken back", "revoked", "settled"])
-def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, ended: str
-) -> None:
-    budget = Budget(AccountFile(context.settings.account_path))
-    budget.reserve(Charge(identity=identity, account="a"), "lease", 2, context.clock.now())
-    if ended == "revoked":
-        budget.revoke(["lease"])
-    elif ended == "settled":
-        budget.settle("lease", 2)
-    monkeypatch.setattr(context.in_flight, "holds", lambda _: ended != "taken back")
-    monkeypatch.setattr(context.limits, "take", lambda *_, **__: 0.0)
+@pytest.fixture
+def no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where the provider is called."""
     monkeypatch.setattr(
         "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
         lambda *_: pytest.fail("the provider was asked"),
     )
+
+
+@pytest.mark.usefixtures("no_call")
+def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(
+    context: Context, identity: Identity, sent: list[Wire]
+) -> None:
+    timeout_s = context.choice("main").timeout_s
+
+    work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed)
+    assert (failed.kind, failed.paid_tokens, failed.no_results) == ("unsent", 0, False)
+
+
+@pytest.mark.usefixtures("no_call")
+def test_a_request_that_another_worker_has_begun_is_dropped(
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context.in_flight, "begin", lambda *_: False)
 
     work(embed.embed_texts, request(identity))
 
     assert sent == []
 
 
-def test_what_cannot_be_counted_is_not_sent_and_waits(
+@pytest.mark.usefixtures("no_call")
+def test_what_redis_cannot_note_is_not_sent(
     context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> bool:
-        raise IndexUnwritable("cannot write the index accounts.sqlite: the disk is full")
+    def away(*_: Any) -> bool:
+        raise QueueError("Redis is away")
 
-    monkeypatch.setattr(Budget, "may_send", full)
-    monkeypatch.setattr(
-        "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
-        lambda *_: pytest.fail("the provider was asked"),
-    )
+    monkeypatch.setattr(context.in_flight, "begin", away)
 
     work(embed.embed_texts, request(identity))
 
     (failed,) = sent
-    assert isinstance(failed, EmbedFailed)
-    # The provider is not to blame.
-    assert (failed.kind, failed.no_results, failed.paid_tokens) == ("split", False, 0)
-    assert failed.error.endswith("the disk is full")
+    assert isinstance(failed, EmbedFailed) and failed.kind == "unsent"
+    assert failed.error.endswith("Redis is away")
 
 
 def test_a_slip_is_told_to_the_rows_before_it_is_raised(
@@ -177,55 +182,25 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("agent", "changes", "words"),
     [
-        ({"model": "b"}, "the index wants openai b; they differ in the model$"),
-        ({"endpoint": "x"}, r"they differ in the address or headers \(remote.baseUrl, remote.headers\)$"),
-        ({"dims": 64, "scheme": "q"}, "they differ in the dimensions, the input types$"),
+        ("main", {"model": "b"}, "the index wants openai b; they differ in the model"),
+        ("main", {"endpoint": "x"}, "differ in the address or headers (remote.baseUrl, remote.headers)"),
+        ("main", {"dims": 64, "scheme": "q"}, "they differ in the dimensions, the input types"),
+        ("bob", {}, "'bob', which is not configured here"),
     ],
 )
-def test_a_worker_set_up_for_another_model_says_what_differs_and_ends_its_process(
-    context: Context, identity: Identity, sent: list[Wire], changes: dict[str, Any], words: str
+def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_ends_an_old_process(
+    context: Context, identity: Identity, sent: list[Wire], agent: str, changes: dict[str, Any], words: str
 ) -> None:
     context.stopping.set()
-    with pytest.raises(ModelMismatch):
-        work(embed.embed_texts, request(replace(identity, **changes)))
+    work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
     at_first, context.began_at = context.failure, context.began_at - embed.MISMATCH_S
-    with pytest.raises(ModelMismatch, match=words) as error:
-        work(embed.embed_texts, request(replace(identity, **changes)))
+    work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
 
-    assert at_first is None
-    assert context.failure is error.value and context.stopping.is_set()
-    assert sent == []
-
-
-def test_texts_of_an_agent_that_is_not_configured_here_fail_with_that_reason_and_blame_no_provider(
-    context: Context, identity: Identity, sent: list[Wire]
-) -> None:
-    work(embed.embed_texts, request(identity, agent="bob"))
-
-    (failed,) = sent
-    assert isinstance(failed, EmbedFailed) and not failed.no_results
-    assert "'bob', which is not configured here" in failed.error
-    assert not context.stopping.is_set()
-
-
-@pytest.mark.parametrize("was_sent", [True, False], ids=["sent", "not sent"])
-def test_a_slip_books_a_request_only_when_it_was_sent(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, was_sent: bool
-) -> None:
-    def fail(embedder: Any, texts: list[str], before_call: Callable[[list[str]], None], **_: Any) -> Outcome:
-        if was_sent:
-            before_call(texts)
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(embed, "embed", fail)
-
-    with pytest.raises(RuntimeError):
-        work(embed.embed_texts, request(identity))
-
-    (failed,) = sent
-    assert isinstance(failed, EmbedFailed) and failed.paid_tokens == (None if was_sent else 0)
+    assert at_first is None and context.failure is not None
+    for failed in sent:
+        assert isinstance(failed, EmbedFailed) and failed.kind == "unsent" and words in failed.error
 
 
 @pytest.mark.parametrize(("status", "of_model"), [(404, True), (400, True), (401, False), (429, False)])

@@ -2,15 +2,12 @@ import msgspec
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.installation import Ceilings
 from memline.shared.figures import counters
 from memline.shared.index.rows import VectorRow
-from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, Wire
-from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.leases import LEASE_S
-from memline.workers import embed, store
+from memline.workers import store
 from memline.workers.context import Context
 from tests.support.index_rows import backlog, file_row, vector_of
 from tests.unit.workers.conftest import work
@@ -52,38 +49,7 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
     (again,) = sent
     assert isinstance(again, EmbedTexts)
     assert (again.texts, again.lease == request_sent.lease) == (request_sent.texts, False)
-    assert "leases.freed" in caplog.messages
-
-
-def test_a_request_whose_worker_was_killed_counts_and_is_sent_again_only_below_the_ceilings(
-    context: Context, sent: list[Wire], request_sent: EmbedTexts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    budget, file = context.writer("main").budget, context.writer("main").accounts.file
-    tokens = budget.reserved(request_sent.lease)
-    budget.ceilings = Ceilings(max_tokens_per_day=tokens + 1)
-    monkeypatch.setattr(
-        "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
-        lambda *_: pytest.fail("the provider was asked"),
-    )
-    # Its worker is killed now, and the message comes to another one.
-    assert context.may_send(request_sent.lease)
-
-    work(embed.embed_texts, request_sent)
-    given_back = sent.pop()
-    assert isinstance(given_back, EmbedFailed)
-    work(store.embed_failed, given_back)
-    work(store.sweep, Sweep(agent="main"))
-    at_ceiling = list(sent), backlog(context.writer("main"))
-    budget.ceilings = Ceilings(max_tokens_per_day=3 * tokens)
-    work(store.sweep, Sweep(agent="main"))
-
-    assert at_ceiling == ([], Backlog(wanted=2))
-    (again,) = sent
-    assert isinstance(again, EmbedTexts)
-    assert (again.texts, again.lease == request_sent.lease) == (request_sent.texts, False)
-    # The second is not sent yet.
-    today = spent(file, Ceilings(), context.clock.now())["today"]
-    assert (today["requests"], today["tokens"], budget.reserved(again.lease)) == (1, tokens, tokens)
+    assert "leases.over" in caplog.messages
 
 
 def test_an_answer_that_is_stored_twice_counts_once(
@@ -136,25 +102,3 @@ def test_texts_of_a_failed_request_are_wanted_again(
 
     assert sent == []
     assert backlog(context.writer("main")).wanted == 2
-
-
-def test_a_request_that_is_missing_is_sent_again_and_one_that_is_a_dead_letter_counts_a_failure(
-    context: Context, sent: list[Wire], request_sent: EmbedTexts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_flight, writer = context.in_flight, context.writer("main")
-    monkeypatch.setattr(in_flight, "owner", lambda: "redis 0123 redis://h/0")
-    writer.is_owner_alive = lambda _: True
-    writer.connection.execute("UPDATE leases SET owner = ?", (in_flight.owner(),))
-    with monkeypatch.context() as patch:
-        patch.setattr(in_flight, "missing", lambda leases, **_: list(leases))
-        work(store.sweep, Sweep(agent="main", deep=True))
-    (again,) = sent
-    assert isinstance(again, EmbedTexts) and again.lease != request_sent.lease
-
-    with monkeypatch.context() as patch:
-        patch.setattr(in_flight, "dead_lettered", lambda leases: dict.fromkeys(leases, "another version"))
-        work(store.sweep, Sweep(agent="main", deep=True))
-
-    rows = context.writer("main").connection.execute("SELECT state, attempts, error FROM vectors").fetchall()
-    assert {row[:2] for row in rows} == {("wanted", 1)}
-    assert all("a worker failed: another version" in row[2] for row in rows)
