@@ -179,7 +179,7 @@ def test_filters_limit_a_search(memory: Memory) -> None:
         ({"min_score": 7}, "min_score: '7' is not a number from 0 to 1"),
         ({"source": "notes"}, "source: 'notes' is not memory, sessions or all"),
         ({"since": date(2026, 1, 1)}, "since: '2026-01-01' is not a text"),
-        ({"tag": ["a", 3]}, "tag: \"('a', 3)\" is not a text or several"),
+        ({"tag": ["a", 3]}, "tag: \"['a', 3]\" is not a text or several"),
         ({"tag": ["a", ""]}, "'' is not a tag"),
         ({"tag": 5}, "tag: '5' is not a text or several"),
         ({"tag": " , "}, "' , ' is not a tag"),

@@ -122,11 +122,6 @@ def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float)
     return [*chosen, *ranked[MMR_POOL:]]
 
 
-def ranks(scores: Mapping[int, float]) -> dict[int, int]:
-    """Return the rank of each, from 1."""
-    best_first = sorted(scores, key=lambda each: (-scores[each], each))
-    return {each: rank for rank, each in enumerate(best_first, 1)}
-
-
 def _reciprocal(scores: Mapping[int, float]) -> dict[int, float]:
-    return {each: (RRF_K + 1) / (RRF_K + rank) for each, rank in ranks(scores).items()}
+    best_first = sorted(scores, key=lambda each: (-scores[each], each))
+    return {each: (RRF_K + 1) / (RRF_K + rank) for rank, each in enumerate(best_first, 1)}

@@ -57,27 +57,16 @@ class SearchRequest(SearchOptions):
     today: str = ""
 
 
-def _is_text(given: object) -> bool:
-    return isinstance(given, str)
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
-
-
-#: What each option takes: a test, and the same in words.
-_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "max_results": (
-        lambda given: _is_number(given) and isinstance(given, int) and given > 0,
-        "a whole number from 1",
-    ),
-    "min_score": (lambda given: _is_number(given) and 0 <= given <= 1, "a number from 0 to 1"),
-    "source": (lambda given: given in ("", "memory", "sessions"), "memory, sessions or all"),
+#: What each option takes, in words and as a test.
+_WANTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "max_results": ("a whole number from 1", lambda given: type(given) is int and given > 0),
+    "min_score": ("a number from 0 to 1", lambda given: type(given) in (int, float) and 0 <= given <= 1),
+    "source": ("memory, sessions or all", lambda given: given in ("", "memory", "sessions")),
     "tag": (
-        lambda given: all(map(_is_text, given if isinstance(given, tuple) else (given,))),
         "a text or several",
+        lambda given: isinstance(given, Collection) and all(isinstance(each, str) for each in given),
     ),
-    **dict.fromkeys(("path", "exclude", "since", "until"), (_is_text, "a text")),
+    **dict.fromkeys(("path", "exclude", "since", "until"), ("a text", lambda given: isinstance(given, str))),
 }
 
 
@@ -86,26 +75,22 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
 
     Raises BadRequest for a value that no option takes, and a MemlineError for one that is not valid Unicode.
     """
-    given: dict[str, Any] = {
-        # One of several values is a list in JSON.
-        name: tuple(each) if isinstance(each, (list, set, frozenset)) else each
-        for name, each in options.items()
-        if each is not None
-    }
-    if given.get("source") == "all":
-        del given["source"]
+    given = {name: each for name, each in options.items() if each is not None and (name, each) != _ALL}
     for name, each in given.items():
-        if name in _WANTED and not _WANTED[name][0](each):
-            raise BadRequest(
-                f"{name}: {str(each)[:80]!r} is not {_WANTED[name][1]}", hint="memline search --help"
-            )
-    for name in given.keys() & {*FILTERS}:
-        for text in _texts(given[name]):
-            if not is_storable(text):
-                raise not_utf_8(text)
-            if "tag" in name and not any(map(tag_key, filter(str.strip, text.split(",")))):
-                raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
+        wanted, fits = _WANTED.get(name, ("", bool))
+        if wanted and not fits(each):
+            raise BadRequest(f"{name}: {str(each)[:80]!r} is not {wanted}", hint="memline search --help")
+    for text in (text for name in FILTERS for text in _texts(given.get(name, ()))):
+        if not is_storable(text):
+            raise not_utf_8(text)
+    tags = given["tag"] = _texts(given.get("tag", ()))
+    for text in tags:
+        if not any(map(tag_key, filter(str.strip, text.split(",")))):
+            raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
     return SearchRequest(query=query, private=private, **given)
+
+
+_ALL = ("source", "all")
 
 
 def _texts(given: str | Collection[str]) -> tuple[str, ...]:
@@ -120,17 +105,17 @@ def filters_of(request: SearchRequest) -> tuple[str, ...]:
 
 
 def path_filter(request: SearchRequest) -> Callable[[str], bool]:
-    """Return what says whether the file at a path is meant by the globs of a request."""
-    wanted, unwanted = (_is_named(glob) if glob else None for glob in (request.path, request.exclude))
+    """Return the test of a path by the globs of a request."""
+    is_wanted, is_unwanted = _named(request.path), _named(request.exclude)
 
-    def is_meant(path: str) -> bool:
+    def is_within(path: str) -> bool:
         name = normalize("NFC", path.lstrip("/"))
-        return (wanted is None or wanted(name)) and not (unwanted and unwanted(name))
+        return (not request.path or is_wanted(name)) and not (request.exclude and is_unwanted(name))
 
-    return is_meant
+    return is_within
 
 
-def _is_named(glob: str) -> Callable[[str], bool]:
+def _named(glob: str) -> Callable[[str], bool]:
     """Return the test of a glob; without a folder it is about the name of the file.
 
     A path as a hit has it, or a name, means that file also where it has brackets. One that begins with `/`
@@ -148,14 +133,11 @@ def from_workspace(request: SearchRequest, workspace: str) -> SearchRequest:
     Many commands show full paths.
     """
     folder = workspace.rstrip("/")
-    path, exclude = (
-        each.removeprefix(folder) if each.startswith(f"{folder}/") else each
-        for each in (request.path, request.exclude)
-    )
-    given = path, exclude
-    return (
-        request if given == (request.path, request.exclude) else replace(request, path=path, exclude=exclude)
-    )
+    below = {name: getattr(request, name) for name in ("path", "exclude")}
+    changes = {
+        name: glob.removeprefix(folder) for name, glob in below.items() if glob.startswith(f"{folder}/")
+    }
+    return replace(request, **changes) if changes else request
 
 
 def today_of(request: SearchRequest, now: float) -> date:
@@ -176,36 +158,31 @@ def files_within(
     connection: Connection, request: SearchRequest, bounds: tuple[date, date], sources: tuple[str, ...] = ()
 ) -> list[int]:
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
-    rows = connection.execute(
-        "SELECT id, path, mtime_ns, source, day FROM files WHERE ? IN ('', source) ORDER BY id",
-        (request.source,),
-    )
-    files = [row for row in rows if not sources or row[3] in sources]
-    if not request.private:
-        files = [row for row in files if not is_private(row[1])]
-    is_meant = path_filter(request)
-    files = [row for row in files if is_meant(row[1])]
+    is_within = path_filter(request)
+    rows = connection.execute("SELECT id, path, source, mtime_ns FROM files ORDER BY id")
+    files = {
+        file_id: mtime_ns / 1e9
+        for file_id, path, source, mtime_ns in rows
+        if request.source in ("", source)
+        and (not sources or source in sources)
+        and (request.private or not is_private(path))
+        and is_within(path)
+    }
     for tag in _each_tag(connection, _texts(request.tag)):
         tagged = files_of_tag(connection, tag_key(tag))
-        files = [row for row in files if row[0] in tagged]
+        files = {file_id: seconds for file_id, seconds in files.items() if file_id in tagged}
     if bounds == (date.min, date.max):
-        return [row[0] for row in files]
-    sessions = session_days(connection)
-    within = []
-    for file_id, path, mtime_ns, _, day in files:
-        said = _said_days(file_id, path, day, sessions)
-        first, last = said or (day_of_time(mtime_ns / 1e9),) * 2
-        if last >= bounds[0] and first <= bounds[1]:
-            within.append(file_id)
-    return within
+        return [*files]
+    days = _days_of_files(connection)
+    of = {each: days.get(each) or (day_of_time(seconds),) * 2 for each, seconds in files.items()}
+    return [each for each, (first, last) in of.items() if last >= bounds[0] and first <= bounds[1]]
 
 
 def _each_tag(connection: Connection, given: Iterable[str]) -> Iterator[str]:
     """Yield the tags that are given, `a,b` as two, unless a note has that as one."""
     for text in filter(None, given):
         is_one = "," not in text or files_of_tag(connection, tag_key(text))
-        names = [] if is_one else [*filter(str.strip, text.split(","))]
-        yield from names or (text,)
+        yield from (text,) if is_one else [*filter(str.strip, text.split(","))] or (text,)
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:
@@ -217,31 +194,27 @@ def files_of_tag(connection: Connection, tag: str) -> set[int]:
 
 def files_of_days(connection: Connection, days: Iterable[Days]) -> set[int]:
     """Return the ids of the files of one of these days by what they say: not by the time of the file."""
-    days, sessions = tuple(days), session_days(connection)
-    dated = (
-        "SELECT id, path, day FROM files WHERE day <> '' OR source = 'sessions' OR path GLOB '*[0-9][0-9]*'"
-    )
-    rows = connection.execute(dated)
-    said = ((file_id, _said_days(file_id, path, day, sessions)) for file_id, path, day in rows)
+    days = tuple(days)
     return {
         file_id
-        for file_id, of in said
-        if of and any(of[1] >= each.first and of[0] <= each.last for each in days)
+        for file_id, (first, last) in _days_of_files(connection).items()
+        if any(last >= each.first and first <= each.last for each in days)
     }
 
 
-def _said_days(
-    file_id: int, path: str, day: str, sessions: dict[int, tuple[str, str]]
-) -> tuple[date, date] | None:
-    """Return the first and last day of a file, by its front matter, its name or its messages."""
-    if file_id in sessions:
-        first, last = map(date.fromisoformat, sessions[file_id])
-        return first, last
-    of = date.fromisoformat(day) if day else day_of_path(path)
-    return (of, of) if of else None
-
-
-def session_days(connection: Connection) -> dict[int, tuple[str, str]]:
-    """Return file id -> first and last day (ISO) of the transcripts that have one."""
-    rows = connection.execute("SELECT file_id, first_day, last_day FROM transcripts WHERE first_day <> ''")
-    return {file_id: (first, last) for file_id, first, last in rows}
+def _days_of_files(connection: Connection) -> dict[int, tuple[date, date]]:
+    """Return the first and last day of files by their messages, their front matter or their name."""
+    rows = connection.execute(
+        "SELECT id, path, day, first_day, last_day FROM files"
+        " LEFT JOIN transcripts ON file_id = id AND first_day <> ''"
+        " WHERE day <> '' OR first_day <> '' OR path GLOB '*[0-9][0-9]*'"
+    )
+    found = {}
+    for file_id, path, day, first, last in rows:
+        if (
+            said := (first and date.fromisoformat(first))
+            or (day and date.fromisoformat(day))
+            or day_of_path(path)
+        ):
+            found[file_id] = said, date.fromisoformat(last) if first else said
+    return found

@@ -202,9 +202,8 @@ def retrieve(
         files = files_within(connection, request, bounds, sources) if is_limited else None
         search = _Search(index, connection, request, question, settings, files, now, met)
         hits = search.hits(search.ranked(vector), chunk_tokens * 3 // 2)
-        missing = as_typed(search.words.lookups.missing, question.terms) if search.words else ()
-        notice = search.notice(hits, missing)
-    return Answer(hits=hits, mode=search.mode, notice=notice, missing=missing, troubles=tuple(met))
+        notice = search.notice(hits)
+    return Answer(hits=hits, mode=search.mode, notice=notice, missing=search.missing, troubles=tuple(met))
 
 
 def _trouble(code: str, reason: str, action: str = "") -> Trouble:
@@ -233,15 +232,16 @@ class _Search:
         self._min_score = settings.min_score if request.min_score is None else request.min_score
         #: hybrid, keyword or vector.
         self.mode = "keyword"
+        #: Words of the question that nothing has, as typed.
+        self.missing: tuple[str, ...] = ()
         #: What the words say; None where vectors alone are asked.
-        self.words: Words | None = None
+        self._words: Words | None = None
         self._lifts = Lifts()
-        self._rows: dict[int, Row] = {}
         #: Chunk -> cosine, late interaction, and what orders it.
         self._cosines: dict[int, float] = {}
         self._late: dict[int, float] = {}
         self._fused: dict[int, float] = {}
-        #: Lists what each line of a chunk says of the question; None without token vectors.
+        #: Lists what each line of a chunk says of the question, with token vectors.
         self._line_evidence: Callable[[Row], list[Evidence]] | None = None
 
     def ranked(self, vector: QueryVector | None) -> list[Row]:
@@ -251,27 +251,27 @@ class _Search:
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self._wanted)
         words = score(connection, self._index.matches, self._question, self._file_ids, OF_WORDS * pool)
         self._lifts = lifts_of(connection, self._question, words, self._files, pool)
-        self._rows = dict(words.rows)
-        self.words = words if hybrid.enabled or backend is None else None
-        self.mode = "keyword" if backend is None else "hybrid" if self.words else "vector"
+        if hybrid.enabled or backend is None:
+            self._words, self.missing = words, as_typed(words.lookups.missing, self._question.terms)
         starts: set[int] = set()
         if backend is not None and vector is not None:
+            self.mode = "hybrid" if self._words else "vector"
             self._compare(backend, vector, words, pool)
             if not is_question(self._question.text):
                 starts = vectors.beginnings(connection, {*self._cosines, *words.sums})
         cosines = self._cosines if backend is not None else None
-        self._fused = fusion.fuse(self.words, cosines, self._late, self._lifts.of, starts, hybrid)
-        sure = {*(self.words.sums if self.words else ()), *self._lifts.of}
+        self._fused = fusion.fuse(self._words, cosines, self._late, self._lifts.of, starts, hybrid)
+        sure = {*(self._words.sums if self._words else ()), *self._lifts.of}
         candidates = [each for each in self._fused if each in sure or self._is_near(each)]
         best = sorted(candidates, key=lambda each: (-self._fused[each], each))
         wanted = max(2 * self._wanted, LEAST_READ, fusion.MMR_POOL if hybrid.mmr.enabled else 0)
         while wanted < len(best) and self._fused[best[wanted]] == self._fused[best[wanted - 1]]:
             wanted += 1
         # Age may bring up any of them.
-        ranked = self._read(best if hybrid.temporal_decay.enabled else best[:wanted])
+        ranked = self._read(best if hybrid.temporal_decay.enabled else best[:wanted], words.rows)
         if len(ranked) < min(wanted, len(best)):
             # Copies of one text left no room.
-            ranked = self._read(best)
+            ranked = self._read(best, words.rows)
         return fusion.diversify(ranked, self._fused, hybrid.mmr.lambda_) if hybrid.mmr.enabled else ranked
 
     def _is_near(self, chunk_id: int) -> bool:
@@ -294,7 +294,7 @@ class _Search:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         connection = self._connection
         found = vectors.nearest(connection, backend, self._file_ids, pool)
-        others = words.sums if self.words else ()
+        others = words.sums if self._words else ()
         known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self._lifts.of})
         cosine_of = backend.cosines({row_id for chunk_id, row_id in known.items() if chunk_id not in found})
         found |= {chunk_id: cosine_of[row_id] for chunk_id, row_id in known.items() if row_id in cosine_of}
@@ -317,23 +317,20 @@ class _Search:
             late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
         )
 
-    def _read(self, chunk_ids: Sequence[int]) -> list[Row]:
+    def _read(self, chunk_ids: Sequence[int], known: dict[int, Row]) -> list[Row]:
         """Read chunks, and order them anew where age counts; of copies the first stays."""
-        if missing := [each for each in chunk_ids if each not in self._rows]:
-            self._rows |= read(self._connection, missing)
-        rows = [self._rows[each] for each in chunk_ids]
-        if self._hybrid.temporal_decay.enabled:
-            half_life = self._hybrid.temporal_decay.half_life_days
-            self._fused |= {
-                row.id: self._fused[row.id] * fusion.decay_of(row, self._now, half_life) for row in rows
-            }
+        known |= read(self._connection, [each for each in chunk_ids if each not in known])
+        rows, decay = [known[each] for each in chunk_ids], self._hybrid.temporal_decay
+        if decay.enabled:
+            for row in rows:
+                self._fused[row.id] *= fusion.decay_of(row, self._now, decay.half_life_days)
         rows.sort(key=lambda row: (-self._fused[row.id], row.path, row.start, row.id))
         return list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
 
     def hits(self, ranked: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
-        asked = [term for term in self._question.terms if term.typed]
-        is_missing = self.words and asked and len(self.words.lookups.missing) == len(asked)
+        asked = {term for term in self._question.terms if term.typed}
+        is_missing = self._words is not None and asked and asked.issubset(self._words.lookups.missing)
         if is_missing and not self._lifts.of and not any(map(self._is_near, self._cosines)):
             # Nothing but beginnings and corrected words: a near miss.
             ranked = ranked[:1]
@@ -342,44 +339,41 @@ class _Search:
         ids = json_ids(each.best.id for each in chosen)
         for chunk_id, path in self._connection.execute(_COPIES, (ids, self._file_ids)):
             copies.setdefault(chunk_id, set()).add(path)
-        rank_of = fusion.ranks(self._fused) if self._request.explain else {}
-        return tuple(self._hit(each, copies.get(each.best.id, set()), rank_of) for each in chosen)
+        return tuple(self._hit(each, tuple(sorted(copies.get(each.best.id, ())))) for each in chosen)
 
-    def _hit(self, passage: Passage, copies: set[str], rank_of: dict[int, int]) -> Hit:
-        best, words = passage.best, self.words
+    def _hit(self, passage: Passage, copies: tuple[str, ...]) -> Hit:
+        best, words, fused = passage.best, self._words, self._fused[passage.best.id]
         needles = words.needles if words else ()
         part = snippet(passage.lines, needles, self._by_meaning(passage))
         is_of_file = len(passage.lines) == passage.end - passage.start + 1
         has_title = not best.title or best.heading.partition(" > ")[0] == best.title
-        explanation = None
-        if self._request.explain:
-            explanation = {
-                "terms": words.terms_in(best.id) if words else [],
-                "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS) if words else 0.0,
-                "cosine": self._cosines.get(best.id),
-                "late": self._late.get(best.id),
-                "rank": rank_of[best.id],
-            }
+        explanation = {
+            "terms": words.terms_in(best.id) if words else [],
+            "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS) if words else 0.0,
+            "cosine": self._cosines.get(best.id),
+            "late": self._late.get(best.id),
+            "rank": 1 + sum(other > fused for other in self._fused.values()),
+        }
         return Hit(
             path=best.path,
             start_line=passage.start,
             end_line=passage.end,
             shown=(passage.start + part.first, passage.start + part.last) if is_of_file else (0, 0),
-            score=self._score(self._fused[best.id]),
+            score=self._score(fused),
             vector_score=self._cosines.get(best.id, 0.0),
             text_score=round(words.coverage(best.id), fusion.DECIMALS) if words else 0.0,
             snippet=part.text,
             source=best.source,
             heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
-            also_in=tuple(sorted(copies)),
+            also_in=copies,
             matched=matched(part.text, needles),
-            explanation=explanation,
+            explanation=explanation if self._request.explain else None,
         )
 
     def _score(self, fused: float) -> float:
         """Return a score of 0 to 1 that falls with the order, lower where less of the question was found."""
-        quality = self.words.quality if self.words else 1.0
-        if self._cosines and self.words:
+        quality = self._words.quality if self._words else 1.0
+        if self._cosines and self._words:
             weights = self._hybrid.text_weight + self._hybrid.vector_weight or 1.0
             quality = (self._hybrid.text_weight * quality + self._hybrid.vector_weight) / weights
         root = math.sqrt(2 * fused * (quality or 1.0))
@@ -392,23 +386,23 @@ class _Search:
         lines: list[Evidence] = [[] for _ in passage.lines]
         # Where chunks overlap, the line of the best counts.
         for row in reversed(passage.chunks):
-            for at, said in enumerate(self._line_evidence(row)):
-                if 0 <= (line := row.start + at - passage.start) < len(lines):
-                    lines[line] = said
+            for at, said in enumerate(self._line_evidence(row), row.start - passage.start):
+                if 0 <= at < len(lines):
+                    lines[at] = said
         return lines
 
-    def notice(self, hits: Sequence[Hit], missing: Sequence[str]) -> str:
+    def notice(self, hits: Sequence[Hit]) -> str:
         """Say why the list is as it is: words and days that no note has, private notes that were not read."""
-        meant = self.words.lookups.meant if self.words else ()
+        meant = self._words.lookups.meant if self._words else ()
         days = ", ".join(dict.fromkeys(map(str, self._question.days)))
         about_days = f"no note is of {days}" if days and not self._lifts.has_dated else ""
-        reason = lacking(missing, meant) if hits else self._reason_of_nothing()
+        reason = lacking(self.missing, meant) if hits else self._reason_of_nothing()
         unseen = "" if hits or self._request.private else PRIVATE
         return "; ".join(filter(None, (about_days, reason, unseen)))
 
     def _reason_of_nothing(self) -> str:
         """Give the reason for an empty list, here or among the troubles."""
-        if self._connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None:
+        if not self._index.matches.total("chunks"):
             self._troubles.append(Trouble(code="index_empty"))
             return ""
         if self._files == []:
