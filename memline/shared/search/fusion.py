@@ -83,16 +83,17 @@ def fuse(
     return fused
 
 
-def decay_of(row: Row, now: float, half_life_days: float) -> float:
-    """Return the share that the age of a chunk leaves of its score.
+def decay(fused: dict[int, float], rows: Sequence[Row], now: float, half_life_days: float) -> None:
+    """Lower the scores of chunks by their age.
 
     Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
     """
-    day = date.fromisoformat(row.day) if row.day else day_of_path(row.path)
-    if day is None and row.source == SESSIONS:
-        day = day_of_time(row.mtime_ns / 1e9)
-    age_days = max(0, (day_of_time(now) - day).days) if day else 0
-    return round(math.pow(0.5, age_days / half_life_days), DECIMALS)
+    for row in rows:
+        day = date.fromisoformat(row.day) if row.day else day_of_path(row.path)
+        if day is None and row.source == SESSIONS:
+            day = day_of_time(row.mtime_ns / 1e9)
+        age_days = max(0, (day_of_time(now) - day).days) if day else 0
+        fused[row.id] *= round(math.pow(0.5, age_days / half_life_days), DECIMALS)
 
 
 def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float) -> list[Row]:

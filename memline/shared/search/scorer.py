@@ -24,6 +24,8 @@ from heapq import nlargest
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
 from memline.shared.search.matches import CHUNKS, NAMES, Fits, Matches
@@ -105,21 +107,20 @@ class Row(NamedTuple):
     title: str
 
 
-class Words:
+class Words(Struct):
     """What the words of a question say of chunks."""
 
-    def __init__(self, lookups: Lookups) -> None:
-        self.lookups = lookups
-        #: Chunk -> its sum.
-        self.sums: dict[int, float] = {}
-        #: File -> what its best name adds; chunk -> its file.
-        self.names: dict[int, float] = {}
-        self.file_of: dict[int, int] = {}
-        #: Of each term the chunks that hold it, with their weight.
-        self.held: list[dict[int, float]] = []
-        self.needles: Sequence[Needle] = ()
-        #: Chunks that were read.
-        self.rows: dict[int, Row] = {}
+    lookups: Lookups = Lookups()
+    #: Chunk -> its sum.
+    sums: dict[int, float] = {}
+    #: File -> what its best name adds; chunk -> its file.
+    names: dict[int, float] = {}
+    file_of: dict[int, int] = {}
+    #: Of each term the chunks that have it, with their weight.
+    held: list[dict[int, float]] = []
+    needles: list[Needle] = []
+    #: Chunks that were read.
+    rows: dict[int, Row] = {}
 
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver
 from memline.shared.search.matches import Matches
 from memline.shared.search.vectors import Backends
@@ -30,13 +32,25 @@ class SearchIndex:
         self, path: Path, *, long_lived: bool = False, vec_enabled: bool = True, extension_path: str = ""
     ) -> None:
         self.path = path
-        self._options = {"long_lived": long_lived, "vec_enabled": vec_enabled}
-        self._extension_path = extension_path
+        self._make_backends = partial(
+            Backends, long_lived=long_lived, vec_enabled=vec_enabled, extension_path=extension_path
+        )
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._file_id: tuple[int, int] | None = None
         #: How often the file was opened: a version counts for one connection only.
         self._opens = 0
+
+    @classmethod
+    def of(cls, settings: AgentSettings, *, long_lived: bool) -> SearchIndex:
+        """Open the index of an agent, by its settings."""
+        store = settings.memory.store.vector
+        return cls(
+            settings.index_path,
+            long_lived=long_lived,
+            vec_enabled=store.enabled,
+            extension_path=store.extension_path,
+        )
 
     def close(self) -> None:
         """Close the connection and free the vectors; the next question opens it again."""
@@ -51,26 +65,18 @@ class SearchIndex:
 
         Raises IndexMissing while there is none, and the other IndexFaults.
         """
-        with self._lock:
-            connection = self._open()
-            with driver.faults(self.path):
-                connection.execute("BEGIN")
-                try:
-                    self.matches.follow()
-                    yield connection
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
+        with self._lock, driver.faults(self.path), driver.snapshot(self._open()):
+            assert self._connection is not None
+            self.matches.follow()
+            yield self._connection
 
     def version(self) -> tuple[int, int]:
         """Return a mark that changes whenever anything is committed to the index.
 
         Raises IndexMissing while there is none, and the other IndexFaults.
         """
-        with self._lock:
-            connection = self._open()
-            with driver.faults(self.path):
-                return self._opens, int(connection.execute("PRAGMA data_version").fetchone()[0])
+        with self._lock, driver.faults(self.path):
+            return self._opens, int(driver.scalar(self._open(), "PRAGMA data_version"))
 
     def _open(self) -> Connection:
         if self._connection is not None and self._file_id != driver.file_id(self.path):
@@ -82,5 +88,5 @@ class SearchIndex:
             self._opens += 1
             #: What is kept of words and of vectors, for one question at a time, inside a `snapshot`.
             self.matches = Matches(self._connection)
-            self.backends = Backends(extension_path=self._extension_path, **self._options)
+            self.backends = self._make_backends()
         return self._connection

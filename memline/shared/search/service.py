@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Query
 from memline.shared.embedders.protocol import LateVector
@@ -30,7 +32,7 @@ from memline.shared.search.results import Answer, Hit, lacking
 from memline.shared.search.scorer import Row, Words, read, score
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.snippets import MAX_CHARS, matched, snippet
-from memline.shared.values import replace, value
+from memline.shared.values import replace
 from memline.shared.words import counted, is_question
 
 TYPE_CHECKING = False
@@ -76,8 +78,7 @@ class QuestionEmbedder(Protocol):
         """Close the connection to the provider."""
 
 
-@value
-class QueryVector:
+class QueryVector(Struct, frozen=True, kw_only=True):
     """The vector of a question, and the row id of the identity it can be compared with."""
 
     embedding: bytes
@@ -105,39 +106,32 @@ class MemorySearch:
 
         `long_lived`: keep vectors in memory.
         """
-        store = settings.memory.store.vector
         self._settings, self._questions, self._clock = settings, questions, clock or SystemClock()
         #: What else is read of the index for an answer is read through it.
-        self.index = SearchIndex(
-            settings.index_path,
-            long_lived=long_lived,
-            vec_enabled=store.enabled,
-            extension_path=store.extension_path,
-        )
+        self.index = SearchIndex.of(settings, long_lived=long_lived)
         self._embedder: QuestionEmbedder | None = None
 
     def close(self) -> None:
-        for part in (self._embedder, self.index):
-            if part is not None:
-                part.close()
+        """Close the index and the connection to the provider."""
+        self.index.close()
+        if self._embedder is not None:
+            self._embedder.close()
 
     def ask(self, request: SearchRequest) -> Answer:
-        """Answer a question.
+        """Answer a question, embedded again when the writer switches to another model meanwhile.
 
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
-        # The question is embedded again when the writer switches to another model meanwhile.
         for _ in range(QUESTION_ATTEMPTS):
             with suppress(ModelSwitched):
                 return self._answer(request)
-        return self._answer(request, troubles=(Trouble(code="model_switching"),))
+        return self._answer(request, (Trouble(code="model_switching"),))
 
-    def _answer(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
+    def _answer(self, request: SearchRequest, troubles: tuple[Trouble, ...] = ()) -> Answer:
         """Answer; after a trouble of its own, by keywords alone."""
-        allowed = self._settings.memory.sources
+        allowed, embed = self._settings.memory.sources, None
         if is_off := request.source not in ("", *allowed):
             troubles += (Trouble(code="source_off", details={"source": request.source}),)
-        embed = None
         with self.index.snapshot() as connection:
             active = identities.active(connection)
             if not troubles and active is not None and active.vector_dims and self._questions is not None:
@@ -200,8 +194,8 @@ def retrieve(
     with index.snapshot() as connection:
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
-        search = _Search(index, connection, request, question, settings, files, now, met)
-        hits = search.hits(search.ranked(vector), chunk_tokens * 3 // 2)
+        search = _Search(index, connection, request, question, settings, files, met)
+        hits = search.hits(search.ranked(vector, now), chunk_tokens * 3 // 2)
         notice = search.notice(hits)
     return Answer(hits=hits, mode=search.mode, notice=notice, missing=search.missing, troubles=tuple(met))
 
@@ -210,149 +204,152 @@ def _trouble(code: str, reason: str, action: str = "") -> Trouble:
     return Trouble(code=code, details={"reason": reason}, action=action)
 
 
-class _Search:
+class _Search(Struct):
     """The state of one search; its steps fill it in."""
 
-    def __init__(
-        self,
-        index: SearchIndex,
-        connection: Connection,
-        request: SearchRequest,
-        question: Question,
-        settings: Query,
-        files: list[int] | None,
-        now: float,
-        troubles: list[Trouble],
-    ) -> None:
-        """`files`: the ids of the files to stay in, None for all."""
-        self._index, self._connection, self._request, self._question = index, connection, request, question
-        self._hybrid, self._files, self._now, self._troubles = settings.hybrid, files, now, troubles
-        self._file_ids = None if files is None else json_ids(files)
-        self._wanted = settings.max_results if request.max_results is None else max(1, request.max_results)
-        self._min_score = settings.min_score if request.min_score is None else request.min_score
-        #: hybrid, keyword or vector.
-        self.mode = "keyword"
-        #: Words of the question that nothing has, as typed.
-        self.missing: tuple[str, ...] = ()
-        #: What the words say; None where vectors alone are asked.
-        self._words: Words | None = None
-        self._lifts = Lifts()
-        #: Chunk -> cosine, late interaction, and what orders it.
-        self._cosines: dict[int, float] = {}
-        self._late: dict[int, float] = {}
-        self._fused: dict[int, float] = {}
-        #: Lists what each line of a chunk says of the question, with token vectors.
-        self._line_evidence: Callable[[Row], list[Evidence]] | None = None
+    index: SearchIndex
+    connection: Connection
+    request: SearchRequest
+    question: Question
+    settings: Query
+    #: Ids of the files to stay in, None for all.
+    files: list[int] | None
+    troubles: list[Trouble]
+    #: hybrid, keyword or vector.
+    mode: str = "keyword"
+    #: Words of the question that nothing has, as typed.
+    missing: tuple[str, ...] = ()
+    #: What the words say; None where vectors alone are asked.
+    words: Words | None = None
+    lifts: Lifts = field(default_factory=Lifts)
+    #: Chunk -> cosine, late interaction, and what orders it.
+    cosines: dict[int, float] = {}
+    late: dict[int, float] = {}
+    fused: dict[int, float] = {}
+    #: Lists what each line of a chunk says of the question, with token vectors.
+    line_evidence: Callable[[Row], list[Evidence]] | None = None
 
-    def ranked(self, vector: QueryVector | None) -> list[Row]:
+    @property
+    def wanted(self) -> int:
+        given = self.request.max_results
+        return self.settings.max_results if given is None else max(1, given)
+
+    @property
+    def min_score(self) -> float:
+        return self.settings.min_score if self.request.min_score is None else self.request.min_score
+
+    @property
+    def file_ids(self) -> str | None:
+        return None if self.files is None else json_ids(self.files)
+
+    def ranked(self, vector: QueryVector | None, now: float) -> list[Row]:
         """Score and order the candidates, the best first, each text once; ties by path and line."""
-        connection, hybrid = self._connection, self._hybrid
+        connection, hybrid = self.connection, self.settings.hybrid
         backend = None if vector is None else self._backend(vector)
-        pool = max(POOL_STEP * hybrid.candidate_multiplier, self._wanted)
-        words = score(connection, self._index.matches, self._question, self._file_ids, OF_WORDS * pool)
-        self._lifts = lifts_of(connection, self._question, words, self._files, pool)
+        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
+        words = score(connection, self.index.matches, self.question, self.file_ids, OF_WORDS * pool)
+        self.lifts = lifts_of(connection, self.question, words, self.files, pool)
         if hybrid.enabled or backend is None:
-            self._words, self.missing = words, as_typed(words.lookups.missing, self._question.terms)
+            self.words, self.missing = words, as_typed(words.lookups.missing, self.question.terms)
         starts: set[int] = set()
         if backend is not None and vector is not None:
-            self.mode = "hybrid" if self._words else "vector"
+            self.mode = "hybrid" if self.words else "vector"
             self._compare(backend, vector, words, pool)
-            if not is_question(self._question.text):
-                starts = vectors.beginnings(connection, {*self._cosines, *words.sums})
-        cosines = self._cosines if backend is not None else None
-        self._fused = fusion.fuse(self._words, cosines, self._late, self._lifts.of, starts, hybrid)
-        sure = {*(self._words.sums if self._words else ()), *self._lifts.of}
-        candidates = [each for each in self._fused if each in sure or self._is_near(each)]
-        best = sorted(candidates, key=lambda each: (-self._fused[each], each))
-        wanted = max(2 * self._wanted, LEAST_READ, fusion.MMR_POOL if hybrid.mmr.enabled else 0)
-        while wanted < len(best) and self._fused[best[wanted]] == self._fused[best[wanted - 1]]:
+            if not is_question(self.question.text):
+                starts = vectors.beginnings(connection, {*self.cosines, *words.sums})
+        cosines = self.cosines if backend is not None else None
+        self.fused = fusion.fuse(self.words, cosines, self.late, self.lifts.of, starts, hybrid)
+        sure = {*(self.words.sums if self.words else ()), *self.lifts.of}
+        best = sorted(
+            (each for each in self.fused if each in sure or self._is_near(each)),
+            key=lambda each: (-self.fused[each], each),
+        )
+        wanted = max(2 * self.wanted, LEAST_READ, fusion.MMR_POOL if hybrid.mmr.enabled else 0)
+        if hybrid.temporal_decay.enabled:
+            # Age may bring up any of them.
+            wanted = len(best)
+        while wanted < len(best) and self.fused[best[wanted]] == self.fused[best[wanted - 1]]:
             wanted += 1
-        # Age may bring up any of them.
-        ranked = self._read(best if hybrid.temporal_decay.enabled else best[:wanted], words.rows)
-        if len(ranked) < min(wanted, len(best)):
+        rows = words.rows | read(connection, [each for each in best[:wanted] if each not in words.rows])
+        if len({rows[each].text_hash for each in best[:wanted]}) < min(wanted, len(best)):
             # Copies of one text left no room.
-            ranked = self._read(best, words.rows)
-        return fusion.diversify(ranked, self._fused, hybrid.mmr.lambda_) if hybrid.mmr.enabled else ranked
+            rows |= read(connection, best[wanted:])
+            wanted = len(best)
+        ranked = [rows[each] for each in best[:wanted]]
+        if hybrid.temporal_decay.enabled:
+            fusion.decay(self.fused, ranked, now, hybrid.temporal_decay.half_life_days)
+        ranked.sort(key=lambda row: (-self.fused[row.id], row.path, row.start, row.id))
+        ranked = list({row.text_hash: row for row in reversed(ranked)}.values())[::-1]
+        return fusion.diversify(ranked, self.fused, hybrid.mmr.lambda_) if hybrid.mmr.enabled else ranked
 
     def _is_near(self, chunk_id: int) -> bool:
-        return self._cosines.get(chunk_id, 0.0) >= self._min_score
+        return self.cosines.get(chunk_id, 0.0) >= self.min_score
 
     def _backend(self, vector: QueryVector) -> vectors.VectorBackend | None:
-        active = identities.active(self._connection)
+        active = identities.active(self.connection)
         if active is None or active.id != vector.identity_id:
             raise ModelSwitched
         if (dims := len(vector.embedding) // 4) != active.vector_dims:
             reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
-            self._troubles.append(_trouble("dimensions_differ", reason))
+            self.troubles.append(_trouble("dimensions_differ", reason))
             return None
-        backend = self._index.backends.choose(self._connection, active, vector.embedding)
+        backend = self.index.backends.choose(self.connection, active, vector.embedding)
         if backend is None:
-            self._troubles.append(_trouble("vectors_unavailable", self._index.backends.vec_error))
+            self.troubles.append(_trouble("vectors_unavailable", self.index.backends.vec_error))
         return backend
 
     def _compare(self, backend: vectors.VectorBackend, vector: QueryVector, words: Words, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection = self._connection
-        found = vectors.nearest(connection, backend, self._file_ids, pool)
-        others = words.sums if self._words else ()
-        known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self._lifts.of})
+        connection, question = self.connection, self.question
+        found = vectors.nearest(connection, backend, self.file_ids, pool)
+        others = words.sums if self.words else ()
+        known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self.lifts.of})
         cosine_of = backend.cosines({row_id for chunk_id, row_id in known.items() if chunk_id not in found})
         found |= {chunk_id: cosine_of[row_id] for chunk_id, row_id in known.items() if row_id in cosine_of}
-        self._cosines = {chunk_id: round(cosine, fusion.DECIMALS) for chunk_id, cosine in found.items()}
-        tokens_of = token_rows.read(connection, {*known.values()}) if vector.tokens else {}
-        if not (tokens_of and self._hybrid.late):
+        self.cosines = {chunk_id: round(cosine, fusion.DECIMALS) for chunk_id, cosine in found.items()}
+        tokens_of = token_rows.read(connection, known.values()) if vector.tokens else {}
+        if not (tokens_of and self.settings.hybrid.late):
             return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
 
         fitted = token_rows.projection(connection, vector.identity_id)
-        rarity = {**dict.fromkeys(self._question.light, 0.0), **words.lookups.rarity}
-        asked = late.question_tokens(self._question.text, vector.tokens, fitted, rarity)
+        rarity = dict.fromkeys(question.light, 0.0) | words.lookups.rarity
+        asked = late.question_tokens(question.text, vector.tokens, fitted, rarity)
         if asked is None:
             return
         packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
         scores = late.scores(asked, [*packed.items()], fitted)
-        self._late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
-        self._line_evidence = lambda row: (
+        self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
+        self.line_evidence = lambda row: (
             late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
         )
 
-    def _read(self, chunk_ids: Sequence[int], known: dict[int, Row]) -> list[Row]:
-        """Read chunks, and order them anew where age counts; of copies the first stays."""
-        known |= read(self._connection, [each for each in chunk_ids if each not in known])
-        rows, decay = [known[each] for each in chunk_ids], self._hybrid.temporal_decay
-        if decay.enabled:
-            for row in rows:
-                self._fused[row.id] *= fusion.decay_of(row, self._now, decay.half_life_days)
-        rows.sort(key=lambda row: (-self._fused[row.id], row.path, row.start, row.id))
-        return list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
-
     def hits(self, ranked: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
-        asked = {term for term in self._question.terms if term.typed}
-        is_missing = self._words is not None and asked and asked.issubset(self._words.lookups.missing)
-        if is_missing and not self._lifts.of and not any(map(self._is_near, self._cosines)):
+        asked = {term for term in self.question.terms if term.typed}
+        is_missing = self.words is not None and asked and asked.issubset(self.words.lookups.missing)
+        if is_missing and not self.lifts.of and not any(map(self._is_near, self.cosines)):
             # Nothing but beginnings and corrected words: a near miss.
             ranked = ranked[:1]
-        chosen = passages(ranked, wanted=self._wanted, max_tokens=max_tokens)
+        chosen = passages(ranked, wanted=self.wanted, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
         ids = json_ids(each.best.id for each in chosen)
-        for chunk_id, path in self._connection.execute(_COPIES, (ids, self._file_ids)):
+        for chunk_id, path in self.connection.execute(_COPIES, (ids, self.file_ids)):
             copies.setdefault(chunk_id, set()).add(path)
         return tuple(self._hit(each, tuple(sorted(copies.get(each.best.id, ())))) for each in chosen)
 
     def _hit(self, passage: Passage, copies: tuple[str, ...]) -> Hit:
-        best, words, fused = passage.best, self._words, self._fused[passage.best.id]
-        needles = words.needles if words else ()
-        part = snippet(passage.lines, needles, self._by_meaning(passage))
+        best, words, fused = passage.best, self.words or Words(), self.fused[passage.best.id]
+        part = snippet(passage.lines, words.needles, self._by_meaning(passage))
         is_of_file = len(passage.lines) == passage.end - passage.start + 1
         has_title = not best.title or best.heading.partition(" > ")[0] == best.title
         explanation = {
-            "terms": words.terms_in(best.id) if words else [],
-            "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS) if words else 0.0,
-            "cosine": self._cosines.get(best.id),
-            "late": self._late.get(best.id),
-            "rank": 1 + sum(other > fused for other in self._fused.values()),
+            "terms": words.terms_in(best.id),
+            "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS),
+            "cosine": self.cosines.get(best.id),
+            "late": self.late.get(best.id),
+            "rank": 1 + sum(other > fused for other in self.fused.values()),
         }
         return Hit(
             path=best.path,
@@ -360,57 +357,58 @@ class _Search:
             end_line=passage.end,
             shown=(passage.start + part.first, passage.start + part.last) if is_of_file else (0, 0),
             score=self._score(fused),
-            vector_score=self._cosines.get(best.id, 0.0),
-            text_score=round(words.coverage(best.id), fusion.DECIMALS) if words else 0.0,
+            vector_score=self.cosines.get(best.id, 0.0),
+            text_score=round(words.coverage(best.id), fusion.DECIMALS),
             snippet=part.text,
             source=best.source,
             heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
             also_in=copies,
-            matched=matched(part.text, needles),
-            explanation=explanation if self._request.explain else None,
+            matched=matched(part.text, words.needles),
+            explanation=explanation if self.request.explain else None,
         )
 
     def _score(self, fused: float) -> float:
         """Return a score of 0 to 1 that falls with the order, lower where less of the question was found."""
-        quality = self._words.quality if self._words else 1.0
-        if self._cosines and self._words:
-            weights = self._hybrid.text_weight + self._hybrid.vector_weight or 1.0
-            quality = (self._hybrid.text_weight * quality + self._hybrid.vector_weight) / weights
+        quality, hybrid = self.words.quality if self.words else 1.0, self.settings.hybrid
+        if self.cosines and self.words:
+            weights = hybrid.text_weight + hybrid.vector_weight or 1.0
+            quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
         root = math.sqrt(2 * fused * (quality or 1.0))
         return round(root / (root + 1), fusion.DECIMALS)
 
     def _by_meaning(self, passage: Passage) -> list[Evidence]:
         """Return what each line of a passage says of the question; empty without token vectors."""
-        if self._line_evidence is None or sum(map(len, passage.lines)) <= MAX_CHARS:
+        if self.line_evidence is None or sum(map(len, passage.lines)) <= MAX_CHARS:
             return []
         lines: list[Evidence] = [[] for _ in passage.lines]
         # Where chunks overlap, the line of the best counts.
         for row in reversed(passage.chunks):
-            for at, said in enumerate(self._line_evidence(row), row.start - passage.start):
+            for at, said in enumerate(self.line_evidence(row), row.start - passage.start):
                 if 0 <= at < len(lines):
                     lines[at] = said
         return lines
 
     def notice(self, hits: Sequence[Hit]) -> str:
         """Say why the list is as it is: words and days that no note has, private notes that were not read."""
-        meant = self._words.lookups.meant if self._words else ()
-        days = ", ".join(dict.fromkeys(map(str, self._question.days)))
-        about_days = f"no note is of {days}" if days and not self._lifts.has_dated else ""
-        reason = lacking(self.missing, meant) if hits else self._reason_of_nothing()
-        unseen = "" if hits or self._request.private else PRIVATE
-        return "; ".join(filter(None, (about_days, reason, unseen)))
+        days = ", ".join(dict.fromkeys(map(str, self.question.days)))
+        said = [f"no note is of {days}"] if days and not self.lifts.has_dated else []
+        if hits:
+            said.append(lacking(self.missing, self.words.lookups.meant if self.words else ()))
+        else:
+            said += (self._reason_of_nothing(), "" if self.request.private else PRIVATE)
+        return "; ".join(filter(None, said))
 
     def _reason_of_nothing(self) -> str:
         """Give the reason for an empty list, here or among the troubles."""
-        if not self._index.matches.total("chunks"):
-            self._troubles.append(Trouble(code="index_empty"))
+        if not self.index.matches.total("chunks"):
+            self.troubles.append(Trouble(code="index_empty"))
             return ""
-        if self._files == []:
-            filters = ", ".join(filters_of(self._request)).replace("_", "-")
+        if self.files == []:
+            filters = ", ".join(filters_of(self.request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"
-        if self._fused:
-            weak = f"only {counted(len(self._fused), 'hit')} by meaning, weaker than minScore"
-            return f"no term of the question was found, and {weak} {self._min_score:g}"
-        if not self._question.terms and self.mode == "keyword" and not self._question.days:
+        if self.fused:
+            weak = f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore"
+            return f"no term of the question was found, and {weak} {self.min_score:g}"
+        if not self.question.terms and self.mode == "keyword" and not self.question.days:
             return "the question has no word to look for"
         return "nothing in the notes matches"

@@ -64,14 +64,14 @@ class Lookups(Struct, frozen=True, kw_only=True):
     """What is searched for a question."""
 
     #: The rarest first.
-    found: Sequence[Lookup]
+    found: Sequence[Lookup] = ()
     #: The idf of all that was asked.
-    mass: float
+    mass: float = 1.0
     #: Terms of which no form stands in what is searched, and what some of them were taken for.
-    missing: tuple[Term, ...]
-    meant: tuple[str, ...]
+    missing: tuple[Term, ...] = ()
+    meant: tuple[str, ...] = ()
     #: idf of the words, by label.
-    rarity: dict[str, float]
+    rarity: dict[str, float] = {}
 
 
 def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Lookups:

@@ -1,11 +1,11 @@
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Query
