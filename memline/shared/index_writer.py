@@ -48,8 +48,7 @@ from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import call_times, embed_results, health, leases, model_change
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import Budget
-from memline.shared.scheduling.ceilings import Refusal, record_refusal
+from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.sources.tokens import estimate_tokens
 
@@ -158,9 +157,13 @@ class IndexWriter:
 
     def end_unsent(self, tokens: Iterable[str]) -> None:
         """End leases whose requests were certainly not sent: they cost nothing."""
-        self.end_leases(tokens := list(tokens))
-        for token in tokens:
-            self.budget.settle(token, 0)
+        tokens = list(tokens)
+        with self.session() as (connection, _):
+            target = identities.target(connection)
+        if target is not None:
+            for token in tokens:
+                self.settle(target.identity, token, 0, 0)
+        self.end_leases(tokens)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Do as `store_files` for one file."""
@@ -280,7 +283,7 @@ class IndexWriter:
             target = self._target(connection, only)
             if target is None:
                 return []
-            requests, refusal = leases.lease_within(
+            return leases.lease_within(
                 self.budget,
                 self.accounts,
                 target,
@@ -291,29 +294,18 @@ class IndexWriter:
                 only_full=only_full,
                 held=held,
             )
-            if refusal is not None or requests:
-                self._note_ceiling(refusal)
-            return requests
 
-    def _note_ceiling(self, refusal: Refusal | None) -> None:
-        if refusal is not None or meta.get(self.connection, meta.CEILING) is not None:
-            with transaction(self.connection):
-                record_refusal(self.connection, refusal)
-
-    def record_calls(self, identity: Identity, lease: str, calls: Iterable[tuple[str, int]]) -> None:
-        """Count how the calls of a request ended and how long they took; the same ones once."""
-        account = self.accounts.of(identity.provider)
-        call_times.record(self.accounts.file, account, calls, of=lease)
-
-    def settle(self, lease: str, tokens: int | None, calls: int = 1) -> None:
-        """Set right what a request was counted with, see `shared.scheduling.budget`."""
-        with self.session():
-            self.budget.settle(lease, tokens, calls)
-
-    def forget_ceiling(self) -> None:
-        """Let the next request find out whether the ceiling of the day is reached: a user asked for one."""
-        with self.session():
-            self._note_ceiling(None)
+    def settle(
+        self, identity: Identity, lease: str, used_tokens: int, paid_calls: int, ends: Iterable[str] = ()
+    ) -> None:
+        """Correct the count of a request by its first answer, and count how its calls ended."""
+        with self.transaction() as (connection, _):
+            lease_row = leases.settle(connection, lease)
+        if lease_row is not None:
+            tokens, day = lease_row
+            charge = Charge(identity=identity, account=self.accounts.of(identity.provider))
+            self.budget.correct(charge, day, used_tokens - tokens, paid_calls - 1)
+            call_times.record(self.accounts.file, charge.account, ends)
 
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)
@@ -348,8 +340,6 @@ class IndexWriter:
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
             bits.make_searched(connection)
-            if target is None or not vectors.is_pending(connection, target.id):
-                self._note_ceiling(None)
             jobs.move_misplaced(connection)
             jobs.finish_settled(connection, now)
         self.tidy()

@@ -90,19 +90,19 @@ def embed_texts(message: EmbedTexts) -> None:
         # Nothing was sent, and no provider is at fault: another process may be set up for it.
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
         context.stopping.wait(MISMATCH_WAIT_S)
-        _report(message, message.texts, _Unsent(error.message, hint=error.hint), paid_tokens=0)
+        _report(message, message.texts, _Unsent(error.message, hint=error.hint))
         if time.monotonic() - context.began_at > MISMATCH_S:
             # Processes of a fleet are started again one after another; this one stays as it is.
             context.stop(error)
         return
     except ProviderError as error:
-        _report(message, message.texts, error, paid_tokens=0)
+        _report(message, message.texts, error)
         return
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        paid = None if sending.has_begun else 0
-        _report(message, message.texts, broken, no_results=True, paid_tokens=paid)
+        used = None if sending.has_begun else 0
+        _report(message, message.texts, broken, no_results=True, used_tokens=used)
         raise
     _note_sizes(context, message.identity.key, outcome)
     _answer(context, message, sending.account, outcome)
@@ -183,7 +183,6 @@ class _Sending:
 def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
     """Send back what came of a request: vectors, and failures by their kind."""
     learned = _learned(outcome, message.identity)
-    paid_tokens = outcome.used_tokens
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
@@ -205,13 +204,13 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
     no_results = not vectors and not outcome.is_provider_well
     calls = call_times.ended(outcome.attempts)
     paid_calls = sum(each.is_paid for each in outcome.attempts)
-    report = partial(_report, message, paid_tokens=paid_tokens, paid_calls=paid_calls)
+    report = partial(_report, message, used_tokens=outcome.used_tokens, paid_calls=paid_calls, calls=calls)
     for texts, failure in failed:
         # What counts once is said in one message of a request.
         is_split = failure.kind in ("split", "unsent")
         is_fault = no_results and not is_split
-        report(texts, failure, learned, no_results=is_fault, calls=calls)
-        learned, no_results, calls = LearnedCaps(), no_results and is_split, ()
+        report(texts, failure, learned, no_results=is_fault)
+        learned, no_results = LearnedCaps(), no_results and is_split
     if vectors:
         send(
             StoreVectors(
@@ -220,7 +219,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
                 lease=message.lease,
                 vectors=vectors,
                 learned=learned,
-                paid_tokens=paid_tokens,
+                used_tokens=outcome.used_tokens,
                 paid_calls=paid_calls,
                 calls=calls,
             ),
@@ -281,9 +280,9 @@ def _report(
     learned: LearnedCaps | None = None,
     *,
     no_results: bool = False,
-    paid_tokens: int | None = None,
-    paid_calls: int = 1,
-    calls: tuple[tuple[str, int], ...] = (),
+    used_tokens: int | None = 0,
+    paid_calls: int = 0,
+    calls: tuple[str, ...] = (),
 ) -> None:
     if not texts:
         return
@@ -300,7 +299,7 @@ def _report(
             of_model=error.kind == "stop" and not is_of_account(error),
             no_results=no_results,
             learned=learned or LearnedCaps(),
-            paid_tokens=paid_tokens,
+            used_tokens=used_tokens,
             paid_calls=paid_calls,
             calls=calls,
         ),

@@ -10,6 +10,7 @@ from memline.shared.batches.remote import BatchApis
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
+from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
@@ -70,9 +71,8 @@ def store_vectors(message: StoreVectors) -> None:
     """
     context = current()
     writer = context.writer(message.agent)
+    _settle(writer, message)
     writer.store_vectors(message.identity, message.lease, message.vectors, message.learned)
-    writer.settle(message.lease, message.paid_tokens, message.paid_calls)
-    writer.record_calls(message.identity, message.lease, message.calls)
     _switch_if_needed(context, message.agent, message.identity)
     _dispatch(context, message.agent, only_full=True)
 
@@ -93,11 +93,16 @@ def embed_failed(message: EmbedFailed) -> None:
         no_results=message.no_results,
     )
     writer = context.writer(message.agent)
+    _settle(writer, message)
     writer.record_failure(message.identity, message.lease, message.hashes, failure, message.learned)
-    writer.settle(message.lease, message.paid_tokens, message.paid_calls)
-    writer.record_calls(message.identity, message.lease, message.calls)
     _switch_if_needed(context, message.agent, message.identity)
     context.sweep_timer.schedule(message.agent, LINGER_S)
+
+
+def _settle(writer: IndexWriter, message: StoreVectors | EmbedFailed) -> None:
+    """Correct what the request was counted with, before its lease ends with its last answer."""
+    if message.used_tokens is not None:
+        writer.settle(message.identity, message.lease, message.used_tokens, message.paid_calls, message.calls)
 
 
 @actor(Sweep)

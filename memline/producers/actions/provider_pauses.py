@@ -56,7 +56,6 @@ def resume(
                 health.retry(writer.accounts, name, now, each, rules=rules.get(each))
                 if each == health.REQUESTS:
                     health.forget_limits(writer.accounts, name, now)
-        writer.forget_ceiling()
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):
                 with writer.session() as (_, now):

@@ -37,7 +37,6 @@ def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "
                     force=force,
                 )
             with writer.session() as (connection, _):
-                writer.forget_ceiling()
                 resumed = jobs.take_up_cancelled(connection, job)
         fleet.wake(settings.agent)
         missing = fleet.missing_queue()

@@ -11,7 +11,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health, tighter
-from memline.shared.scheduling.ceilings import Refusal, refusal_of
+from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -72,4 +72,7 @@ def is_all_paused(settings: AgentSettings) -> bool:
 def ceiling_kept(settings: AgentSettings) -> Refusal | None:
     """Return the ceiling for which texts of an agent wait; None without one."""
     with reading_if_any(settings.index_path) as reader:
-        return refusal_of(reader, settings.limits, time.time()) if reader is not None else None
+        if reader is None:
+            return None
+        with Accounts.opened(reader, settings) as accounts:
+            return ceiling_reached(accounts, settings, time.time())

@@ -19,8 +19,7 @@ from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import spent
-from memline.shared.scheduling.ceilings import refusal_of
+from memline.shared.scheduling.budget import ceiling_reached, spent
 from memline.shared.words import counted, money
 
 if TYPE_CHECKING:
@@ -104,7 +103,8 @@ def amount(counts: Mapping[str, Any], limits: Mapping[str, Any] | None = None) -
 
 def ceiling(reader: Connection, settings: AgentSettings) -> dict[str, Any] | None:
     """Report the ceiling that texts of an agent wait for; None when they wait for none."""
-    refusal = refusal_of(reader, settings.limits, time.time())
+    with Accounts.opened(reader, settings) as accounts:
+        refusal = ceiling_reached(accounts, settings, time.time())
     return refusal.to_json() if refusal else None
 
 

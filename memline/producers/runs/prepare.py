@@ -38,7 +38,6 @@ def prepare(
         writer.recover()
         if is_asked:
             home_processes.forget_gone(writer.accounts.file)
-            writer.forget_ceiling()
             fallback.switch_back(writer.accounts, choice, now)
         else:
             second = choose_fallback(settings, choice)

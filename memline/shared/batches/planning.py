@@ -21,8 +21,7 @@ from memline.shared.index.driver import scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.budget import BATCH, Budget, Charge
-from memline.shared.scheduling.ceilings import Refusal, record_refusal
+from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal
 from memline.shared.values import value
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
@@ -166,8 +165,6 @@ class BatchPlanner:
             sizes = self._sizes(target.id, priorities, rules)
             granted = budget.reserve(charge, token, sum(sizes), now, at_least=max(1, *sizes[:1]))
             if isinstance(granted, Refusal):
-                with transaction(self._connection):
-                    record_refusal(self._connection, granted)
                 return False
             max_tokens = granted
         is_made = False
@@ -226,7 +223,6 @@ class BatchPlanner:
                 " WHERE token = ? AND owner = ?",
                 (rows, now, token, self._owner),
             )
-            record_refusal(self._connection, None)
         return True
 
     def _drop_empty(self, target: IdentityRow, token: str, now: float) -> bool:

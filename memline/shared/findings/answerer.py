@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from memline.shared.scheduling.limits import Limits
 
-_KEYS = (meta.PAUSED, meta.PAUSED_MODES, meta.CEILING, meta.FALLBACK, meta.LOOP_ERRORS)
+_KEYS = (meta.PAUSED, meta.PAUSED_MODES, meta.FALLBACK, meta.LOOP_ERRORS)
 
 #: Asks for the notes that are not read.
 BESIDE = Trouble(code="notes_beside")

@@ -21,7 +21,7 @@ from memline.shared.index.jobs import Job, Left
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import breaker, health, home_processes
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.ceilings import Refusal, refusal_of
+from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.scheduling.home_processes import Process
 from memline.shared.sources import outcomes
 from memline.shared.sync.model_state import ModelState, model_state
@@ -202,7 +202,7 @@ class Facts(_QueueFacts):
     @cached_property
     def refusal(self) -> Refusal | None:
         """The ceiling that texts wait for."""
-        return None if self.index is None else refusal_of(self.index, self.settings.limits, self.now)
+        return ceiling_reached(self.accounts, self.settings, self.now) if self.accounts is not None else None
 
     @cached_property
     def is_paused(self) -> bool:

@@ -30,10 +30,6 @@ APPLICATION_ID = 0x4D656D41
 #: `user_version` that this release reads and writes. An older file is put aside like a damaged one.
 VERSION = 10
 
-#: Rows of what is known to be settled, two a request. A Redis that comes back with an older snapshot, or is
-#: told nothing of the end of a worker, gives a message out once more.
-KEPT_SETTLED = 20_000
-
 
 class AccountFile:
     """The file of one home, opened when it is first needed. Safe to use from several threads."""
@@ -147,13 +143,6 @@ def bar_sessions(file: AccountFile, agent: str, paths: Sequence[str], now: float
                 "INSERT OR IGNORE INTO forgotten_sessions (agent, path, at) VALUES (?, ?, ?)",
                 ((agent, path, now) for path in paths),
             )
-
-
-def note_settled(connection: Connection, token: str) -> bool:
-    """Note that something was answered or counted, in the caller's transaction; False when it was before."""
-    noted = connection.execute("INSERT OR IGNORE INTO settled (token) VALUES (?)", (token,)).rowcount
-    connection.execute("DELETE FROM settled WHERE id <= (SELECT max(id) FROM settled) - ?", (KEPT_SETTLED,))
-    return bool(noted)
 
 
 def connect(path: Path) -> Connection:

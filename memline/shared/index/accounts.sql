@@ -39,8 +39,8 @@ CREATE INDEX IF NOT EXISTS places_order ON places (account, at);
 CREATE TABLE IF NOT EXISTS cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
 
 -- What was spent, a row a day (UTC), account, model and mode (requests, batch, questions): calls or batches that were
--- perhaps paid for, estimated tokens, what they cost by the price that was known, and tokens without a price. What is
--- in flight counts.
+-- perhaps paid for, their tokens, and what they cost by the price that was known (NULL: none was). What is in flight
+-- counts with estimated tokens.
 CREATE TABLE IF NOT EXISTS spending (
     day TEXT NOT NULL,
     account TEXT NOT NULL,
@@ -48,12 +48,11 @@ CREATE TABLE IF NOT EXISTS spending (
     mode TEXT NOT NULL,
     requests INTEGER NOT NULL,
     tokens INTEGER NOT NULL,
-    cost REAL NOT NULL,
-    unpriced INTEGER NOT NULL,
+    cost REAL,
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- Requests and batches in flight, by the token of their lease, and what they were counted with.
+-- Open batches, and what they were counted with.
 CREATE TABLE IF NOT EXISTS reservations (
     token TEXT PRIMARY KEY,
     day TEXT NOT NULL,
@@ -61,15 +60,7 @@ CREATE TABLE IF NOT EXISTS reservations (
     model TEXT NOT NULL,
     mode TEXT NOT NULL,
     tokens INTEGER NOT NULL,
-    per_million REAL,
-    at REAL NOT NULL
-) STRICT;
-
--- Requests and batches that are settled, and requests with the ends of their calls that are counted, the last 10,000
--- of each: none is sent again, or counted twice, by a message that comes back.
-CREATE TABLE IF NOT EXISTS settled (
-    id INTEGER PRIMARY KEY,
-    token TEXT NOT NULL UNIQUE
+    per_million REAL
 ) STRICT;
 
 -- Processes of this home without a heartbeat: `up`, `watch`, `serve`, `mcp` and `index`. `owner` is

@@ -22,8 +22,6 @@ FALLBACK = "fallback"
 FALLBACK_PAIR = "fallback_pair"
 #: Provider -> key of the identity, and mark of the secrets, that this index uses there: its account.
 HEALTH_OF = "health_of"
-#: The ceiling that texts wait for; see `shared.scheduling.budget`.
-CEILING = "ceiling"
 #: What an operator paused: [`<provider> <mode>`, …].
 PAUSED_MODES = "paused_modes"
 

@@ -260,13 +260,14 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
     return Backlog(**counts)
 
 
-def is_wanted(connection: Connection, identity_id: int) -> bool:
-    """Tell whether any text waits to be sent."""
+def next_tokens(connection: Connection, identity_id: int) -> int | None:
+    """Return the tokens of a text that waits to be sent; None when none does."""
     query = (
-        "SELECT 1 FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
-        f" AND priority < {CANCELLED} LIMIT 1"
+        "SELECT tokens FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
+        f" AND priority < {CANCELLED} ORDER BY priority, job, id LIMIT 1"
     )
-    return connection.execute(query, (identity_id,)).fetchone() is not None
+    tokens: int | None = scalar(connection, query, identity_id)
+    return tokens
 
 
 def is_pending(connection: Connection, identity_id: int) -> bool:

@@ -72,11 +72,11 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     lease: str
     vectors: tuple[VectorRow, ...]
     learned: LearnedCaps = LearnedCaps()
-    #: Tokens of the whole request that were perhaps paid for, and calls; None: not known.
-    paid_tokens: int | None = None
+    #: Tokens and calls of the whole request that were perhaps paid for, and how each attempt of its calls
+    #: ended; None: the count stays as it is. Only the first message of a request counts.
+    used_tokens: int | None = None
     paid_calls: int = 1
-    #: How each attempt of its calls ended, and its ms; said in one message of the request.
-    calls: tuple[tuple[str, int], ...] = ()
+    calls: tuple[str, ...] = ()
 
 
 class EmbedFailed(Wire, frozen=True, kw_only=True):
@@ -99,9 +99,9 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     no_results: bool = False
     learned: LearnedCaps = LearnedCaps()
     #: As in `StoreVectors`.
-    paid_tokens: int | None = None
+    used_tokens: int | None = None
     paid_calls: int = 1
-    calls: tuple[tuple[str, int], ...] = ()
+    calls: tuple[str, ...] = ()
 
 
 class AdvanceBatch(Wire, frozen=True, kw_only=True):

@@ -1,32 +1,30 @@
-"""Keep what embedding costs below the ceilings of `limits`, and know what was spent.
+"""Count what embedding costs, and keep it below the limits of a day (`limits`).
 
-What is sent is counted before it is sent, in rows of the account file, which all agents, processes and
-batches of a home share. So workers that send at the same time never go above a ceiling together, and a
-process that is killed leaves what it had in flight counted: it may have been paid for. The answer sets the
-count right: a request that certainly cost nothing is given back, one whose parts were sent twice counts
-twice. Tokens are estimated, as everywhere.
+A request counts when it is leased, with estimated tokens, on the day of its lease. Its answer corrects the
+count of that day by the provider's own `usage`, where it has one. A request that is never answered, since its
+process was killed, stays counted: it may have been paid for. So the sum is too high at most by what was in
+flight at a kill, and too low at most by the error of an estimate.
 
-    reserve ─► spending + reservation ─► settle: spending set right
-                                     └─► never settled: spending stays, the reservation a week
-
-A ceiling in money holds for models with a price, one in tokens for models without. A ceiling of money that
-cannot be kept, since a model has no price, stops that model instead of being passed over.
+All agents and processes of a home share the sums. A limit in money holds for models with a price, one in
+tokens for models without. A limit in money that cannot be kept, since a model has no price, stops that model.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index.accounts import AccountFile, note_settled
-from memline.shared.index.driver import scalar
+from memline.shared.index import identities, vectors
+from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.providers import LOCAL, price_of
-from memline.shared.scheduling.ceilings import NO_PRICE, Refusal, day_of, limits_of
-from memline.shared.values import value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,25 +32,57 @@ if TYPE_CHECKING:
 #: What is counted: the modes of a provider, and questions.
 REQUESTS, BATCH, QUESTIONS = "requests", "batch", "questions"
 
-#: Part of a day's ceiling that texts may use. The rest is for questions, so that search by meaning goes on
+#: Part of a day's limit that texts may use. The rest is for questions, so that search by meaning goes on
 #: when texts wait: a question has some ten tokens.
 TEXTS_SHARE = 0.95
 
-#: Days that spending is kept, and seconds that a reservation without an answer is.
-KEPT_DAYS, KEPT_RESERVATION_S = 400, 7 * 86_400.0
+#: Days that spending is kept, and days of the longer sum of `spent`.
+KEPT_DAYS, LONG_DAYS = 400, 30
 
-#: Days of the longer sum of `spent`.
-LONG_DAYS = 30
+#: What stands for a limit when a model has no price.
+NO_PRICE = "prices"
 
 
-@value
-class Charge:
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """What pays for a request, a batch or a question."""
 
     identity: Identity
     account: str
     #: REQUESTS, BATCH or QUESTIONS.
     mode: str = REQUESTS
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing is sent: the limit of the day that would be passed."""
+
+    #: The key below `limits`; NO_PRICE when a limit in dollars cannot be kept.
+    key: str
+    limit: float
+    spent: float
+    model: str
+    day: str
+
+    @property
+    def reason(self) -> str:
+        if self.key == NO_PRICE:
+            return f"no price is known for {self.model}, so limits.maxCostPerDay cannot be kept"
+        amounts = f"{self._amount(self.spent)} of {self._amount(self.limit)}"
+        return f"the ceiling limits.{self.key} is reached: {amounts} today, {self.day} UTC"
+
+    @property
+    def action(self) -> str:
+        if self.key == NO_PRICE:
+            price = f'prices: {{ "{self.model}": {{ perMillion: … }} }}'
+            return f"set {price}, or limits.maxTokensPerDay; then run: memline index"
+        next_day = (datetime.fromisoformat(self.day) + timedelta(days=1)).date()
+        resumes = f"embedding goes on at {next_day} 00:00 UTC"
+        return f"{resumes}; or raise limits.{self.key}, then run: memline index"
+
+    def _amount(self, amount: float) -> str:
+        return counted(round(amount), "token") if "Tokens" in self.key else f"${amount:,.4f}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**msgspec.structs.asdict(self), "reason": self.reason, "action": self.action}
 
 
 class Budget:
@@ -79,13 +109,10 @@ class Budget:
     def has_ceilings(self) -> bool:
         return any(limits_of(self.ceilings).values())
 
-    def reserve(
-        self, charge: Charge, token: str, tokens: int, now: float, *, at_least: int = 0
-    ) -> int | Refusal:
-        """Count tokens that are about to be sent; returns them, or the ceiling that they would pass.
+    def take(self, charge: Charge, tokens: int, now: float, *, at_least: int = 0) -> int | Refusal:
+        """Count tokens that are about to be sent; returns them, or the limit that they would pass.
 
-        `token` names the lease or batch whose answer settles it; empty: nothing does. `at_least`: so few are
-        reserved when the ceilings leave no more; 0: all or nothing.
+        `at_least`: so few are counted when the limits leave no more; 0: all or nothing.
         """
         if charge.identity.provider == LOCAL:
             return tokens
@@ -95,60 +122,84 @@ class Budget:
                 assert refusal is not None
                 return refusal
             tokens = int(min(tokens, left))
-            self._count(connection, charge, token, tokens, now)
+            self._add(connection, charge, day_of(now), tokens, 1)
+            connection.execute("DELETE FROM spending WHERE day < ?", (day_of(now - KEPT_DAYS * 86_400),))
         return tokens
 
+    def correct(self, charge: Charge, day: str, tokens: int, requests: int = 0) -> None:
+        """Add these tokens and requests, which may be below 0, to what was counted on a day."""
+        if charge.identity.provider != LOCAL and (tokens or requests):
+            with self._file.writing() as connection:
+                self._add(connection, charge, day, tokens, requests)
+
     def left(self, charge: Charge, now: float) -> float | Refusal:
-        """Return the tokens that the ceilings leave, infinite without one; or the ceiling that is reached."""
+        """Return the tokens that the limits leave, infinite without one; or the limit that is reached."""
         if not self.has_ceilings or charge.identity.provider == LOCAL:
             return math.inf
         with self._file.reading() as connection:
             left, refusal = self._left(connection, charge, now)
         return refusal if refusal is not None and left < 1 else left
 
+    def refusal(self, charge: Charge, tokens: int, now: float) -> Refusal | None:
+        """Return the limit that so many tokens would pass now; None when they may be sent."""
+        if not self.has_ceilings or charge.identity.provider == LOCAL:
+            return None
+        with self._file.reading() as connection:
+            left, refusal = self._left(connection, charge, now)
+        return refusal if tokens > left else None
+
+    # Batches, whose rows have their count elsewhere.
+
+    def reserve(
+        self, charge: Charge, token: str, tokens: int, now: float, *, at_least: int = 0
+    ) -> int | Refusal:
+        """Do as `take`, and remember what the batch of this token was counted with."""
+        taken = self.take(charge, tokens, now, at_least=at_least)
+        if not isinstance(taken, Refusal):
+            self._remember(charge, token, day_of(now), taken)
+        return taken
+
     def resize(self, charge: Charge, token: str, tokens: int, now: float) -> None:
-        """Count a batch with so many tokens, before it is sent: its reservation is made, or set right."""
-        if charge.identity.provider == LOCAL:
-            return
-        with self._file.writing() as connection:
-            if scalar(connection, "SELECT 1 FROM reservations WHERE token = ?", token) is None:
-                self._count(connection, charge, token, tokens, now)
-            else:
-                _correct(connection, token, tokens)
-                connection.execute("UPDATE reservations SET tokens = ? WHERE token = ?", (tokens, token))
+        """Count a batch with so many tokens, before it is sent."""
+        row = self._reservation(token)
+        day, before = (row[0], row[4]) if row else (day_of(now), 0)
+        self.correct(charge, day, tokens - before, 0 if row else 1)
+        self._remember(charge, token, day, tokens)
 
     def reserved(self, token: str) -> int:
-        """Return the tokens that a request or batch in flight is counted with; 0 when it is settled."""
-        return self._reservation(token) or 0
+        """Return the tokens that an open batch is counted with; 0 when it is settled."""
+        row = self._reservation(token)
+        return int(row[4]) if row else 0
 
     def cost_of(self, token: str, tokens: int) -> float | None:
-        """Return what so many tokens of a reservation cost, in dollars; None where no price is known."""
-        with self._file.reading() as reader:
-            query = "SELECT per_million FROM reservations WHERE token = ?"
-            per_million = scalar(reader, query, token) if reader is not None else None
-        return None if per_million is None else tokens * per_million / 1e6
+        """Return what so many tokens of a batch cost, in dollars; None where no price is known."""
+        row = self._reservation(token)
+        return None if row is None or row[5] is None else tokens * row[5] / 1e6
 
-    def settle(self, token: str, tokens: int | None, calls: int = 1) -> None:
-        """Set right what a request or batch was counted with, once it is answered; again changes nothing.
-
-        `tokens`, `calls`: what was perhaps paid for, and in how many calls; None when that is not known, so
-        that all counts: its worker was killed.
-        """
-        if self._reservation(token) is None:
-            return
+    def settle(self, token: str, tokens: int | None) -> None:
+        """Correct what a batch was counted with, once it has ended; again changes nothing."""
         with self._file.writing() as connection:
-            if tokens is not None:
-                _correct(connection, token, tokens, calls=calls)
-            connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
-            note_settled(connection, token)
+            row = connection.execute(
+                "DELETE FROM reservations WHERE token = ?"
+                " RETURNING day, account, model, mode, tokens, per_million",
+                (token,),
+            ).fetchone()
+            if row is not None and tokens is not None:
+                *keys, before, per_million = row
+                _add(connection, tuple(keys), tokens - before, 0 if tokens else -1, per_million)
 
-    def _reservation(self, token: str) -> int | None:
-        """Return the tokens that a request is counted with."""
+    def _reservation(self, token: str) -> tuple[Any, ...] | None:
+        query = "SELECT day, account, model, mode, tokens, per_million FROM reservations WHERE token = ?"
         with self._file.reading() as reader:
-            if reader is None:
-                return None
-            tokens: int | None = scalar(reader, "SELECT tokens FROM reservations WHERE token = ?", token)
-            return tokens
+            row: tuple[Any, ...] | None = reader.execute(query, (token,)).fetchone() if reader else None
+        return row
+
+    def _remember(self, charge: Charge, token: str, day: str, tokens: int) -> None:
+        if charge.identity.provider != LOCAL:
+            row = (token, day, charge.account, charge.identity.model, charge.mode, tokens)
+            with self._file.writing() as connection:
+                statement = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)"
+                connection.execute(statement, (*row, self._per_million(charge)))
 
     def _per_million(self, charge: Charge) -> float | None:
         """Return the price of a million tokens; None when it is not known."""
@@ -165,118 +216,105 @@ class Budget:
     def _left(
         self, connection: Connection | None, charge: Charge, now: float
     ) -> tuple[float, Refusal | None]:
-        """Return the tokens that the ceilings leave, and the one that leaves the least."""
-        if not self.has_ceilings:
-            return math.inf, None
-        each, day, per_million = self.ceilings, day_of(now), self._per_million(charge)
-        cost, unpriced = connection.execute(_SPENT_IN_DAY, (day,)).fetchone() if connection else (0.0, 0)
-        if per_million is None and each.max_cost_per_day and not each.max_tokens_per_day:
-            limit, spent, rate, name = 0.0, 0.0, 1.0, NO_PRICE
-        elif per_million is None:
-            limit, spent, rate, name = each.max_tokens_per_day, unpriced, 1.0, "maxTokensPerDay"
-        else:
-            limit, spent, rate, name = each.max_cost_per_day, cost, per_million / 1e6, "maxCostPerDay"
-        if not rate or (not limit and name != NO_PRICE):
-            return math.inf, None
-        room = limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - spent
-        refusal = Refusal(key=name, limit=limit, spent=spent, model=charge.identity.model, day=day)
-        # A millionth of a token more than the room is a matter of floating point.
-        return max(0.0, room / rate + 1e-6), refusal
-
-    def _count(self, connection: Connection, charge: Charge, token: str, tokens: int, now: float) -> None:
+        """Return the tokens that the limits leave, and the one that leaves the least."""
         per_million, day = self._per_million(charge), day_of(now)
+        refusal = self._limit(per_million, charge.identity.model, day, connection)
+        if refusal is None or per_million == 0:
+            return math.inf, None
+        room = refusal.limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - refusal.spent
+        # A millionth of a token more than the room is a matter of floating point.
+        return max(0.0, room / ((per_million or 1e6) / 1e6) + 1e-6), refusal
+
+    def _limit(
+        self, per_million: float | None, model: str, day: str, connection: Connection | None
+    ) -> Refusal | None:
+        """Return the limit that holds for a model, as it would be refused now; None without one."""
+        cost, unpriced = connection.execute(_SPENT_IN_DAY, (day,)).fetchone() if connection else (0.0, 0)
+        limits = self.ceilings
+        if per_million is not None:
+            key, limit, spent = "maxCostPerDay", limits.max_cost_per_day, cost
+        elif limits.max_tokens_per_day or not limits.max_cost_per_day:
+            key, limit, spent = "maxTokensPerDay", limits.max_tokens_per_day, unpriced
+        else:
+            return Refusal(key=NO_PRICE, limit=0.0, spent=0.0, model=model, day=day)
+        return Refusal(key=key, limit=limit, spent=spent, model=model, day=day) if limit else None
+
+    def _add(self, connection: Connection, charge: Charge, day: str, tokens: int, requests: int) -> None:
         keys = (day, charge.account, charge.identity.model, charge.mode)
-        cost, unpriced = _amounts(tokens, per_million)
-        connection.execute(
-            "INSERT INTO spending VALUES (?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (day, account, model, mode)"
-            " DO UPDATE SET requests = requests + 1, tokens = tokens + excluded.tokens,"
-            " cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced",
-            (*keys, tokens, cost, unpriced),
-        )
-        if token:
-            connection.execute(
-                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (token, *keys, tokens, per_million, now),
-            )
-        connection.execute("DELETE FROM reservations WHERE at < ?", (now - KEPT_RESERVATION_S,))
-        connection.execute("DELETE FROM spending WHERE day < ?", (day_of(now - KEPT_DAYS * 86_400),))
+        _add(connection, keys, tokens, requests, self._per_million(charge))
 
 
-_SPENT_IN_DAY = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM spending WHERE day = ?"
+_SPENT_IN_DAY = """
+SELECT coalesce(sum(cost), 0), coalesce(sum(iif(cost IS NULL, tokens, 0)), 0) FROM spending WHERE day = ?
+"""
+
+# A correction changes what is there: in a file that was damaged nothing is.
+_ADD = """
+INSERT INTO spending SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?6 >= 0 OR EXISTS (
+    SELECT 1 FROM spending WHERE day = ?1 AND account = ?2 AND model = ?3 AND mode = ?4)
+ON CONFLICT (day, account, model, mode) DO UPDATE SET requests = max(0, requests + excluded.requests),
+    tokens = max(0, tokens + excluded.tokens), cost = max(0, cost + excluded.cost)
+"""
 
 
-def _amounts(tokens: int, per_million: float | None) -> tuple[float, int]:
-    return (0.0, tokens) if per_million is None else (tokens * per_million / 1e6, 0)
+def _add(
+    connection: Connection, keys: tuple[Any, ...], tokens: int, requests: int, per_million: float | None
+) -> None:
+    cost = None if per_million is None else tokens * per_million / 1e6
+    connection.execute(_ADD, (*keys, requests, tokens, cost))
 
 
-def _correct(connection: Connection, token: str, tokens: int, *, calls: int = 1) -> None:
-    """Let a reservation count with so many tokens, in its day."""
-    row = connection.execute(
-        "SELECT day, account, model, mode, tokens, per_million FROM reservations WHERE token = ?",
-        (token,),
-    ).fetchone()
-    if row is None:
-        return
-    *keys, reserved, per_million = row
-    cost, unpriced = _amounts(tokens - reserved, per_million)
-    connection.execute(
-        "UPDATE spending SET requests = requests + ?, tokens = tokens + ?, cost = max(0, cost + ?),"
-        " unpriced = unpriced + ? WHERE day = ? AND account = ? AND model = ? AND mode = ?",
-        ((calls if tokens else 0) - bool(reserved), tokens - reserved, cost, unpriced, *keys),
-    )
+def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> Refusal | None:
+    """Return the limit of the day that the texts of an index wait for; None when they wait for none."""
+    target = identities.target(accounts.index)
+    tokens = vectors.next_tokens(accounts.index, target.id) if target is not None else None
+    if target is None or tokens is None:
+        return None
+    charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider))
+    return Budget.of(accounts.file, settings).refusal(charge, tokens, now)
 
 
-# What is shown.
+def limits_of(ceilings: Ceilings) -> dict[str, float]:
+    """Return the limits of a day by their keys in the configuration; 0 is none."""
+    return {
+        "maxCostPerDay": ceilings.max_cost_per_day,
+        "maxTokensPerDay": ceilings.max_tokens_per_day,
+    }
+
+
+def day_of(now: float) -> str:
+    """Return the day of a time, in UTC: `2026-11-22`."""
+    return datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
 def reserved_batches(file: AccountFile) -> dict[str, float | None]:
     """Return what each open batch is counted with, in dollars, by its token; None where no price is known."""
-    query = "SELECT token, tokens * per_million / 1e6 FROM reservations WHERE mode = ?"
+    query = "SELECT token, tokens * per_million / 1e6 FROM reservations"
     with file.reading() as connection:
-        return dict(connection.execute(query, (BATCH,)).fetchall()) if connection is not None else {}
+        return dict(connection.execute(query).fetchall()) if connection is not None else {}
 
 
-#: The provider of an account.
-_PROVIDER = "substr(account, 1, instr(account || ':', ':') - 1)"
+_SPENT = """
+SELECT substr(account, 1, instr(account || ':', ':') - 1) AS provider, model, sum(requests), sum(tokens),
+    round(coalesce(sum(cost), 0.0), 8), sum(iif(cost IS NULL, tokens, 0))
+FROM spending WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model
+"""
 
 
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
     """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model."""
-    today, first = day_of(now), day_of(now - (LONG_DAYS - 1) * 86_400)
-    query = (
-        f"SELECT {_PROVIDER} AS provider, model, sum(requests), sum(tokens), sum(cost), sum(unpriced)"
-        f" FROM spending WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model"
-    )
+    today = day_of(now)
+    begins = {"today": today, "thirtyDays": day_of(now - (LONG_DAYS - 1) * 86_400)}
+    names = ("requests", "tokens", "cost", "unpricedTokens")
+    nothing = dict.fromkeys(names, 0)
+    models: dict[tuple[str, str], dict[str, Any]] = {}
+    sums: dict[str, Any] = {period: dict(nothing) for period in begins}
     with file.reading() as connection:
-        rows = {
-            (name, provider, model): counts
-            for name, begin in (("today", today), ("thirtyDays", first))
-            for provider, model, *counts in (connection.execute(query, (begin, today)) if connection else ())
-        }
-
-    def counts_of(name: str, provider: str = "", model: str = "") -> dict[str, float]:
-        chosen = [
-            counts
-            for (period, *key), counts in rows.items()
-            if period == name and (not provider or key == [provider, model])
-        ]
-        requests, tokens, cost, unpriced = map(sum, zip(*chosen, strict=True)) if chosen else (0, 0, 0.0, 0)
-        names = {"requests": requests, "tokens": tokens, "cost": round(cost, 8), "unpricedTokens": unpriced}
-        return dict(names)
-
-    keys = dict.fromkeys((provider, model) for name, provider, model in rows if name == "thirtyDays")
-    return {
-        "day": today,
-        "today": counts_of("today"),
-        "thirtyDays": counts_of("thirtyDays"),
-        "models": [
-            {
-                "provider": provider,
-                "model": model,
-                "today": counts_of("today", provider, model),
-                "thirtyDays": counts_of("thirtyDays", provider, model),
-            }
-            for provider, model in keys
-        ],
-        "limits": {key: limit or None for key, limit in limits_of(ceilings).items()},
-    }
+        for period, begin in begins.items():
+            for provider, model, *counts in connection.execute(_SPENT, (begin, today)) if connection else ():
+                row = dict(zip(names, counts, strict=True))
+                entry = {"provider": provider, "model": model, **{each: dict(nothing) for each in begins}}
+                models.setdefault((provider, model), entry)[period] = row
+                sums[period] = {name: round(sums[period][name] + row[name], 8) for name in names}
+    limits = {key: limit or None for key, limit in limits_of(ceilings).items()}
+    return {"day": today, **sums, "models": [models[key] for key in sorted(models)], "limits": limits}

@@ -25,8 +25,7 @@ from memline.shared.index.rows import TextRow
 from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.budget import Budget, Charge
-from memline.shared.scheduling.ceilings import Refusal, day_of
+from memline.shared.scheduling.budget import Budget, Charge, Refusal, day_of
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import replace, value
 
@@ -43,8 +42,8 @@ MARGIN_S = 60.0
 CLOCKS_S = 30.0
 
 
-#: Counts the tokens of a lease before it is made; False when a ceiling would be passed.
-Reserve = Callable[[str, int], bool]
+#: Counts the tokens of a lease before it is made; False when a limit of the day would be passed.
+Reserve = Callable[[int], bool]
 
 
 @value
@@ -90,7 +89,7 @@ def lease(
     credits: int,
     only_full: bool,
     held: Collection[int],
-    reserve: Reserve = lambda _token, _tokens: True,
+    reserve: Reserve = lambda _: True,
 ) -> list[Request]:
     """Lease as many requests as `credits` allow; live edits first, then the jobs, the oldest first.
 
@@ -109,9 +108,9 @@ def lease(
             ids, row_tokens, is_full = _next_rows(connection, identity.id, caps, now, held)
             if not ids or (only_full and not is_full and in_flight):
                 return requests
-            token = uuid.uuid4().hex
-            if not reserve(token, row_tokens):
+            if not reserve(row_tokens):
                 return requests
+            token = uuid.uuid4().hex
             texts = _mark_leased(connection, ids, token)
             requests.append(_open_lease(connection, identity, texts, token, now, until, row_tokens))
 
@@ -123,7 +122,7 @@ def lease_probe(
     now: float,
     until: float,
     *,
-    reserve: Reserve = lambda _token, _tokens: True,
+    reserve: Reserve = lambda _: True,
 ) -> Request | None:
     """Lease the one request that may be sent to a provider whose breaker is open; None when none may.
 
@@ -143,7 +142,7 @@ def lease_probe(
         token, provider = uuid.uuid4().hex, identity.identity.provider
         if health.take_probe(accounts, provider, health.REQUESTS, token, now, until=until) is None:
             return None
-        if not reserve(token, row_tokens or sum(estimate_tokens(text.text) for text in texts)):
+        if not reserve(row_tokens or sum(estimate_tokens(text.text) for text in texts)):
             lost = partial(breaker.after_lost_probe, probe=token, now=now)
             health.update(accounts, provider, health.REQUESTS, now, lost)
             return None
@@ -162,14 +161,11 @@ def lease_within(
     credits: int,
     only_full: bool,
     held: Collection[int],
-) -> tuple[list[Request], Refusal | None]:
-    """Lease what the health of the provider and the budget let go: a probe alone, or as `lease` does.
-
-    Returns also the ceiling that was met.
-    """
+) -> list[Request]:
+    """Lease what the health of the provider and the budget let go: a probe alone, or as `lease` does."""
     state = health.read(accounts, target.identity.provider)
     if state.is_stuck(now) or state.retry_at > now:
-        return [], None
+        return []
     caps = replace(
         caps,
         max_rows=breaker.tighter(breaker.tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
@@ -181,23 +177,22 @@ def lease_within(
         credits = min(credits, 1)
     charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider))
     requests: list[Request] = []
-    refusal: Refusal | None = None
+    is_refused = False
 
-    def reserve(token: str, tokens: int) -> bool:
-        nonlocal refusal
-        answer = budget.reserve(charge, token, tokens, now)
-        refusal = answer if isinstance(answer, Refusal) else None
-        return refusal is None
+    def reserve(tokens: int) -> bool:
+        nonlocal is_refused
+        is_refused = isinstance(budget.take(charge, tokens, now), Refusal)
+        return not is_refused
 
     while True:
-        # What the ceilings leave may be less than a request: then it is as large as that.
+        # What the limits leave may be less than a request: then it is as large as that.
         left = budget.left(charge, now)
         if isinstance(left, Refusal):
-            return requests, left if vectors.is_wanted(accounts.index, target.id) else None
+            return requests
         fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
         if state.paused:
             probe = lease_probe(accounts, target, fitting, now, until, reserve=reserve)
-            return [probe] if probe else [], refusal
+            return [probe] if probe else []
         more = lease(
             accounts.index,
             target,
@@ -210,13 +205,23 @@ def lease_within(
             reserve=reserve,
         )
         requests += more
-        if not more or refusal is None:
-            return requests, refusal
+        if not more or not is_refused:
+            return requests
 
 
 def tokens(connection: Connection) -> list[str]:
     """Return the tokens of the leases: requests sent and not answered yet."""
     return [token for (token,) in connection.execute("SELECT token FROM leases ORDER BY token")]
+
+
+def settle(connection: Connection, token: str) -> tuple[int, str] | None:
+    """Return once, for the first answer of a lease, its (tokens, day) as counted; else None."""
+    row: tuple[int, str] | None = connection.execute(
+        "SELECT tokens, day FROM leases WHERE token = ? AND day <> ''", (token,)
+    ).fetchone()
+    if row:
+        connection.execute("UPDATE leases SET day = '' WHERE token = ?", (token,))
+    return row
 
 
 def close_lease(connection: Connection, token: str) -> None:

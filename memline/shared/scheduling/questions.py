@@ -24,8 +24,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
 from memline.shared.scheduling import call_times, health
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
-from memline.shared.scheduling.ceilings import Refusal
+from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
 from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
@@ -152,7 +151,7 @@ class QueryEmbedder:
         account = account_id(choice.provider, choice.mark)
         charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
         try:
-            answer = self._budget.reserve(charge, "", estimate_tokens(text), self._clock.now())
+            answer = self._budget.take(charge, estimate_tokens(text), self._clock.now())
         except IndexFault as error:
             if not self._budget.has_ceilings:
                 # A question more is better than no answer, where there is no ceiling to keep.

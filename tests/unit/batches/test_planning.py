@@ -12,8 +12,7 @@ from memline.shared.config.installation import Ceilings
 from memline.shared.index import batches, jobs, meta, vectors
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, leases
-from memline.shared.scheduling.budget import BATCH, TEXTS_SHARE, Budget, Charge, reserved_batches
-from memline.shared.scheduling.ceilings import Refusal, day_of, record_refusal, refusal_of
+from memline.shared.scheduling.budget import TEXTS_SHARE, Budget
 from tests.support.batch_desk import Desk
 from tests.support.index_rows import BATCH_RULES, CAPS, answer, cancel_backfill, file_row
 
@@ -307,44 +306,11 @@ def test_at_a_ceiling_no_batch_is_made_that_its_first_text_does_not_fit_into(emp
 
     plan = rest(desk)
 
-    refusal = refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now())
     assert (plan.made, plan.held, batches.latest(desk.writer.connection, 9)) == (0, (vectors.BACKFILL,), [])
-    assert refusal is not None and refusal.key == "maxTokensPerDay"
 
     limit(desk, tokens=most)
     assert desk.plan().made == 1
     assert [batch.rows for batch in desk.open()] == [1]
-
-
-def test_a_batch_whose_texts_went_elsewhere_while_it_was_planned_is_not_made(
-    empty_desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = empty_desk
-    desk.open_breaker()
-    desk.clock.advance(BATCH_RULES.open_s + 1)
-    add(desk, 20)
-    limit(desk, tokens=10_000)
-    most = desk.writer.budget.ceilings.max_tokens_per_day
-    day = day_of(desk.clock.now())
-    reached = Refusal(key="maxTokensPerDay", limit=most, spent=1, model="a", day=day)
-    reserve = Budget.reserve
-
-    def overtaken(budget: Budget, charge: Charge, *args: Any, **options: Any) -> int | Refusal:
-        granted = reserve(budget, charge, *args, **options)
-        if charge.mode == BATCH:
-            assert requests(desk) == [20]
-            with transaction(desk.writer.connection):
-                record_refusal(desk.writer.connection, reached)
-        return granted
-
-    monkeypatch.setattr(Budget, "reserve", overtaken)
-    plan = rest(desk)
-
-    assert (plan.made, batches.latest(desk.writer.connection, 9)) == (0, [])
-    assert refusal_of(desk.writer.connection, desk.writer.budget.ceilings, desk.clock.now()) == reached
-    assert reserved_batches(desk.writer.accounts.file) == {}
-    # Another batch may be the probe.
-    assert (desk.batch_health.state, desk.batch_health.probe) == ("open", "")
 
 
 def test_requests_for_texts_beside_a_waiting_backlog_do_not_walk_over_it(empty_desk: Desk) -> None:

@@ -1,17 +1,12 @@
 import json
 import sys
-import time
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from memline.producers.cli import run
-from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
 from memline.shared.queue.dead_letters import DeadLetter
-from memline.shared.scheduling import ceilings
-from memline.shared.scheduling.ceilings import Refusal
 from tests.support.workspace import Place, remote
 
 REPORT: dict[str, Any] = {
@@ -189,25 +184,6 @@ def test_dead_messages_are_put_back_or_removed(
     assert output(capsys, "queue", "drop", "--error", "no").startswith(
         "1 message removed.\nLost with them: 1 paid answer."
     )
-
-
-@pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
-def test_resuming_at_a_ceiling_of_the_day_says_that_texts_wait_all_the_same(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place.config.write_text(
-        json.dumps(json.loads(place.config.read_text()) | {"limits": {"maxTokensPerDay": 5}})
-    )
-    met = Refusal(key="maxTokensPerDay", limit=5, spent=5, model="a", day=ceilings.day_of(time.time()))
-    with closing(IndexWriter.of(place.agent)) as writer, writer.transaction() as (connection, _):
-        ceilings.record_refusal(connection, met)
-
-    shown = output(capsys, *place.arguments("queue", "resume"))
-
-    assert shown.startswith(
-        "main: embedding is not paused, but the ceiling limits.maxTokensPerDay is reached: 5 tokens of 5"
-    )
-    assert "embedding goes on at" in shown
 
 
 def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

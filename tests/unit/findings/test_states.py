@@ -30,7 +30,7 @@ from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.queue import depth
-from memline.shared.scheduling import ceilings, health, home_processes, leases
+from memline.shared.scheduling import health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.values import replace
 from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
@@ -89,13 +89,8 @@ def put(place: Place, key: str, value: Any) -> None:
 
 def reach_ceiling(place: Place, _: pytest.MonkeyPatch) -> None:
     text = json.loads(place.config.read_text())
-    place.config.write_text(json.dumps(text | {"limits": {"maxTokensPerDay": 5}}))
-    day = ceilings.day_of(time.time())
-    put(
-        place,
-        meta.CEILING,
-        {"key": "maxTokensPerDay", "limit": 5, "spent": 5, "model": "a", "day": day},
-    )
+    place.config.write_text(json.dumps(text | {"limits": {"maxTokensPerDay": 1}}))
+    want_texts(place)
 
 
 def pause_a_job(place: Place, _: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(
 
     (failed,) = sent
     assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.paid_tokens, failed.no_results) == ("unsent", 0, False)
+    assert (failed.kind, failed.used_tokens, failed.no_results) == ("unsent", 0, False)
 
 
 @pytest.mark.usefixtures("no_call")
@@ -277,15 +277,3 @@ def test_requests_packed_before_one_took_too_long_are_sent_in_smaller_calls(
         work(embed.embed_texts, request(identity))
 
     assert sizes == [0, 1, 2]
-
-
-def test_the_store_worker_learns_what_was_perhaps_paid_for(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
-) -> None:
-    refused = ProviderRefused("no")
-    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)], used_tokens=5))
-
-    work(embed.embed_texts, request(identity))
-
-    paid = [message.paid_tokens for message in sent if isinstance(message, StoreVectors | EmbedFailed)]
-    assert paid == [5, 5]
