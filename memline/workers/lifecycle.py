@@ -6,7 +6,6 @@ import fcntl
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -28,7 +27,6 @@ from memline.shared.queue.broker import on_redis, send
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.messages import Sweep, agent_of
-from memline.shared.queue.middleware import FailMessages, ShowAlive, SkipRevoked
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
@@ -45,13 +43,10 @@ LAST_TRIES_S = 5.0
 #: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
 SHUTDOWN_MS = 15_000
 
-#: Milliseconds an idle thread sleeps before it looks whether it should stop.
-IDLE_CHECK_MS = 1_000
-
-#: Seconds within which the consumer of a queue looks for a message, also while Redis is away; and those that
-#: no message takes. Past them the process hangs: its supervisor hears no more, and starts it again.
-MAX_LOOK_S = 60.0
-MAX_MESSAGE_S = 3_600.0
+#: Milliseconds an idle consumer sleeps at most before it asks Redis for messages again. Measured with 100: a
+#: message waits 29 ms (p50) on an idle queue, which takes 1.4 % of a core.
+IDLE_MS = 100
+IDLE_QUERY_MS = 20
 
 #: Seconds between two looks whether the process still works when no supervisor asks for more.
 LOOK_EVERY_S = 1.5
@@ -75,8 +70,7 @@ def run(
     url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = ShowAlive()
-    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
-    broker = on_redis(url, retry=retry, middleware=middleware)
+    broker = on_redis(url, retry=retry, middleware=[LogFields(), heartbeat])
     if any(QUEUES[role].is_beside_index for role in threads_of):
         fleet_owner.refuse_other(url, settings.home, is_claimed="store" in threads_of)
     context = Context(
@@ -94,24 +88,18 @@ def run(
         if stop.is_set():
             return
         if "store" in threads_of:
-            broker.take_over("store")
             context.sweep_timer.start()
-        workers = start(broker, threads_of, idle_check_ms=IDLE_CHECK_MS)
-
+        workers = start(broker, threads_of)
         heartbeat.start(url, broker.broker_id, threads_of, file=settings.file)
         if {"store", "batch"} & set(threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
                 send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
-        retry.waits_for_refusals = True
         while not stop.wait(liveness.every_s or LOOK_EVERY_S):
-            if reason := hangs(workers.values(), broker.looked_at, heartbeat):
-                Log("worker").error("worker.hangs", reason=reason)
-            else:
-                liveness.alive()
+            liveness.alive()
         liveness.stopping()
-        broker.stop_waiting(LAST_TRIES_S)
+        retry.stop_after(LAST_TRIES_S)
         heartbeat.stop(context.failure.message if context.failure else "")
         store = workers.pop("store", None)
         stop_together(workers.values(), timeout_ms=SHUTDOWN_MS)
@@ -129,38 +117,25 @@ def declare_actors(queues: Iterable[str]) -> None:
 
 
 def start(
-    broker: dramatiq.Broker, threads_of: Mapping[str, int], *, idle_check_ms: int
+    broker: dramatiq.Broker, threads_of: Mapping[str, int], *, idle_ms: int = IDLE_MS
 ) -> dict[str, dramatiq.Worker]:
     """Start a worker for each queue, so that `store` keeps its single thread and a provider that hangs holds
     up no other queue."""
     # Its one warning is about several workers a process.
-    logging.getLogger(f"dramatiq.broker.{type(broker).__name__}").setLevel(logging.ERROR)
+    for kind in type(broker).__mro__:
+        logging.getLogger(f"dramatiq.broker.{kind.__name__}").setLevel(logging.ERROR)
     workers = {
         role: dramatiq.Worker(
             broker,
             queues={role},
             worker_threads=threads,
-            worker_timeout=idle_check_ms,
+            worker_timeout=IDLE_QUERY_MS if role == "query" else idle_ms,
         )
         for role, threads in threads_of.items()
     }
     for worker in workers.values():
         worker.start()
     return workers
-
-
-def hangs(workers: Iterable[dramatiq.Worker], looked_at: Mapping[str, float], heartbeat: Heartbeat) -> str:
-    """Say why this process does no work any more; empty while it does, or waits for some or for Redis."""
-    for worker in workers:
-        for thread in (*worker.workers, *worker.consumers.values()):
-            if not thread.is_alive():
-                return f"the thread {thread.name} has ended"
-    now = time.monotonic()
-    for queue, looked in looked_at.items():
-        if now - looked > MAX_LOOK_S:
-            return f"nothing has looked for messages of {queue} for {now - looked:.0f} s"
-    taken_s = heartbeat.longest_s()
-    return f"a message has been worked on for {taken_s:.0f} s" if taken_s > MAX_MESSAGE_S else ""
 
 
 def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> None:
@@ -197,6 +172,10 @@ def only_store(home: Path, stop: threading.Event, liveness: Liveness) -> Iterato
             lock.flush()
             break
         yield
+
+
+class ShowAlive(Heartbeat, Middleware):
+    """Tells Redis what this process works on."""
 
 
 class LogFields(Middleware):

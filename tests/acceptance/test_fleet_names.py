@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import dramatiq
 import pytest
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import dead_letters, fleet_owner
-from memline.shared.queue.broker import MessagePack
-from memline.shared.queue.middleware import FailMessages
-from memline.shared.queue.redis_broker import FleetBroker
+from memline.shared.queue import fleet_owner
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, until
@@ -93,28 +89,3 @@ def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(
         fleet_owner.claim(address, tmp_path / "b")
     redis_server.ask("DEL", "memline:team:owner")
     fleet_owner.claim(address, tmp_path / "b")
-
-
-def test_a_message_of_another_fleet_is_refused_with_both_names(redis_server: RedisServer) -> None:
-    dramatiq.set_encoder(MessagePack())
-    ours, theirs = (
-        FleetBroker(f"{redis_server.url}#{name}", middleware=[FailMessages()]) for name in ("ours", "theirs")
-    )
-    for broker in (ours, theirs):
-        dramatiq.actor(lambda raw: None, broker=broker, queue_name="chunk", actor_name="work")
-    theirs.enqueue(
-        dramatiq.Message(
-            queue_name="chunk", actor_name="work", args=({},), kwargs={}, options={}, message_id="m"
-        )
-    )
-    for key in ("chunk", "chunk.msgs"):
-        redis_server.ask("RENAME", f"memline:theirs:{key}", f"memline:ours:{key}")
-
-    worker = dramatiq.Worker(ours, queues={"chunk"}, worker_timeout=200)
-    worker.start()
-    until(lambda: dead_letters.listed(ours.url) != [])
-    worker.stop()
-
-    (letter,) = dead_letters.listed(ours.url)
-    assert "'memline:theirs'" in letter.error and "'memline:ours'" in letter.error
-    assert dead_letters.listed(theirs.url) == []

@@ -1,96 +1,67 @@
-"""The broker on a real redis-server: each trap of dramatiq and redis-py that was measured, one test.
+"""The broker of a fleet on a real redis-server: what dramatiq and redis-py are relied on for.
 
 A broker here stands for a process: two of them on one server are two processes.
 """
 
-from __future__ import annotations
-
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
 
 import dramatiq
-import msgspec
 import pytest
-import redis
-from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import dead_letters, depth, redis_broker, redis_client
-from memline.shared.queue.broker import MessagePack, send
-from memline.shared.queue.messages import StoreVectors
-from memline.shared.queue.middleware import FailMessages, SkipRevoked
-from memline.shared.queue.redis_broker import FleetBroker
+from memline.shared.queue import broker, dead_letters, depth, redis_client, routes
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.replies import Replies
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S
-from tests.support.index_rows import MODEL_A
-from tests.support.redis_server import RedisServer
-from tests.support.stored_messages import StoredMessages, files
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
 from tests.support.workspace import until
 
-Actor = Callable[[dict[str, Any]], None]
-
 
 @pytest.fixture(autouse=True)
-def ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages as ours are, and short waits before what failed is tried again."""
-    dramatiq.set_encoder(MessagePack())
-    monkeypatch.setattr(redis_broker, "MIN_BACKOFF_MS", 20)
-    monkeypatch.setattr(redis_broker, "RETRY_EVERY_S", 0.05)
+def quick(monkeypatch):
+    """Short waits before what failed is tried again."""
+    monkeypatch.setattr(broker, "MIN_BACKOFF_MS", 20)
+    # dramatiq reads its own pauses at import.
+    monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.1)
+    monkeypatch.setattr("dramatiq.worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS", 0.1)
 
 
 class Process:
-    """A broker with one actor `work` on the queue `embed`, and what the actor was called with."""
+    """A worker of the queue `store`, with an actor `store_files` of the test's own."""
 
-    def __init__(self, url: str, work: Actor | None = None, *, max_wait_s: float = 0.0) -> None:
-        self.broker = FleetBroker(
-            url, retry=RetryPolicy(url, max_wait_s=max_wait_s), middleware=[SkipRevoked(), FailMessages()]
+    def __init__(self, url, work=None, *, max_wait_s=0.0, heartbeat_timeout_ms=15_000):
+        self.retry = RetryPolicy(url, max_wait_s=max_wait_s)
+        self.broker = broker.on_redis(url, retry=self.retry)
+        self.broker.heartbeat_timeout = heartbeat_timeout_ms
+        self.url, self.got, self.work = url, [], work or (lambda raw: None)
+        dramatiq.actor(
+            self._run,
+            broker=self.broker,
+            queue_name="store",
+            actor_name="store_files",
+            retry_when=lambda tries, error: routes.is_retried("store_files", tries, error),
         )
-        self.got: list[Any] = []
-        self._work = work
-        dramatiq.actor(self._run, broker=self.broker, queue_name="embed", actor_name="work")
-        self.worker: dramatiq.Worker | None = None
 
-    def _run(self, raw: dict[str, Any]) -> None:
+    def _run(self, raw):
         self.got.append(raw["n"])
-        if self._work is not None:
-            self._work(raw)
+        self.work(raw)
 
-    def hold(self) -> tuple[threading.Event, threading.Event]:
-        """Keep a message until the second event is set; the first one tells that one is worked on."""
-        began, go_on = threading.Event(), threading.Event()
-
-        def work(raw: dict[str, Any]) -> None:
-            began.set()
-            go_on.wait(120)
-
-        self._work = work
-        return began, go_on
-
-    def send(self, number: int, *, actor: str = "work") -> dramatiq.Message[Any]:
-        return self.broker.enqueue(
-            dramatiq.Message(
-                queue_name="embed",
-                actor_name=actor,
-                args=({"n": number, "agent": "main"},),
-                kwargs={},
-                options={},
-                message_id=f"message-{number}",
-            )
+    def send(self, number, *, actor="store_files"):
+        message = dramatiq.Message(
+            queue_name="store",
+            actor_name=actor,
+            args=({"n": number, "agent": "main"},),
+            kwargs={},
+            options={},
         )
+        self.retry(self.broker.enqueue, message)
 
     @contextmanager
-    def working(self, threads: int = 1) -> Iterator[Process]:
-        worker = dramatiq.Worker(self.broker, queues={"embed"}, worker_threads=threads, worker_timeout=200)
+    def working(self, threads=1):
+        worker = dramatiq.Worker(self.broker, queues={"store"}, worker_threads=threads, worker_timeout=20)
         worker.start()
-        self.worker = worker
         try:
             yield self
         finally:
@@ -98,404 +69,150 @@ class Process:
 
 
 @pytest.fixture
-def process(redis_server: RedisServer) -> Process:
+def process(redis_server):
     return Process(redis_server.url)
 
 
-@pytest.fixture
-def other(redis_server: RedisServer) -> Process:
-    return Process(redis_server.url)
+def store_queue(process):
+    return next(one for one in depth.read(process.url).queues if one.name == "store")
 
 
-def embed_queue(process: Process) -> depth.QueueDepth:
-    return next(one for one in depth.read(process.broker.url).queues if one.name == "embed")
+def is_idle(process):
+    queue = store_queue(process)
+    return queue.waiting == queue.in_flight == queue.delayed == 0
 
 
-def test_an_idle_worker_takes_a_message_at_once(process: Process) -> None:
-    with process.working():
-        for number in range(3):
-            # It waits inside Redis, which wakes it: a consumer that polls sleeps on its own.
-            until(lambda: process.broker.client.info("clients")["blocked_clients"] > 0)
-            process.send(number)
-            until(lambda count=number + 1: len(process.got) == count)  # type: ignore[misc]
+def fail(raw):
+    raise RuntimeError("the disk is on fire")
 
 
-def test_a_queue_that_was_taken_whole_is_waited_for_and_not_asked_again(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, fetch = [], process.broker.do_fetch
+def test_the_messages_of_a_worker_that_was_killed_go_to_another_when_its_heartbeat_is_missed(redis_server):
+    killed = Process(redis_server.url)
+    killed.send(1)
+    assert len(killed.broker.do_fetch("store", 4)) == 1
 
-    def counted(*args: Any) -> Any:
-        asked.append(args)
-        return fetch(*args)
-
-    monkeypatch.setattr(process.broker, "do_fetch", counted, raising=False)
-    with closing(process.broker.consume("embed", prefetch=2, timeout=10)) as consumer:
-        for number in (1, 2):
-            process.send(number)
-            assert next(consumer) is not None
-            assert next(consumer) is None
-            assert len(asked) == number
-
-
-def test_the_messages_of_a_worker_that_was_killed_go_to_another_when_its_heartbeat_is_missed(
-    process: Process, other: Process
-) -> None:
-    process.send(1)
-    assert process.broker.do_fetch("embed", 4)
-    other.broker.heartbeat_timeout = 300
-
-    with other.working():
+    with Process(redis_server.url, heartbeat_timeout_ms=300).working() as other:
         until(lambda: other.got == [1])
-
-    assert embed_queue(other).in_flight == 0
-
-
-def test_after_a_redis_that_was_away_no_worker_counts_as_dead_before_it_could_tell_that_it_lives(
-    process: Process, other: Process
-) -> None:
-    process.send(1)
-    assert process.broker.do_fetch("embed", 4)
-    heartbeats = "memline:__heartbeats__"
-    # As when it is continued after 20 s, or started again with its data.
-    for worker, at in process.broker.client.zrange(heartbeats, 0, -1, withscores=True):
-        process.broker.client.zadd(heartbeats, {worker: at - 20_000})
-
-    assert other.broker.do_fetch("embed", 4) == []
-    # One that is not heard of in the meantime is dead.
-    until(lambda: bool(other.broker.do_fetch("embed", 4)))
+        until(lambda: is_idle(other))
 
 
-def test_a_worker_whose_clock_is_ahead_takes_nothing_from_the_others(
-    process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process.send(1)
-    assert process.broker.do_fetch("embed", 4)
-    hour_ms = 3_600_000
-    monkeypatch.setattr(dramatiq_redis, "current_millis", lambda: int(time.time() * 1000) + hour_ms)
-
-    assert other.broker.do_fetch("embed", 4) == []
-
-
-def test_a_message_whose_fetch_was_never_answered_is_worked_on_by_the_same_process(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis_broker, "RECLAIM_EVERY_S", 0.1)
-
-    with process.working():
-        process.send(1)
-        until(lambda: process.got == [1])
-        # What the server has given out, and the connection has lost.
-        process.broker.client.sadd(process.broker.taken_key("embed"), "message-3")
-        process.broker.client.hset(
-            "memline:embed.msgs",
-            "message-3",
-            dramatiq.Message(
-                queue_name="embed",
-                actor_name="work",
-                args=({"n": 3},),
-                kwargs={},
-                options={"redis_message_id": "message-3"},
-                message_id="message-3",
-            ).encode(),
-        )
-        until(lambda: 3 in process.got)
-
-    assert embed_queue(process).in_flight == 0
-
-
-def test_in_a_healthy_run_no_message_is_taken_for_lost(
-    process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    began, go_on = process.hold()
-    taken = redis_broker.BlockingConsumer._taken
-    looks = 0
-
-    def slow(consumer: redis_broker.BlockingConsumer) -> set[bytes]:
-        """Redis' answer is on its way while the message that it names is finished."""
-        nonlocal looks
-        found = taken(consumer)
-        if found and consumer.queue_name == "embed":
-            looks += 1
-            go_on.set()
-            until(lambda: embed_queue(process).in_flight == 0 and not process.broker.taken_ids["embed"])
-        return found
-
-    monkeypatch.setattr(redis_broker, "RECLAIM_EVERY_S", 0.0)
-    monkeypatch.setattr(redis_broker.BlockingConsumer, "_taken", slow)
-    with process.working():
-        process.send(1)
-        assert began.wait(120)
-        until(lambda: looks > 0)
-        # One that is cancelled in the moment in which it is taken is nowhere; Redis counts it as taken.
-        process.broker.client.sadd(process.broker.taken_key("embed"), "message-2")
-        until(lambda: not process.broker.client.exists(process.broker.taken_key("embed")))
-
-    assert process.got == [1]
-    assert "messages.reclaimed" not in caplog.text
-
-
-def test_a_message_that_is_sent_twice_because_an_answer_was_lost_is_there_once(process: Process) -> None:
-    process.send(1)
-    process.send(1)
-
-    assert embed_queue(process).waiting == 1
-
-
-def test_a_request_that_is_sent_twice_is_not_worked_on_again_when_it_is_done_already(
-    process: Process,
-) -> None:
-    with process.working():
-        process.send(1)
-        until(lambda: process.got == [1] and embed_queue(process).in_flight == 0)
-        process.send(1)
-        process.send(2)
-        until(lambda: 2 in process.got)
-
-    assert process.got == [1, 2]
-    assert 0 < process.broker.client.ttl("memline:embed.sent:message-1") <= 900
-
-
-def test_what_a_worker_gives_back_at_its_end_comes_before_what_lies_behind_it(process: Process) -> None:
-    began, go_on = process.hold()
-    for number in range(4):
-        process.send(number)
-
-    with process.working():
-        # One is worked on, one lies in the memory of the worker.
-        assert began.wait(120)
-        until(lambda: embed_queue(process).waiting == 2)
-        worker = process.worker
-        assert worker is not None
-
-        def go_on_at_the_end() -> None:
-            until(lambda: not any(thread.running for thread in worker.workers), "the stop")
-            go_on.set()
-
-        threading.Thread(target=go_on_at_the_end).start()
-
-    left = process.broker.client.lrange("memline:embed", 0, -1)
-    assert left == [b"message-1", b"message-2", b"message-3"]
-
-
-def test_a_message_that_fails_is_retried_later_and_a_dead_letter_with_its_error_after_the_last_time(
-    redis_server: RedisServer,
-) -> None:
-    def fail(raw: dict[str, Any]) -> None:
-        raise RuntimeError("the disk is on fire")
-
+def test_a_message_that_fails_is_a_dead_letter_with_its_error_after_the_last_try(redis_server):
     process = Process(redis_server.url, fail)
     process.send(1)
 
     with process.working():
-        until(lambda: embed_queue(process).dead == 1)
+        until(lambda: store_queue(process).dead == 1)
 
     (letter,) = dead_letters.listed(redis_server.url)
-    assert (letter.id, letter.actor, letter.agent) == ("message-1", "work", "main")
+    assert (letter.actor, letter.agent) == ("store_files", "main")
     assert letter.error == "RuntimeError: the disk is on fire"
     assert process.got == [1, 1, 1, 1]
-    assert (embed_queue(process).delayed, embed_queue(process).in_flight) == (0, 0)
+    assert is_idle(process)
 
 
 def test_a_message_that_waits_for_its_retry_survives_a_kill_of_its_worker_and_of_redis(
-    lasting_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(raw: dict[str, Any]) -> None:
-        raise RuntimeError("the disk is full")
-
-    monkeypatch.setattr(redis_broker, "MIN_BACKOFF_MS", 60_000)
-    monkeypatch.setattr(redis_broker, "MAX_BACKOFF_MS", 120_000)
+    lasting_redis, monkeypatch
+):
+    monkeypatch.setattr(broker, "MIN_BACKOFF_MS", 1_000)
     first = Process(lasting_redis.url, fail)
     first.send(1)
     with first.working():
-        until(lambda: embed_queue(first).delayed == 1)
-    assert embed_queue(first).in_flight == 0
+        until(lambda: store_queue(first).delayed == 1 and store_queue(first).in_flight == 0)
 
     lasting_redis.restart()
-    assert embed_queue(first).delayed == 1
-    lasting_redis.ask("ZADD", "memline:embed.delayed", 1, "message-1")
-    second = Process(lasting_redis.url)
-    with second.working():
+
+    with Process(lasting_redis.url).working() as second:
         until(lambda: second.got == [1])
-
-    until(lambda: (embed_queue(second).delayed, embed_queue(second).in_flight) == (0, 0))
-
-
-def test_a_message_for_an_actor_that_is_not_there_is_a_dead_letter_with_its_error(process: Process) -> None:
-    process.send(1, actor="burn")
-
-    with process.working():
-        until(lambda: embed_queue(process).dead == 1)
-
-    (letter,) = dead_letters.listed(process.broker.url)
-    assert "burn" in letter.error
+        until(lambda: is_idle(second))
 
 
-def test_a_message_that_says_it_is_delayed_is_worked_on_at_once(process: Process) -> None:
-    later = int(time.time() * 1000) + 3_600_000
-    message = process.send(1).copy(options={"eta": later})
-    process.broker.client.hset("memline:embed.msgs", "message-1", message.encode())
-
-    with process.working():
-        until(lambda: process.got == [1])
-
-    assert embed_queue(process).in_flight == 0
-
-
-def test_what_a_task_sends_while_redis_is_away_arrives_when_it_is_back_and_the_task_is_done_once(
-    lasting_redis: RedisServer,
-) -> None:
-    started, away = threading.Event(), threading.Event()
-    process = Process(lasting_redis.url, max_wait_s=120)
-
-    def work(raw: dict[str, Any]) -> None:
-        if raw["n"] == 1:
-            started.set()
-            away.wait(120)
-            process.send(2)
-
-    process._work = work
-    process.send(1)
-
-    with process.working():
-        assert started.wait(120)
-        lasting_redis.kill()
-        away.set()
-        time.sleep(0.3)
-        lasting_redis.start()
-        until(lambda: process.got == [1, 2])
-        until(lambda: embed_queue(process).in_flight == 0)
-
-    assert dead_letters.listed(lasting_redis.url) == []
-
-
-def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next_one(
-    lasting_redis: RedisServer,
-) -> None:
-    started, away = threading.Event(), threading.Event()
-    first = Process(lasting_redis.url, max_wait_s=60)
-
-    def work(raw: dict[str, Any]) -> None:
-        started.set()
-        away.wait(120)
-        first.send(2)
-
-    first._work = work
-    first.send(1)
-
-    with first.working():
-        assert started.wait(120)
-        lasting_redis.kill()
-        first.broker.stop_waiting(0.2)
-        away.set()
-    lasting_redis.start()
-    second = Process(lasting_redis.url)
-    second.broker.heartbeat_timeout = 300
-    with second.working():
-        until(lambda: second.got == [1])
-
-    assert dead_letters.listed(lasting_redis.url) == []
-
-
-def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 1.0)
-    replies = Replies(redis_server.url)
-    answers = threading.Timer(1.5, Replies(redis_server.url).put, ("box", b"42"))
-    answers.start()
-
-    answer = replies.take("box", 120)
-
-    assert answer == b"42"
-    answers.join()
-
-
-def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(process: Process) -> None:
+def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(process):
+    process.broker.client.hset("memline:store.msgs", "odd", b"\xc1")
     for number in range(3):
         process.send(number)
-    process.broker.client.hset("memline:embed.msgs", "message-1", b"\xc1")
+        process.broker.client.rpush("memline:store", "odd")
 
     with process.working(threads=4):
-        until(lambda: sorted(process.got) == [0, 2])
-        until(lambda: embed_queue(process).dead == 1)
-
-    (letter,) = dead_letters.listed(process.broker.url)
-    assert letter.id == "message-1" and "cannot be decoded" in letter.error
-    assert embed_queue(process).in_flight == 0
+        until(lambda: sorted(process.got) == [0, 1, 2])
 
 
-def test_a_dead_letter_is_put_back_as_new_but_a_request_to_embed_is_removed_and_not_paid_for_again(
-    redis_server: RedisServer,
-) -> None:
-    stored = StoredMessages(redis_server.url)
-    stored.put("store", "one", files("a.md"), error="no", retries=3)
-    stored.put("embed", "two", files("a.md"), error="no", actor="embed_texts")
-
-    assert dead_letters.requeue(stored.url, dead_letters.listed(stored.url)) == 2
-
-    assert stored.client.lrange("memline:t:store", 0, -1) == [b"one"]
-    (content,) = stored.client.hvals("memline:t:store.msgs")
-    assert msgspec.msgpack.decode(content)["options"] == {}
-    assert stored.client.keys("memline:t:embed*") == []
-    stored.client.close()
-
-
-def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
-    for number in range(3):
-        process.send(number, actor="burn")
-    with process.working():
-        until(lambda: embed_queue(process).dead == 3)
-    url = process.broker.url
-
-    letters = {letter.id: letter for letter in dead_letters.listed(url)}
-
-    moved = [dead_letters.requeue(url, [letters["message-1"]]) for _ in range(2)]
-    dropped = [dead_letters.drop(url, [letters["message-2"]]) for _ in range(2)]
-
-    assert (moved, dropped) == ([1, 0], [1, 0])
-    assert [letter.id for letter in dead_letters.listed(url)] == ["message-0"]
-    assert embed_queue(process).waiting == 1
-
-
-def test_a_new_store_process_has_at_once_what_the_dead_one_had_taken(
-    process: Process, other: Process
-) -> None:
+def test_dead_letters_are_put_back_as_new_or_dropped(redis_server):
+    process = Process(redis_server.url, fail)
     for number in range(3):
         process.send(number)
-    assert process.broker.do_fetch("embed", 2)
+    process.send(3, actor="burn")
+    with process.working():
+        until(lambda: store_queue(process).dead == 4)
+    letters = dead_letters.listed(redis_server.url, error="fire")
+    (unknown,) = dead_letters.listed(redis_server.url, error="burn")
+    assert len(letters) == 3
 
-    other.broker.take_over("embed")
+    moved = [dead_letters.requeue(process.url, letters[:1]) for _ in range(2)]
+    dropped = [dead_letters.drop(process.url, [letters[1], unknown]) for _ in range(2)]
 
-    waiting = other.broker.client.lrange("memline:embed", 0, -1)
-    assert sorted(waiting[:2]) == [b"message-0", b"message-1"]
-    assert waiting[2:] == [b"message-2"]
-    assert embed_queue(other).in_flight == 0
+    assert (moved, dropped) == ([1, 0], [2, 0])
+    assert [letter.id for letter in dead_letters.listed(process.url)] == [letters[2].id]
+    process.work, process.got = (lambda raw: fail(raw) if len(process.got) < 4 else None), []
+    with process.working():
+        # It has all its tries again.
+        until(lambda: len(process.got) == 4 and is_idle(process))
 
 
-# Requests, which cost money.
+def test_what_an_actor_sends_while_redis_is_away_arrives_when_it_is_back_and_its_work_is_done_once(
+    lasting_redis,
+):
+    began, is_away = threading.Event(), threading.Event()
 
+    def work(raw):
+        if raw["n"] == 1:
+            began.set()
+            is_away.wait(120)
+            process.send(2)
 
-def test_a_request_that_was_answered_is_not_worked_on_again_when_its_worker_is_killed(
-    process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dramatiq, "get_broker", lambda: process.broker)
+    process = Process(lasting_redis.url, work, max_wait_s=120)
     process.send(1)
-    assert process.broker.do_fetch("embed", 1)
-    send(StoreVectors(agent="main", identity=MODEL_A, lease="message-1", vectors=()))
 
-    # As when its heartbeat is missed.
-    other.broker.take_over("embed")
+    with process.working():
+        assert began.wait(120)
+        lasting_redis.kill()
+        is_away.set()
+        lasting_redis.start()
+        until(lambda: process.got == [1, 2])
+        until(lambda: is_idle(process))
 
-    assert not other.broker.do_fetch("embed", 1)
-    assert embed_queue(other).waiting == embed_queue(other).in_flight == 0
+
+def test_messages_are_acknowledged_again_when_a_full_server_has_room(redis_server):
+    began, is_full = threading.Event(), threading.Event()
+
+    def work(raw):
+        began.set()
+        is_full.wait(120)
+
+    process = Process(redis_server.url, work)
+    for number in range(4):
+        process.send(number)
+
+    with process.working():
+        assert began.wait(120)
+        redis_server.ask("CONFIG", "SET", "maxmemory", "1")
+        is_full.set()
+        with pytest.raises(QueueError, match="out of memory"):
+            process.send(5)
+        redis_server.ask("CONFIG", "SET", "maxmemory", "0")
+        until(lambda: process.got == [0, 1, 2, 3])
+        until(lambda: is_idle(process))
+
+    assert dead_letters.listed(redis_server.url) == []
 
 
-def test_no_two_workers_take_the_last_place_of_a_minute(redis_server: RedisServer) -> None:
+# Limits.
+
+
+def test_no_two_workers_take_the_last_place_of_a_minute(redis_server):
     workers = [RedisLimits(redis_server.url) for _ in range(8)]
     waits: list[float] = []
 
-    def take(limits: RedisLimits) -> None:
+    def take(limits: RedisLimits):
         for _ in range(5):
             waits.append(limits.take("openai", tokens=10, max_requests=7))
 
@@ -509,7 +226,7 @@ def test_no_two_workers_take_the_last_place_of_a_minute(redis_server: RedisServe
     assert all(10 < wait <= WINDOW_S for wait in waits if wait)
 
 
-def test_a_place_of_a_minute_is_held_two_seconds_longer_than_the_minute(redis_server: RedisServer) -> None:
+def test_a_place_of_a_minute_is_held_two_seconds_longer_than_the_minute(redis_server):
     limits, began = RedisLimits(redis_server.url), time.monotonic()
 
     limits.take("openai", tokens=1, max_requests=1)
@@ -520,8 +237,8 @@ def test_a_place_of_a_minute_is_held_two_seconds_longer_than_the_minute(redis_se
 
 
 def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
-    redis_server: RedisServer,
-) -> None:
+    redis_server,
+):
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
 
     assert one.take("openai", tokens=500, max_tokens=100) == 0
@@ -531,7 +248,7 @@ def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
     assert 10 < one.take("voyage", tokens=1, max_tokens=100) <= WINDOW_S
 
 
-def test_a_question_takes_a_place_that_texts_leave_and_never_waits(redis_server: RedisServer) -> None:
+def test_a_question_takes_a_place_that_texts_leave_and_never_waits(redis_server):
     limits = RedisLimits(redis_server.url)
 
     texts = [limits.take("a", tokens=1, max_requests=10) for _ in range(10)]
@@ -545,7 +262,7 @@ def test_a_question_takes_a_place_that_texts_leave_and_never_waits(redis_server:
     assert limits.take("b", tokens=1, max_tokens=100, is_question=True) > 10
 
 
-def test_where_texts_are_counted_the_texts_of_a_minute_are_shared(redis_server: RedisServer) -> None:
+def test_where_texts_are_counted_the_texts_of_a_minute_are_shared(redis_server):
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
     key = redis_client.key(redis_client.client(redis_server.url), "limit:{gemini}:requests")
     redis_client.client(redis_server.url).zadd(key, {"0a1b:1:7": time.time() * 1000 - 1000})
@@ -558,7 +275,7 @@ def test_where_texts_are_counted_the_texts_of_a_minute_are_shared(redis_server: 
     assert one.take("openai", tokens=1, requests=500, max_requests=100) == 0
 
 
-def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:
+def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server):
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
 
     one.cool_down("openai", 60)
@@ -575,7 +292,7 @@ def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server:
     assert one.cooldown_s("gemini") > 0
 
 
-def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> None:
+def test_places_are_given_ahead_to_those_who_wait(redis_server):
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
     one.cool_down("openai", 30)
 
@@ -592,26 +309,22 @@ def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> 
 # The server.
 
 
-def test_a_process_waits_for_redis_as_its_retry_policy_says_or_tells_what_to_do(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
-    waiting = Process(redis_server.url, max_wait_s=120)
+def test_a_process_waits_for_redis_as_its_retry_policy_says_or_says_what_to_do(redis_server):
+    waiting, hasty = Process(redis_server.url, max_wait_s=120), Process(redis_server.url)
     redis_server.kill()
 
     with pytest.raises(QueueError, match="cannot be reached") as error:
-        Process(redis_server.url).send(1)
+        hasty.send(1)
     assert "redis-server" in error.value.hint
     back = threading.Timer(0.3, redis_server.start)
     back.start()
     waiting.send(2)
 
     back.join()
-    assert embed_queue(waiting).waiting == 1
+    assert store_queue(waiting).waiting == 1
 
 
-def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(redis_server, monkeypatch):
     monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 0.2)
     redis_server.suspend()
 
@@ -623,7 +336,7 @@ def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
-def test_a_server_that_may_evict_is_refused(redis_server: RedisServer, policy: str) -> None:
+def test_a_server_that_may_evict_is_refused(redis_server, policy):
     redis_server.ask("CONFIG", "SET", "maxmemory-policy", policy)
     redis_client.check(redis_server.url)
     redis_server.ask("CONFIG", "SET", "maxmemory", "64mb")
@@ -634,39 +347,7 @@ def test_a_server_that_may_evict_is_refused(redis_server: RedisServer, policy: s
     assert error.value.hint == "redis-cli config set maxmemory-policy noeviction"
 
 
-def test_tls_is_spoken_and_a_certificate_that_is_not_trusted_ends_it_at_once(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with TlsProxy(redis_server.port) as proxy:
-        url = f"rediss://127.0.0.1:{proxy.port}/0"
-        began = proxy.connections
-        with pytest.raises(QueueError, match="certificate verify failed"):
-            RetryPolicy(url, max_wait_s=600)(redis_client.client(url).ping)
-        assert proxy.connections - began <= 3
-
-        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-        redis_client.check(url)
-        process = Process(url)
-        with process.working():
-            process.send(1)
-            until(lambda: process.got == [1])
-
-
-def test_what_takes_its_whole_time_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
-
-        with closing(redis_client.client(url)) as client, pytest.raises(redis.TimeoutError):
-            client.ping()
-
-        silent.accept()[0].close()
-        silent.settimeout(0)
-        with pytest.raises(BlockingIOError):
-            silent.accept()
-
-
-def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis_server: RedisServer) -> None:
+def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis_server):
     redis_server.ask("CONFIG", "SET", "maxmemory", "1")
 
     with pytest.raises(QueueError, match="out of memory") as error:
@@ -675,30 +356,14 @@ def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis
     assert "redis-cli config set maxmemory" in error.value.hint
 
 
-def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # dramatiq reads its own pauses at import.
-    monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.1)
-    monkeypatch.setattr("dramatiq.worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS", 0.1)
-    began, full = threading.Event(), threading.Event()
+def test_tls_is_spoken_and_a_certificate_that_is_not_trusted_is_refused(redis_server, monkeypatch):
+    with TlsProxy(redis_server.port) as proxy:
+        url = f"rediss://127.0.0.1:{proxy.port}/0"
+        with pytest.raises(QueueError, match="certificate verify failed"):
+            redis_client.check(url)
 
-    def work(raw: dict[str, Any]) -> None:
-        began.set()
-        full.wait(120)
-
-    process = Process(redis_server.url, work)
-    for number in range(4):
-        process.send(number)
-
-    with process.working():
-        assert began.wait(120)
-        redis_server.ask("CONFIG", "SET", "maxmemory", "1")
-        full.set()
-        with pytest.raises(redis.exceptions.OutOfMemoryError):
-            process.broker.client.set("x", "y")
-        redis_server.ask("CONFIG", "SET", "maxmemory", "0")
-        until(lambda: process.got == [0, 1, 2, 3])
-        until(lambda: embed_queue(process).in_flight == 0)
-
-    assert dead_letters.listed(redis_server.url) == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        process = Process(url)
+        with process.working():
+            process.send(1)
+            until(lambda: process.got == [1])

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import redis
 
-from memline.shared.queue import messages, redis_client
-from memline.shared.queue.messages import ChunkFiles, Wire
+from memline.shared.queue import redis_client
+from memline.shared.queue.messages import ChunkFiles, Envelope, Wire
 
 
 class StoredMessages:
@@ -19,16 +19,22 @@ class StoredMessages:
         self.client: redis.Redis = redis_client.client(self.url)
 
     def put(
-        self, queue: str, name: str, message: Wire, *, ago_s: float = 0, actor: str = "", **options: Any
+        self,
+        queue: str,
+        name: str,
+        message: Wire,
+        *,
+        ago_s: float = 0,
+        actor: str = "",
+        error: str = "",
+        **options: Any,
     ) -> None:
         base, at_ms = f"{self._fleet}:{queue}", (time.time() - ago_s) * 1000
-        fields = {
-            "actor_name": actor or f"{queue}_it",
-            "args": [messages.encode(message)],
-            "options": options,
-        }
+        stored = Envelope(queue, actor or f"{queue}_it", [message], {}, {}, name, int(at_ms))
+        content = msgspec.msgpack.encode(msgspec.structs.asdict(stored))
         self.client.zadd(f"{base}.XQ", {name: at_ms})
-        self.client.hset(f"{base}.XQ.msgs", name, msgspec.msgpack.encode(fields))  # type: ignore[arg-type]
+        self.client.hset(f"{base}.XQ.msgs", name, content)
+        self.client.set(f"{self._fleet}:error:{name}", error)
 
 
 def files(*paths: str, agent: str = "main") -> ChunkFiles:

@@ -6,10 +6,7 @@ import os
 import socket
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
-import dramatiq
 import pytest
 
 from memline.producers.runs import following
@@ -17,9 +14,6 @@ from memline.producers.watching.follow import Follower
 from memline.shared import liveness
 from memline.shared.config import environment
 from memline.shared.liveness import Liveness
-from memline.shared.queue.heartbeat import Heartbeat
-from memline.workers import lifecycle
-from memline.workers.lifecycle import hangs
 from tests.support.notify_socket import TIMEOUT_S, NotifySocket, notify_socket
 from tests.support.workspace import Place
 
@@ -153,58 +147,3 @@ def test_a_loop_that_hangs_sends_no_pings(
             thread.join()
 
         assert heard.until("STOPPING=1")[:1] in ([], ["WATCHDOG=1"])
-
-
-class Thread:
-    name = "Thread-1"
-
-    def __init__(self, is_running: bool = True) -> None:
-        self.is_alive = lambda: is_running
-
-
-class Worker:
-    """As much of dramatiq's as is looked at."""
-
-    def __init__(self, *workers: Thread) -> None:
-        self.workers = workers
-        self.consumers = {"store": Thread()}
-
-
-def sweep() -> Any:
-    return SimpleNamespace(queue_name="store", actor_name="sweep", message_id="1", args=(), options={})
-
-
-def reason(
-    worker: Worker | None = None, looked_at: float = float("inf"), heartbeat: Heartbeat | None = None
-) -> str:
-    workers = [cast(dramatiq.Worker, worker or Worker(Thread()))]
-    return hangs(workers, {"store": looked_at}, heartbeat or Heartbeat())
-
-
-def test_a_worker_hangs_when_a_thread_has_ended_or_nothing_looks_for_messages() -> None:
-    assert reason() == ""
-    assert reason(Worker(Thread(), Thread(is_running=False))) == "the thread Thread-1 has ended"
-    assert "nothing has looked for messages of store" in reason(looked_at=-1e6)
-
-
-def test_a_worker_hangs_when_a_message_takes_longer_than_any_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    heartbeat, message = Heartbeat(), sweep()
-
-    heartbeat.before_process_message(None, message)
-    assert reason(heartbeat=heartbeat) == ""
-    monkeypatch.setattr(lifecycle, "MAX_MESSAGE_S", -1.0)
-    assert reason(heartbeat=heartbeat) == "a message has been worked on for 0 s"
-
-
-@pytest.mark.parametrize("is_skipped", [False, True])
-def test_a_message_that_is_done_takes_no_time_any_more(is_skipped: bool) -> None:
-    heartbeat, message = Heartbeat(), sweep()
-
-    heartbeat.before_process_message(None, message)
-    assert heartbeat.longest_s() > 0.0
-    if is_skipped:
-        heartbeat.after_skip_message(None, message)
-    else:
-        heartbeat.after_process_message(None, message)
-
-    assert heartbeat.longest_s() == 0.0

@@ -12,7 +12,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.fleet_workers import Fleet, wake
-from memline.shared.queue.replies import cancel_jobs
 from memline.shared.sync.plan import plan_of
 
 
@@ -66,7 +65,5 @@ def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:
         after = jobs.by_id(connection, job.job.id)
         body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:
-        if verb == "cancel" and url:
-            body["messages"] = cancel_jobs(url, settings.agent, [job.job.token])
         wake(url, settings.agent)
     return body

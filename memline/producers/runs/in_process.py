@@ -91,7 +91,7 @@ class InProcessWorkers:
             # Not in a program that uses `Memory`: it may have threads of its own.
             _share_one_heap()
         threads_of = {queue: QUEUES[queue].threads for queue in self._queues}
-        self._workers = lifecycle.start(self._broker, threads_of, idle_check_ms=self._check_ms)
+        self._workers = lifecycle.start(self._broker, threads_of, idle_ms=self._check_ms)
         # Last: where nothing else started there is none to stop it.
         self._context.sweep_timer.start()
 

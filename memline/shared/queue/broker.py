@@ -1,18 +1,16 @@
 """The broker of this process and its settings, and what is sent through it: dramatiq is configured here.
 
-Without `queue.url` the same actors run in one process on dramatiq's StubBroker. Messages are MessagePack,
-because vectors and texts must stay bytes.
+Without `queue.url` the same actors run in one process on dramatiq's StubBroker.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from queue import Queue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import dramatiq
@@ -22,46 +20,56 @@ from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
 from memline.shared.errors import MemlineError, QueueError
+from memline.shared.logs import Log
 from memline.shared.queue import messages, redis_client
-from memline.shared.queue.messages import M, Wire
-from memline.shared.queue.middleware import ANSWERED
+from memline.shared.queue.messages import ENVELOPES, Envelope, M, Wire, agent_of
+from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
     MIN_BACKOFF_MS,
     QUEUES,
     ROUTES,
+    actor_of,
     is_retried,
 )
 
-if TYPE_CHECKING:
-    from memline.shared.queue.redis_broker import FleetBroker
-    from memline.shared.queue.redis_client import RetryPolicy
-
 
 class MessagePack(Encoder):
-    """Encodes messages as MessagePack: a vector costs 4 bytes a number, as JSON thirty times more."""
+    """Encodes messages for Redis: a vector costs 4 bytes a number, as JSON thirty times more.
 
-    def encode(self, data: dict[str, Any]) -> bytes:
-        return msgspec.msgpack.encode(data)
+    A message that stays in this process is handed over as it is.
+    """
 
-    def decode(self, data: bytes) -> dict[str, Any]:
+    def encode(self, data: dict[str, Any]) -> Any:
+        # dramatiq's Redis broker gives each message an id of its own.
+        return msgspec.msgpack.encode(data) if "redis_message_id" in data["options"] else data
+
+    def decode(self, data: Any) -> dict[str, Any]:
+        """Decode a message.
+
+        What is none becomes a message of no actor, about which dramatiq says so. An error would end its
+        consumer, which forgets what it has fetched beside it.
+        """
+        if isinstance(data, dict):
+            return data
         try:
-            return msgspec.msgpack.decode(data, type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise ValueError(f"not a valid MessagePack message: {error}") from error
+            envelope = ENVELOPES.decode(data)
+        except msgspec.DecodeError:
+            envelope = Envelope("", "unreadable", [], {}, {"redis_message_id": ""}, "", 0)
+        return msgspec.structs.asdict(envelope)
 
 
 class Faults(Retries):
-    """Tries a message whose actor raised again, as a fleet does in Redis, and remembers the last error.
+    """dramatiq's retries, as the table of queues has them; remembers the last error that an actor raised.
 
     A command that waits for the work can end with it.
     """
 
     last: BaseException | None = None
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self) -> None:
+        super().__init__(max_retries=MESSAGE_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
         #: Threads that a run which ended left to themselves: what they raise is no trouble of the next run.
         self.left_behind: WeakSet[threading.Thread] = WeakSet()
 
@@ -71,10 +79,22 @@ class Faults(Retries):
         if exception is None or threading.current_thread() in self.left_behind:
             return
         self.last = exception
-        if is_retried(message.actor_name, exception):
-            super().after_process_message(  # type: ignore[no-untyped-call]
-                broker, message, result=result, exception=exception
-            )
+        Log("queue").error(
+            "message.failed",
+            message_id=message.message_id,
+            queue=message.queue_name,
+            actor=message.actor_name,
+            agent=agent_of(message.args),
+            error=f"{type(exception).__name__}: {exception}",
+        )
+        if actor_of(message.actor_name).is_kept:
+            try:
+                super().after_process_message(  # type: ignore[no-untyped-call]
+                    broker, message, result=result, exception=exception
+                )
+            except QueueError:
+                # Redis takes no message for later; it takes this one as a dead letter once it is back.
+                message.fail()
 
 
 class RedactMessages(logging.Filter):
@@ -106,16 +126,20 @@ def _consumers(queues: Iterable[str]) -> list[str]:
     return [f"dramatiq.worker.ConsumerThread({queue}{kind})" for queue in queues for kind in ("", ".DQ")]
 
 
-_redact("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Retries", *_consumers(QUEUES))
+_redact("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Faults", *_consumers(QUEUES))
 # An actor's own logger tells at DEBUG what it was given: whole notes.
 logging.getLogger("memline.workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
 logging.getLogger("dramatiq").addHandler(logging.NullHandler())
 
+#: How long `send` tries; None where the queues are in memory.
+_retry: RetryPolicy | None = None
+
 
 def in_process() -> StubBroker:
     """Make the broker for one process the process's broker; its queues are in memory, the truth in rows."""
-    broker = _stub()
+    global _retry
+    broker, _retry = _stub(), None
     # Also when it was made before: a command may have used a fleet in between.
     dramatiq.set_broker(broker)
     return broker
@@ -127,8 +151,7 @@ def _stub() -> StubBroker:
     dramatiq.set_encoder(MessagePack())
     # No TimeLimit: it raises inside running code, also between two statements of a transaction; what can
     # hang, the provider call, has its own time limit. No AgeLimit: rows decide.
-    retries = Faults(max_retries=MESSAGE_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
-    return StubBroker(middleware=[retries])
+    return StubBroker(middleware=[Faults()])
 
 
 def forget_messages(broker: StubBroker) -> None:
@@ -138,10 +161,17 @@ def forget_messages(broker: StubBroker) -> None:
         broker.queues[name] = Queue()
 
 
-def on_redis(
-    url: str, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()
-) -> FleetBroker:
-    """Make the broker of a fleet the process's broker.
+#: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue; each
+#: fetch is one. dramatiq's default of 60 s made a killed worker's messages wait for minutes.
+HEARTBEAT_TIMEOUT_MS = 15_000
+
+#: Of a million commands, how many look for dead workers. All: it is one range query on a small set, and with
+#: the default of 1,000 an idle queue takes a quarter of an hour to notice.
+MAINTENANCE_CHANCE = 1_000_000
+
+
+def on_redis(url: str, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()) -> Any:
+    """Make a RedisBroker the process's broker, and return it.
 
     `retry`: how long sending goes on trying while Redis is away. Raises QueueError, also for a server that
     cannot be trusted.
@@ -152,11 +182,20 @@ def on_redis(
             hint="MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
         )
     # redis takes 45 ms to import, which one process never needs.
-    from memline.shared.queue.redis_broker import FleetBroker
+    from memline.shared.queue.redis_broker import FleetBroker, KeepErrors
 
+    global _retry
     redis_client.check(url)
     dramatiq.set_encoder(MessagePack())
-    broker = FleetBroker(url, retry=retry, middleware=middleware)
+    client = redis_client.client(url)
+    broker = FleetBroker(  # type: ignore[no-untyped-call]
+        client=client,
+        namespace=redis_client.namespace(client),
+        heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
+        maintenance_chance=MAINTENANCE_CHANCE,
+        middleware=[KeepErrors(), *middleware, Faults()],
+    )
+    broker.url, _retry = url, retry or RetryPolicy(url)
     dramatiq.set_broker(broker)
     return broker
 
@@ -166,43 +205,31 @@ def faults(broker: dramatiq.Broker) -> Faults:
     return next(item for item in broker.middleware if isinstance(item, Faults))
 
 
-def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any]], None]]:
+def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any] | M], None]]:
     """Declare a function as the actor of a message, which it is called with; see `ROUTES` for its name."""
     role, row = ROUTES[kind]
 
-    def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any]], None]:
+    def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any] | M], None]:
         @wraps(function)
-        def run(raw: dict[str, Any]) -> None:
-            function(messages.decode(raw, kind))
+        def run(raw: dict[str, Any] | M) -> None:
+            function(raw if isinstance(raw, kind) else messages.decode(raw, kind))
 
-        declared: Callable[[dict[str, Any]], None] = dramatiq.actor(queue_name=role, actor_name=row.name)(run)
+        declared: Callable[[dict[str, Any] | M], None] = dramatiq.actor(
+            queue_name=role, actor_name=row.name, retry_when=partial(is_retried, row.name)
+        )(run)
         return declared
 
     return declare
 
 
-def send(message: Wire) -> str:
-    """Put a message on its queue, through the broker of this process; returns its id.
-
-    A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
-    whether it is missing or became a dead letter.
-    """
+def send(message: Wire) -> None:
+    """Put a message on its queue, through the broker of this process. Raises QueueError when that fails."""
     role, row = ROUTES[type(message)]
-    message_id = uuid.uuid4().hex
-    if isinstance(message, messages.EmbedTexts):
-        message_id = message.lease
-    elif isinstance(message, messages.StoreVectors | messages.EmbedFailed):
-        message_id = f"{message.lease}.{message_id}"
-    # The last answer of a request; a failure may be followed by another message of it.
-    done = {ANSWERED: message.lease} if isinstance(message, messages.StoreVectors) else {}
-    dramatiq.get_broker().enqueue(
-        dramatiq.Message(
-            queue_name=role,
-            actor_name=row.name,
-            args=(messages.encode(message),),
-            kwargs={},
-            options=done,
-            message_id=message_id,
-        )
+    broker = dramatiq.get_broker()
+    envelope: dramatiq.Message[Any] = dramatiq.Message(
+        queue_name=role, actor_name=row.name, args=(message,), kwargs={}, options={}
     )
-    return message_id
+    if _retry is None:
+        broker.enqueue(envelope)
+    else:
+        _retry(broker.enqueue, envelope)

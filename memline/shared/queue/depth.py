@@ -1,7 +1,7 @@
 """Read how much work lies on the queues of a fleet, in one round trip a queue.
 
 dramatiq keeps every message in `<queue>.msgs` until it is acknowledged; the list `<queue>` holds the ids that
-no worker has taken yet; `<queue>.delayed` those that wait for a retry. The rest is in flight.
+no worker has taken yet; the messages of `<queue>.DQ.msgs` wait for a retry. The rest is in flight.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
         base = key(client, queue)
         pipe.llen(base)
         pipe.hlen(f"{base}.msgs")
-        pipe.zcard(f"{base}.delayed")
+        pipe.hlen(f"{base}.DQ.msgs")
         pipe.zcard(f"{base}.XQ")
         pipe.zrange(f"{base}.XQ", 0, 0, withscores=True)
         pipe.lrange(base, 0, OLDEST_SAMPLE - 1)
@@ -131,7 +131,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
             name=queue,
             role=queue,
             waiting=waiting,
-            in_flight=max(0, stored - waiting - delayed),
+            in_flight=max(0, stored - waiting),
             delayed=delayed,
             dead=dead,
             oldest_s=round(_oldest_s(client, queue, ids, now), 1),

@@ -140,8 +140,6 @@ class Heartbeat:
         #: Finished messages that Redis has not been told of yet, by queue; `+=` under the interpreter lock
         #: may lose one in a race, which a rate can bear.
         self._done: Counter[str] = Counter()
-        #: Thread -> since when it has worked on its message (monotonic seconds).
-        self._begun: dict[int, float] = {}
         self._failure = ""
 
     def start(
@@ -167,25 +165,11 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join()
 
-    def longest_s(self) -> float:
-        """Return for how many seconds the message has been worked on that takes longest."""
-        # A copy: the threads change it meanwhile.
-        now = time.monotonic()
-        return now - min([*self._begun.values()], default=now)
-
-    def before_process_message(self, broker: Any, message: Any) -> None:
-        self._begun[threading.get_ident()] = time.monotonic()
-
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
-        # Not begun where another middleware refused it.
-        self._begun.pop(threading.get_ident(), None)
         if exception is None:
             self._done[message.queue_name] += 1
-
-    def after_skip_message(self, broker: Any, message: Any) -> None:
-        self._begun.pop(threading.get_ident(), None)
 
     def _run(self, url: str, worker_id: str, threads_of: Mapping[str, int], file: SettingsFile) -> None:
         started = time.time()

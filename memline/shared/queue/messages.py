@@ -134,9 +134,22 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     face: str = "queue"
 
 
+class Envelope(msgspec.Struct, frozen=True):
+    """A message of dramatiq, as it lies in Redis; its only argument is one of the above."""
+
+    queue_name: str
+    actor_name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+    message_id: str
+    message_timestamp: int
+
+
 # msgspec shows the shape of a kind to other threads before its fields are whole, and one that decodes by it
 # then ends the process (0.22). So all shapes are made here, by the one thread that imports this.
 _SHAPES = [msgspec.msgpack.Decoder(kind) for kind in Wire.__subclasses__()]
+ENVELOPES = msgspec.msgpack.Decoder(Envelope)
 
 M = TypeVar("M", bound=Wire)
 
@@ -164,13 +177,7 @@ def decode(raw: object, kind: type[M]) -> M:
         raise MessageRefused(f"not a valid {kind.__name__} message: {error}") from error
 
 
-def encode(message: Wire) -> dict[str, Any]:
-    """Encode a message as the argument of its actor: plain maps, lists, text and bytes."""
-    plain: dict[str, Any] = msgspec.to_builtins(message, builtin_types=(bytes,))
-    return plain
-
-
 def agent_of(arguments: Any) -> str:
     """Name the agent that the arguments of an actor are about; empty when they do not say."""
     first = arguments[0] if isinstance(arguments, list | tuple) and arguments else None
-    return str(first.get("agent", "")) if isinstance(first, dict) else ""
+    return str(first.get("agent", "") if isinstance(first, dict) else getattr(first, "agent", ""))

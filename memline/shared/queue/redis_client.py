@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from memline.shared.config.installation import mask_url
-from memline.shared.errors import QueueError, is_untrusted
+from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ BLOCK_MARGIN_S = 5.0
 MAX_BACKOFF_S = 1.0
 
 #: Seconds between two lines of the log about what is waited for.
-TOLD_EVERY_S = 30.0
+LOGGED_EVERY_S = 30.0
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,11 +46,6 @@ _PASSWORD = (
     "set its password in MEMLINE_QUEUE_URL or queue.url (redis://:PASSWORD@host:6379/0), and start the"
     " processes that use it again"
 )
-
-#: What a server refuses for as long as it is set up so: redis-py's names of some errors, and what the others,
-#: and those of a script, begin their text with.
-_REFUSALS = ("AuthenticationError", "NoPermissionError", "ReadOnlyError", "MasterDownError")
-_REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS")
 
 
 def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: bool = False) -> redis.Redis:
@@ -184,7 +179,11 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
 
 
 class RetryPolicy:
-    """Calls a function of Redis again while the trouble may pass. Shared by all threads of a process."""
+    """Calls a function again while it raises QueueError. Shared by all threads of a process.
+
+    Redis restarts, is full or busy, is a replica for a moment, or was given another password: to wait loses
+    nothing, to give up may lose what was paid for. What is wrong from the start, `check` says at once.
+    """
 
     def __init__(self, url: str, *, max_wait_s: float = 0.0) -> None:
         """`max_wait_s`: how long one call goes on trying; 0 tries once."""
@@ -192,42 +191,34 @@ class RetryPolicy:
 
         self._url = url
         self._max_wait_s = max_wait_s
-        #: Whether a refusal is waited for, as by a worker that has begun; else it is told at once.
-        self.waits_for_refusals = False
         self._deadline = float("inf")
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._passes),
+            retry=tenacity.retry_if_exception_type(QueueError),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
             stop=self._is_over,
-            before_sleep=self._tell,
+            before_sleep=self._log,
             reraise=True,
         )
 
     def __call__(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function. Raises QueueError when the time is over, or trying again is no use."""
-        with translated(self._url):
-            return self._retrying.copy()(function, *args, **kwargs)
+        """Call the function. Raises QueueError when the time is over."""
 
-    def _passes(self, error: BaseException) -> bool:
-        """Tell whether a trouble passes, by itself or when an operator sets the server right.
+        def attempt() -> R:
+            with translated(self._url):
+                return function(*args, **kwargs)
 
-        Redis restarts, is busy or full for a moment; it was given another password, or is a replica now. To
-        wait for it loses nothing, to give up may lose what was paid for.
-        """
-        is_waited_for = self.waits_for_refusals and is_refused(error) and not is_untrusted(error)
-        return is_away(error) or is_full(error) or is_waited_for
+        return self._retrying.copy()(attempt)
 
     def stop_after(self, seconds: float) -> None:
         """Let no call try for longer than `seconds` from now: the process is told to stop."""
         self._deadline = min(self._deadline, time.monotonic() + seconds)
 
-    def _tell(self, state: Any) -> None:
-        """Log what is waited for, now and then: at the start of a process nothing else tells it."""
-        now = time.monotonic()
-        if (state.seconds_since_start or 0.0) >= MAX_BACKOFF_S and now >= self._told_at + TOLD_EVERY_S:
-            self._told_at = now
-            error = translate(state.outcome.exception(), self._url)
+    def _log(self, state: Any) -> None:
+        """Log what is waited for, now and then: at the start of a process nothing else says it."""
+        now, error = time.monotonic(), state.outcome.exception()
+        if (state.seconds_since_start or 0.0) >= MAX_BACKOFF_S and now >= self._logged_at + LOGGED_EVERY_S:
+            self._logged_at = now
             Log("queue").warning("redis.waited_for", error=error.message, action=error.hint)
 
     def _is_over(self, state: Any) -> bool:
@@ -239,17 +230,7 @@ def is_away(error: BaseException) -> bool:
     """Tell whether the server did not answer."""
     import redis
 
-    # redis-py takes a refusal for a trouble of the connection.
-    return isinstance(error, redis.ConnectionError | redis.TimeoutError) and not is_refused(error)
-
-
-def is_refused(error: BaseException) -> bool:
-    """Tell whether the server refuses what it would take if it were set up otherwise."""
-    import redis
-
-    kinds = tuple(getattr(redis.exceptions, name) for name in _REFUSALS)
-    is_ours = isinstance(error, kinds) or any(code in str(error) for code in _REFUSED)
-    return is_untrusted(error) or (isinstance(error, redis.RedisError) and is_ours)
+    return isinstance(error, redis.ConnectionError | redis.TimeoutError)
 
 
 def is_full(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -14,9 +14,7 @@ from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages, redis_client
 from memline.shared.queue.heartbeat import serving_key
-from memline.shared.queue.messages import ChunkFiles, decode
 from memline.shared.queue.redis_client import key, translated
-from memline.shared.queue.redis_scripts import REVOKE_UNSENT
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 from memline.shared.values import asdict
@@ -30,6 +28,9 @@ TAKEN_S = 0.5
 
 #: Seconds a command waits for a query worker; after that it reads the index itself.
 ANSWER_TIMEOUT_S = 10.0
+
+#: Seconds that Redis remembers that a request was begun.
+KEPT_BEGUN_S = 86_400
 
 #: Seconds an answer lies in its box in Redis when it is not read.
 BOX_TTL_S = 30
@@ -151,18 +152,16 @@ class QueryClient:
     def _enqueue(self, message_id: str, message: messages.RunQuery, timeout_s: float) -> bool:
         """Put a question on its queue, and tell whether a worker is alive.
 
-        By hand what `FleetBroker.enqueue` does by a script, which keeps a try that is repeated from working
-        twice: a question may be answered twice. One round trip for both: each costs a millisecond.
+        One round trip for both: each costs a millisecond.
         """
         client = self._replies.client
         content = {
             "queue_name": "query",
             "actor_name": "run_query",
-            "args": (messages.encode(message),),
+            "args": (message,),
             "kwargs": {},
             "options": {
                 "redis_message_id": message_id,
-                "fleet": redis_client.namespace(client),
             },
             "message_id": message_id,
             "message_timestamp": int(time.time() * 1000),
@@ -198,54 +197,18 @@ def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") 
         return None
 
 
-#: Messages read from Redis at a time.
-_PAGE = 500
-
-
-def cancel(client: Redis, queue: str, message_id: str, *, revoke: bool = False) -> bool:
-    """Take a message off its queue; False when a worker was quicker, or it is not there.
-
-    With `revoke` a worker that has taken it leaves it alone (`shared.queue.middleware.SkipRevoked`).
-    """
+def cancel(client: Redis, queue: str, message_id: str) -> bool:
+    """Take a message off its queue; False when a worker was quicker, or it is not there."""
     base = key(client, queue)
-    # The process that takes the id off the list, or off the delayed messages, owns the message.
-    is_ours = bool(client.lrem(base, 1, message_id) or client.zrem(f"{base}.delayed", message_id))
-    if is_ours or revoke:
+    # The process that takes the id off the list owns the message.
+    is_ours = bool(client.lrem(base, 1, message_id))
+    if is_ours:
         client.hdel(f"{base}.msgs", message_id)
     return is_ours
 
 
 def revoke_unsent(client: Redis, leases: Iterable[str]) -> list[str]:
-    """Cancel the requests of leases that no worker of the fleet has begun to send; returns these.
-
-    Not what is on no queue any more: it may be answered.
-    """
-    script: Any = client.register_script(REVOKE_UNSENT)
-    base = key(client, "embed")
-    keys = [base, f"{base}.delayed", f"{base}.msgs"]
-    return [each for each in leases if script(keys=[*keys, f"{base}.begun:{each}"], args=[each])]
-
-
-def cancel_jobs(url: str, agent: str, tokens: Collection[str]) -> int:
-    """Cancel the messages of an agent's jobs on the chunk queue; count them."""
-    messages = 0
-    with redis_client.connected(url) as client:
-        base = key(client, "chunk")
-        ids: Any = client.lrange(base, 0, -1) + client.zrange(f"{base}.delayed", 0, -1)
-        for first in range(0, len(ids), _PAGE):
-            page = ids[first : first + _PAGE]
-            stored: Any = client.hmget(f"{base}.msgs", page)
-            for raw_id, content in zip(page, stored, strict=True):
-                if _is_of_job(content or b"", agent, tokens) and cancel(client, "chunk", raw_id.decode()):
-                    messages += 1
-    return messages
-
-
-def _is_of_job(content: bytes, agent: str, tokens: Collection[str]) -> bool:
-    """Tell whether a stored message belongs to one of these jobs of the agent."""
-    try:
-        message = decode(msgspec.msgpack.decode(content)["args"][0], ChunkFiles)
-    except (msgspec.DecodeError, LookupError, TypeError, QueueError):
-        # Not a message of ours: a worker will say so.
-        return False
-    return message.agent == agent and message.job in tokens
+    """Note requests that no worker has begun to send as begun, so that none sends them; returns these."""
+    return [
+        lease for lease in leases if client.set(key(client, f"begun:{lease}"), 1, nx=True, ex=KEPT_BEGUN_S)
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import IndexFault, IndexUnwritable
+from memline.shared.errors import IndexFault, IndexUnwritable, ModelMismatch
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import messages
@@ -32,9 +32,9 @@ class Actor:
     """What works on one type of message."""
 
     name: str
-    #: Whether a message that failed is tried again and at last becomes a dead letter; else it is only logged.
+    #: Whether a message that failed for good becomes a dead letter; else the failure is only logged.
     is_kept: bool = True
-    #: Whether it is tried again before it becomes a dead letter.
+    #: Whether it is tried again before that.
     is_retried: bool = True
     #: Whether it is tried until the disk takes it: an answer that was paid for.
     waits_for_disk: bool = False
@@ -52,8 +52,6 @@ class Queue:
     is_single: bool = False
     #: Whether its workers work on the index itself: they are of its home.
     is_beside_index: bool = False
-    #: Whether its messages cost money: none is put on it twice, and none worked on that is not ours any more.
-    is_paid: bool = False
     #: Whether its work is done without a worker too: one is missed only where a message waits for it.
     is_optional: bool = False
     #: Whether `memline index` needs it where one process does the work.
@@ -68,7 +66,6 @@ QUEUES = {
     ),
     "embed": Queue(
         threads=4,
-        is_paid=True,
         is_indexing=True,
         # Fails at once: a request has told the rows of its failure, and they send it again.
         actors={messages.EmbedTexts: Actor(name="embed_texts", is_retried=False)},
@@ -117,15 +114,15 @@ def actor_of(name: str) -> Actor:
     return _ACTORS.get(name, _UNKNOWN)
 
 
-def is_retried(actor: str, error: BaseException) -> bool:
-    """Tell whether a message is tried again after this error, in one process as in a fleet."""
+def is_retried(actor: str, tries: int, error: BaseException) -> bool:
+    """Tell whether a message is tried again after this error, when it was so often already."""
     row = actor_of(actor)
-    return row.is_kept and row.is_retried and not isinstance(error, MessageRefused)
-
-
-def waits_for_disk(actor: str, error: BaseException | None) -> bool:
-    """Tell whether a message is kept until its index can be written again: a full disk, or no permission."""
-    return isinstance(error, IndexUnwritable) and actor_of(actor).waits_for_disk
+    if isinstance(error, MessageRefused):
+        return False
+    if isinstance(error, ModelMismatch) or (isinstance(error, IndexUnwritable) and row.waits_for_disk):
+        # Another worker may be set up for its model; the disk may have room again.
+        return True
+    return row.is_retried and tries < MESSAGE_RETRIES
 
 
 def needed_roles(agents: Iterable[AgentSettings]) -> tuple[str, ...]:

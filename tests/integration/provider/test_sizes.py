@@ -18,7 +18,6 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
     Wire,
-    encode,
 )
 from memline.workers import context as workers_context
 from memline.workers.context import Context
@@ -163,7 +162,7 @@ def pump(place: Place, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> l
         for _ in range(3_000):
             while waiting:
                 message = waiting.popleft()
-                actors[type(message)].fn(encode(message))
+                actors[type(message)].fn(message)
             if backlog(writer) == Backlog(ready=30):
                 break
             clock.advance(1)

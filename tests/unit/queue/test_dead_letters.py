@@ -5,6 +5,7 @@ import pytest
 import redis
 
 from memline.shared.queue import dead_letters
+from memline.shared.queue.messages import Envelope
 from tests.unit.queue.conftest import URL
 
 
@@ -12,10 +13,11 @@ def dead_letter(
     server: redis.Redis, queue: str, name: str, *, agent: str = "main", error: str = "", ago_s: float = 0
 ) -> None:
     """Put a dead letter as the broker leaves it."""
-    options = {"error": error, "retries": 3}
-    message = {"actor_name": f"{queue}_it", "args": [{"agent": agent}], "options": options}
+    message = Envelope(queue, f"{queue}_it", [{"agent": agent}], {}, {"retries": 3}, name, 1)
     server.zadd(f"memline:{queue}.XQ", {name: (time.time() - ago_s) * 1000})
-    server.hset(f"memline:{queue}.XQ.msgs", name, msgspec.msgpack.encode(message))
+    content = msgspec.msgpack.encode(msgspec.structs.asdict(message))
+    server.hset(f"memline:{queue}.XQ.msgs", name, content)
+    server.set(f"memline:error:{name}", error)
 
 
 def names(**where: str) -> list[str]:
@@ -56,7 +58,6 @@ def test_letters_are_grouped_by_what_their_errors_have_in_common(redis_server: r
         b"\x80",
         msgspec.msgpack.encode({"actor_name": 3, "args": 5, "options": "x"}),
         msgspec.msgpack.encode({"actor_name": "a", "args": [{"agent": 1}]}),
-        msgspec.msgpack.encode({"refused": b"\xff\xfe", "options": {"error": "it is odd"}}),
     ],
 )
 def test_what_is_no_message_is_listed_all_the_same(redis_server: redis.Redis, data: bytes) -> None:

@@ -42,8 +42,7 @@ def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_d
     for number in range(5):
         lay(redis_server, "embed", f"{number}", waits=number >= 2)
     redis_server.zadd("memline:embed.XQ", {"dead": 1})
-    lay(redis_server, "embed", "delayed", waits=False)
-    redis_server.zadd("memline:embed.delayed", {"delayed": 1})
+    lay(redis_server, "embed.DQ", "delayed", waits=False)
 
     found = of("embed")
 

@@ -45,20 +45,9 @@ class Flaky:
 def test_trouble_that_passes_is_waited_for(error: Exception) -> None:
     call = Flaky(2, error)
     policy = RetryPolicy(URL, max_wait_s=30)
-    policy.waits_for_refusals = True
 
     assert policy(call) == "done"
     assert call.calls == 3
-
-
-def test_a_refusal_is_told_at_once_before_a_worker_has_begun() -> None:
-    call = Flaky(
-        2, redis.exceptions.NoPermissionError("this user has no permissions to run the 'eval' command")
-    )
-
-    with pytest.raises(QueueError, match="no permissions"):
-        RetryPolicy(URL, max_wait_s=30)(call)
-    assert call.calls == 1
 
 
 def test_what_is_waited_for_is_logged_once_in_a_while(
@@ -71,14 +60,6 @@ def test_what_is_waited_for_is_logged_once_in_a_while(
         policy(Flaky(2, redis.ConnectionError("refused")))
 
     assert [record.message for record in caplog.records] == ["redis.waited_for"]
-
-
-def test_trouble_that_does_not_pass_is_told_at_once() -> None:
-    call = Flaky(5, redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"))
-
-    with pytest.raises(QueueError, match="WRONGTYPE"):
-        RetryPolicy(URL, max_wait_s=30)(call)
-    assert call.calls == 1
 
 
 def test_without_a_time_to_wait_there_is_one_try() -> None:

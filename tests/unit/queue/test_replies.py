@@ -12,7 +12,6 @@ import redis
 from memline.shared.queue import replies
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.messages import RunQuery, decode
-from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused
 from memline.shared.search.request import SearchRequest
 from tests.support.process import python
@@ -90,26 +89,10 @@ def test_a_question_reaches_a_worker_as_a_message_of_the_broker_and_its_answer_c
     message = worker.message
     assert message is not None
     assert (message.queue_name, message.actor_name) == ("query", "run_query")
-    assert message.options == {"redis_message_id": message.message_id, "fleet": "memline"}
     question = decode(message.args[0], RunQuery)
     assert (question.agent, question.query, question.options["max_results"]) == ("main", "apples", 3)
     # "Yesterday" is that of who asks.
     assert question.options["today"] == date.today().isoformat()
-
-
-def test_a_question_has_the_fields_that_the_broker_gives_its_messages(
-    served: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dramatiq.set_encoder(MessagePack())
-    sent = dramatiq.Message(queue_name="query", actor_name="run_query", args=({},), kwargs={}, options={})
-    monkeypatch.setattr(replies, "cancel", lambda *_: True)
-
-    QueryClient(URL).ask("main", QUESTION, timeout_s=0.01)
-
-    (content,) = stored(served).values()
-    message = dramatiq.Message.decode(content)
-    assert [*message.asdict()] == [*sent.asdict()]
-    assert FleetBroker(URL).namespace == message.options["fleet"]
 
 
 def test_without_a_worker_alive_nothing_is_put_on_the_queue(redis_server: redis.Redis) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.load import Options, load
-from memline.shared.queue import broker, messages
+from memline.shared.queue import broker
 from memline.shared.queue.messages import Wire
 from memline.workers import context as workers_context
 from memline.workers.context import Context
@@ -57,4 +57,4 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
 
 def work(actor: Any, message: Wire) -> None:
     """Call an actor as dramatiq does."""
-    actor.fn(messages.encode(message))
+    actor.fn(message)
