@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -28,9 +27,6 @@ TAKEN_S = 0.5
 
 #: Seconds a command waits for a query worker; after that it reads the index itself.
 ANSWER_TIMEOUT_S = 10.0
-
-#: Seconds that Redis remembers that a request was begun.
-KEPT_BEGUN_S = 86_400
 
 #: Seconds an answer lies in its box in Redis when it is not read.
 BOX_TTL_S = 30
@@ -205,10 +201,3 @@ def cancel(client: Redis, queue: str, message_id: str) -> bool:
     if is_ours:
         client.hdel(f"{base}.msgs", message_id)
     return is_ours
-
-
-def revoke_unsent(client: Redis, leases: Iterable[str]) -> list[str]:
-    """Note requests that no worker has begun to send as begun, so that none sends them; returns these."""
-    return [
-        lease for lease in leases if client.set(key(client, f"begun:{lease}"), 1, nx=True, ex=KEPT_BEGUN_S)
-    ]
