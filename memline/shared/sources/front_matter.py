@@ -1,26 +1,18 @@
 """Read what a note says of itself: title, aliases and day above its text, its tags and its links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache
 
+import msgspec
+
 from memline.shared.sources.dates import days_in
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
 from memline.shared.sources.markdown import code_lines, without_code
-from memline.shared.sources.properties import (
-    ALIASES,
-    TAGS,
-    TITLES,
-    from_front_matter,
-    from_logseq,
-    tags_of_block,
-)
-from memline.shared.sources.tags import patterns, tag_key
-from memline.shared.values import value
+from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_front_matter
+from memline.shared.sources.tags import MARKED, tag_key
 
 #: Names of a note and of one of them that are kept.
 _MAX_NAMES = 32
@@ -39,8 +31,7 @@ _FIGURE = re.compile(r"\d")
 _DAYS = ("date", "created", "created-at", "created_at")
 
 
-@value
-class About:
+class About(msgspec.Struct, frozen=True, kw_only=True):
     """What a note says of itself."""
 
     #: Title and aliases, each as `name_key` has it.
@@ -54,8 +45,8 @@ class About:
 
 
 def about(lines: Sequence[str], front_lines: int) -> About:
-    """Read the front matter, the first `front_lines` lines, or Logseq's properties, then tags and links."""
-    properties = from_front_matter(lines[:front_lines]) if front_lines else from_logseq(lines)
+    """Read the front matter, the first `front_lines` lines, then tags and links."""
+    properties = from_front_matter(lines[:front_lines])
     names = [name for key in (*TITLES, *ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))
@@ -92,10 +83,7 @@ def _tags(
 
 def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collection[int]]) -> Iterator[str]:
     """Yield the tags in the text; there are none in code and in addresses."""
-    pattern, _ = patterns()
     for at in range(front_lines, len(lines)):
-        if "::" in lines[at] and (values := tags_of_block(lines[at])) and at not in code():
-            yield from values
-        if "#" in lines[at] and pattern.search(lines[at]) and at not in code():
-            for match in pattern.finditer(_ADDRESS.sub("x", without_code(lines[at]))):
+        if "#" in lines[at] and MARKED.search(lines[at]) and at not in code():
+            for match in MARKED.finditer(_ADDRESS.sub("x", without_code(lines[at]))):
                 yield match[1] or match[2]

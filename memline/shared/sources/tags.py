@@ -3,10 +3,7 @@
 A tag is compared as names are: `#Boat`, `tags: [boat]` and `boat` are one, and `boat/dinghy` lies below it.
 """
 
-from __future__ import annotations
-
 import re
-from functools import cache
 
 from memline.shared.sources.folding import name_key
 
@@ -14,18 +11,13 @@ from memline.shared.sources.folding import name_key
 _MAX_CHARS = 160
 
 
-@cache
-def patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compile the patterns of `#x` and `tag:x`, where a question or a note has one of the marks."""
-    # What cannot be in a tag: blanks, ASCII punctuation but `-`, `_` and `/`, that of other scripts.
-    inside = "[^\\s!-,.:-@\\[-^`{-~\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+"
-    # Not within a word or an address, nor where a link leads; but for emphasis, `**#boat**`.
-    begin = r"(?:(?<![^\s(“‘«,;、，。（])|(?<=[\s(][*_])|(?<=[\s(][*_]{2})|(?<=^[*_])|(?<=^[*_]{2}))(?<!\]\()"
-    return (
-        # `#boat/dinghy`, Logseq's `#[[two words]]`.
-        re.compile(rf"{begin}#(?:\[\[([^\]\n]+)\]\]|({inside}))"),
-        re.compile(rf"(?<!\S)tag:(?:#?({inside})|\"([^\"]+)\")", re.I),
-    )
+# What cannot be in a tag: blanks, ASCII punctuation but `-`, `_` and `/`, that of other scripts.
+_INSIDE = "[^\\s!-,.:-@\\[-^`{-~\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+"
+# Not within a word or an address, nor where a link leads; but for emphasis, `**#boat**`.
+_BEGIN = r"(?:(?<![^\s(“‘«,;、，。（])|(?<=[\s(][*_])|(?<=[\s(][*_]{2})|(?<=^[*_])|(?<=^[*_]{2}))(?<!\]\()"
+#: `#boat/dinghy`, `#[[two words]]`.
+MARKED = re.compile(rf"{_BEGIN}#(?:\[\[([^\]\n]+)\]\]|({_INSIDE}))")
+_NAMED = re.compile(rf"(?<!\S)tag:(?:#?({_INSIDE})|\"([^\"]+)\")", re.IGNORECASE)
 
 
 def tag_key(tag: str) -> str:
@@ -47,5 +39,4 @@ def asked_tags(text: str) -> tuple[str, tuple[str, ...]]:
         tags[key] = None
         return tag
 
-    marked, named = patterns()
-    return marked.sub(plain, named.sub(plain, text)), tuple(tags)
+    return MARKED.sub(plain, _NAMED.sub(plain, text)), tuple(tags)
