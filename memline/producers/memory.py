@@ -3,15 +3,19 @@
 The command line, MCP and HTTP call the same methods, so all of them search, read and write alike.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from functools import update_wrapper
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
-from memline.producers.backends import Asked
+import msgspec
+
+from memline.producers.actions.append_entry import Entry, append
+from memline.producers.agent_view import Chat
+from memline.producers.backends import Asked, IndexReport, LinkCheck, RunProgress
 from memline.producers.builtin import choose
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
@@ -19,30 +23,18 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
-from memline.shared.search.request import SearchOptions, SearchRequest, from_workspace, search_request
+from memline.shared.search.request import SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
+from memline.shared.sources.excerpt import Excerpt
 from memline.shared.sources.paths import is_storable
-from memline.shared.values import field, fields, replace, value
+from memline.shared.sync.plan import Plan
+from memline.shared.values import replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
-
-    from memline.producers.actions.append_entry import Entry
-    from memline.producers.agent_view import Chat
-    from memline.producers.backends import IndexReport, LinkCheck, RunProgress
-    from memline.shared.sources.excerpt import Excerpt
-    from memline.shared.sync.plan import Plan
-
-    P = ParamSpec("P")
-    T = TypeVar("T")
-else:
-    # For who reads the hints of `Status`.
-    Any = object
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-@value
-class Status:
+class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What a memory holds, and what is missing."""
 
     agent: str
@@ -80,13 +72,11 @@ def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
 
 
 def _awaitable(
-    method: Callable[Concatenate[Memory, P], T],
-) -> Callable[Concatenate[Memory, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate["Memory", P], T],
+) -> Callable[Concatenate["Memory", P], Coroutine[Any, Any, T]]:
     """Make the twin of a method that does the same in a thread, for an event loop."""
 
-    async def awaited(self: Memory, /, *args: P.args, **options: P.kwargs) -> T:
-        import asyncio  # 15 ms, which a one-shot search does not pay
-
+    async def awaited(self: "Memory", /, *args: P.args, **options: P.kwargs) -> T:
         return await asyncio.to_thread(method, self, *args, **options)
 
     # Its parameters and what it does are those of the method, also to a framework that makes a tool of it.
@@ -95,52 +85,10 @@ def _awaitable(
     return twin
 
 
-@value
-class Question(SearchOptions):
-    """What `Memory.search` takes: the question, by position or by name, and its options."""
-
-    query: str = field(kw_only=False)
-    #: One that is not private does not see the long-term note; None: the owner asks.
-    chat: Chat | None = None
-
-
-class _Signature:
-    """Says a method's parameters to `help` and to frameworks that make a tool of it."""
-
-    @property
-    def __signature__(self) -> Any:
-        from inspect import Parameter, Signature  # 3 ms, only for who asks
-
-        shown = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
-        for each in sorted(fields(Question), key=lambda each: each.name != "query"):
-            kind = Parameter.POSITIONAL_OR_KEYWORD if each.name == "query" else Parameter.KEYWORD_ONLY
-            default = Parameter.empty if each.name == "query" else each.default
-            shown.append(Parameter(each.name, kind, default=default, annotation=each.type))
-        return Signature(shown, return_annotation="Answer")
-
-
-def _taking(
-    options: Callable[P, Question],
-) -> Callable[[Callable[[Memory, Question], T]], Callable[Concatenate[Memory, P], T]]:
-    """Give a method the fields of a question as arguments, for type checkers as well."""
-    made: Callable[..., Question] = options
-
-    def give(method: Callable[[Memory, Question], T]) -> Callable[Concatenate[Memory, P], T]:
-        def search(self: Memory, query: str, **given: Any) -> T:
-            return method(self, made(query=query, **given))
-
-        search.__doc__, search.__qualname__ = method.__doc__, method.__qualname__
-        search.__wrapped__ = _Signature()  # type: ignore[attr-defined]
-        return search  # type: ignore[return-value]
-
-    return give
-
-
 class Memory:
     """The memory of one agent. Safe to use from several threads.
 
-    Close it when done, or use it in a `with` block. Each method imports what it needs: 5-60 ms, which a
-    command that calls another one does not pay. `asearch` and the other `a…` methods do the same in a
+    Close it when done, or use it in a `with` block. `asearch` and the other `a…` methods do the same in a
     thread, for an event loop.
     """
 
@@ -173,7 +121,7 @@ class Memory:
     @classmethod
     def of(
         cls, settings: Settings, agent: AgentSettings, *, long_lived: bool = False, clock: Clock | None = None
-    ) -> Memory:
+    ) -> Self:
         """Make the memory of an agent whose settings are read; `long_lived` keeps vectors and answers."""
         memory = cls.__new__(cls)
         memory._open(settings, agent, long_lived=long_lived, clock=clock or SystemClock())
@@ -205,20 +153,44 @@ class Memory:
         if self._tally is not None:
             self._tally.write()
 
-    @_taking(Question)
-    def search(self, question: Question) -> Answer:
+    def search(
+        self,
+        query: str,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        source: str = "",
+        path: str = "",
+        exclude: str = "",
+        tag: str | Collection[str] = (),
+        since: str = "",
+        until: str = "",
+        explain: bool = False,
+        chat: Chat | None = None,
+    ) -> Answer:
         """Find what the notes say about `query`: hits with citations, best first.
 
-        The options are those of `memline search`, such as `max_results`, `path` and `since`. In a `chat` that
-        is not private the long-term note is left out. With `sync.onSearch` changed files are brought into the
-        keyword index first; their vectors are left to `index`. Raises IndexFaults, BadRequest for a value
-        that is not allowed, and ConfigError for a bad date.
+        The options are those of `memline search`. In a `chat` that is not private the long-term note is left
+        out. With `sync.onSearch` changed files are brought into the keyword index first; their vectors are
+        left to `index`. Raises IndexFaults, BadRequest for a value that is not allowed, and ConfigError for a
+        bad date.
         """
-        if not isinstance(question.query, str):
-            raise TypeError(f"query is not a text: {question.query!r:.80}")
-        given = {name: getattr(question, name) for name in SearchOptions.__annotations__}
-        private = sees_private(self.settings, question.chat)
-        return self.ask(search_request(question.query, private=private, **given))
+        if not isinstance(query, str):
+            raise TypeError(f"query is not a text: {query!r:.80}")
+        request = search_request(
+            query,
+            private=sees_private(self.settings, chat),
+            max_results=max_results,
+            min_score=min_score,
+            source=source,
+            path=path,
+            exclude=exclude,
+            tag=tag,
+            since=since,
+            until=until,
+            explain=explain,
+        )
+        return self.ask(request)
 
     def ask(self, request: SearchRequest, *, face: str = "python") -> Answer:
         """Answer a request, as `search` does; `face`: who asks, for the metrics."""
@@ -275,8 +247,6 @@ class Memory:
 
         Raises BadRequest for an entry that is empty or too long, and AppendRefused when it cannot be written.
         """
-        from memline.producers.actions.append_entry import append
-
         for name, given in (("text", text), ("target", target), ("heading", heading)):
             if not isinstance(given, str):
                 raise TypeError(f"{name} is not a text: {given!r:.80}")

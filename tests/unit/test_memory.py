@@ -7,9 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
-import typing
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -18,11 +16,9 @@ from typing import Any
 import pytest
 
 import memline
-from memline import Answer, Hit, MemlineError, Memory
+from memline import Answer, MemlineError, Memory
 from memline.producers.agent_view import chat_of
-from memline.producers.memory import Status
 from memline.shared.errors import AccessDenied, BadRequest, ConfigError
-from memline.shared.values import fields
 from tests.support.process import ROOT
 
 #: As of a text that was cut within an emoji.
@@ -51,19 +47,6 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_reading_a_note_loads_nothing_of_searching(notes: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys; from memline import Memory\n"
-        f"Memory({str(notes)!r}, home={str(tmp_path)!r}).get('MEMORY.md')\n"
-        "heavy = ('memline.shared.search.service', 'sqlean', 'memline.shared.embedders')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-
-    assert ran.stdout.strip() == "[]"
-
-
 def test_the_public_names_are_listed_and_others_are_an_attribute_error() -> None:
     assert {"Memory", "MemlineError", "Answer", "Hit"} <= set(memline.__all__) <= set(dir(memline))
     assert all(hasattr(memline, name) for name in memline.__all__)
@@ -77,7 +60,9 @@ def test_a_search_returns_frozen_hits_with_citations(memory: Memory) -> None:
 
     assert isinstance(answer, Answer)
     assert [hit.citation for hit in answer.hits] == ["MEMORY.md#L1-L3"]
-    with pytest.raises(FrozenInstanceError):
+    assert [*answer] == [answer[0]] and len(answer) == 1
+    assert not len(memory.search("zyxwv"))
+    with pytest.raises(AttributeError):
         answer.mode = "other"  # type: ignore[misc]
 
 
@@ -88,7 +73,7 @@ def test_what_is_returned_can_be_copied_and_pickled(memory: Memory, copied: Call
     for made in (answer, answer.hits[0], memory.get("MEMORY.md"), memory.index(), memory.status()):
         again = copied(made)
         assert (again, type(again)) == (made, type(made))
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         copied(answer).hits = ()
 
 
@@ -96,25 +81,6 @@ def test_what_is_returned_can_be_copied_and_pickled(memory: Memory, copied: Call
 def test_an_empty_text_is_not_the_current_folder(notes: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is an empty text"):
         Memory(**{"workspace": notes, name: ""})
-
-
-def test_the_question_is_given_by_position_or_by_name(memory: Memory) -> None:
-    assert memory.search(query="invoices").hits == memory.search("invoices").hits
-    assert asyncio.run(memory.asearch(query="invoices")).hits
-
-
-@pytest.mark.parametrize("shape", [Answer, Hit, Status])
-def test_the_hints_of_what_is_returned_can_be_read(shape: type) -> None:
-    assert typing.get_type_hints(shape).keys() == {each.name for each in fields(shape)}
-
-
-def test_a_search_says_its_options_to_who_asks_for_its_signature() -> None:
-    """Frameworks make a tool of a method by its signature."""
-    shown = inspect.signature(Memory.search).parameters
-
-    assert list(shown)[:3] == ["self", "query", "max_results"]
-    assert shown["query"].default is inspect.Parameter.empty
-    assert {"since", "exclude", "chat"} <= set(shown)
 
 
 @pytest.mark.parametrize("name", ["search", "get", "lint", "append", "index", "status"])

@@ -1,4 +1,4 @@
-"""docs/python.md: its examples run as they are written."""
+"""docs/agents.md: its examples run as they are written."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 from memline import Memory
 from tests.support.process import ROOT
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.S)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "agents.md").read_text(encoding="utf-8"), re.S)
 #: Blocks for a library that is not installed here.
 RECIPES = [block for block in BLOCKS if block.startswith("# recipe:")]
 
@@ -21,7 +21,7 @@ def test_an_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "MEMORY.md").write_text("We chose Redis for its streams.\n")
 
-    exec(compile(block, "docs/python.md", "exec"), {"__name__": "__main__"})
+    exec(compile(block, "docs/agents.md", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("block", RECIPES)
@@ -33,5 +33,5 @@ def test_a_recipe_uses_only_what_memory_has(block: str) -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("memory")
     }
 
-    assert used == {"search", "asearch"}
+    assert used == {"search"}
     assert all(hasattr(Memory, name) for name in used)

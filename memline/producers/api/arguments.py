@@ -143,8 +143,6 @@ def _read(raw: Any, hint: Any) -> Any:
         return [_read(each, str) for each in raw if each not in (None, "")]
     if isinstance(raw, list) and len(raw) == 1 and not isinstance(raw[0], list):
         return _read(raw[0], hint)
-    if kind is str and isinstance(raw, int) and not isinstance(raw, bool):
-        return str(raw)
     if kind is Literal and isinstance(raw, str):
         choices = {each.lower(): each for each in get_args(_bare(hint))}
         return choices.get(raw.lower(), raw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.sources.tokens import has_dense
@@ -101,6 +101,19 @@ class Answer:
     def action(self) -> str:
         """Return what to do about it."""
         return worst(self.findings)[1]
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, number: int) -> Hit:
+        return self.hits[number]
+
+    def __bool__(self) -> bool:
+        # One without hits is an answer too.
+        return True
 
     def to_json(self) -> dict[str, Any]:
         hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}

@@ -1,4 +1,4 @@
-"""What connects an MCP client: the words of its file, and those of docs/mcp.md."""
+"""What connects an MCP client: the words of its file, and those of docs/agents.md."""
 
 import json
 import os
@@ -28,7 +28,9 @@ def parsed(text: str, *, is_toml: bool) -> Any:
 def test_the_page_on_clients_shows_what_is_written(name: str) -> None:
     client = CLIENTS[name]
     language = "toml" if client.is_toml else "json5" if name == "openclaw" else "json"
-    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / "mcp.md").read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(
+        rf"```{language}\n(.*?)```", (ROOT / "docs" / "agents.md").read_text("utf-8"), re.DOTALL
+    )
 
     assert parsed(client.snippet("memline", SERVER), is_toml=client.is_toml) in [
         parsed(block, is_toml=client.is_toml) for block in blocks
