@@ -105,8 +105,10 @@ def _replace_chunks(
     gone = [row_id for same in before.values() for row_id, *_ in same]
     if not (new or gone or moved):
         return texts, [], []
-    full_text.remove(connection, "chunks", gone)
-    connection.execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(?))", (json_ids(gone),))
+    given = "WHERE id IN (SELECT value FROM json_each(?))"
+    rows = connection.execute(f"SELECT id, heading, text FROM chunks {given}", (json_ids(gone),))
+    full_text.remove(connection, [_document(row.path, *each) for each in rows])
+    connection.execute(f"DELETE FROM chunks {given}", (json_ids(gone),))
     connection.executemany("UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?", moved)
     connection.executemany(
         "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, text_hash)"
@@ -116,7 +118,9 @@ def _replace_chunks(
             for ordinal, (digest, chunk) in new.items()
         ),
     )
-    documents = _documents(connection, file_id, row.path, {at: chunk for at, (_, chunk) in new.items()})
+    query = "SELECT id, heading, text, ordinal FROM chunks WHERE file_id = ? AND ordinal >= ?"
+    rows = connection.execute(query, (file_id, min(new, default=len(chunks))))
+    documents = [_document(row.path, *each) for *each, ordinal in rows if ordinal in new]
     documents += _replace_names(connection, file_id, row)
     _replace_tags_and_links(connection, file_id, row)
     if row.source == SESSIONS and new:
@@ -130,27 +134,14 @@ def _is_used(connection: Connection, digest: bytes) -> bool:
     return connection.execute(query, (digest,)).fetchone() is not None
 
 
-def _documents(connection: Connection, file_id: int, path: str, new: dict[int, Chunk]) -> list[Document]:
-    """Make the documents of new chunks, by their ordinals."""
-    if not new:
-        return []
-    query = "SELECT ordinal, id FROM chunks WHERE file_id = ? AND ordinal >= ?"
-    row_id = dict(connection.execute(query, (file_id, min(new))))
-    searched_path = path if path.isascii() else path_key(path)
-    name = "" if path.isascii() else path.rpartition("/")[2]
-    made = []
-    for ordinal, chunk in new.items():
-        text, heading = fold(chunk.text), _searched_heading(chunk)
-        pairs = grams(f"{fold(chunk.heading)}\n{text}\n{fold(name)}")
-        made.append(Document("chunks", (row_id[ordinal], text, heading, searched_path, pairs)))
-    return made
-
-
-def _searched_heading(chunk: Chunk) -> str:
-    """Return the headings above a chunk and in it, as they are compared."""
-    above = chunk.heading.split(" > ")
-    inside = [title for title in sections_of(chunk.text) if title not in above]
-    return fold(" > ".join((*above, *inside)))
+def _document(path: str, row_id: int, heading: str, text: str) -> Document:
+    """Make the document of a chunk: its text, the headings above and in it, its path, pairs of characters."""
+    text, above, name = fold(text), heading.split(" > "), ""
+    inside = [title for title in sections_of(text) if title not in above]
+    if not path.isascii():
+        path, name = path_key(path), fold(path.rpartition("/")[2])
+    pairs = grams(f"{fold(heading)}\n{text}\n{name}")
+    return Document("chunks", row_id, (text, fold(" > ".join((*above, *inside))), path, pairs))
 
 
 def count(connection: Connection) -> int:
@@ -160,18 +151,37 @@ def count(connection: Connection) -> int:
 
 def _replace_names(connection: Connection, file_id: int, row: FileRow) -> list[Document]:
     """Store the names of a file and return their documents; a file without chunks has none."""
-    old = connection.execute("SELECT id FROM names WHERE file_id = ?", (file_id,)).fetchall()
-    full_text.remove(connection, "names", [name_id for (name_id,) in old])
+    query = "SELECT id, key, title FROM names WHERE file_id = ? ORDER BY id"
+    full_text.remove(connection, _of_names(row.path, connection.execute(query, (file_id,)).fetchall()))
     connection.execute("DELETE FROM names WHERE file_id = ?", (file_id,))
-    documents = []
-    for key, title, text in _named(row) if row.chunks else ():
-        name_id = connection.execute(
-            "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?) RETURNING id", (file_id, key, title)
-        ).fetchone()[0]
-        if text:
-            searched = fold(text)
-            documents.append(Document("names", (name_id, searched, grams(searched))))
-    return documents
+    connection.executemany(
+        "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?)",
+        ((file_id, key, title) for key, title in _names(row)),
+    )
+    return _of_names(row.path, connection.execute(query, (file_id,)).fetchall())
+
+
+def _names(row: FileRow) -> Iterator[tuple[str, str]]:
+    """Yield the names of a file as keys: of its file with the title as written, of the title, its aliases."""
+    if not row.chunks:
+        return
+    headings = outline(row.chunks[0].text.split("\n")).headings if row.source == MEMORY else ()
+    title = next((each.title for each in headings if each.title), "")
+    first = stem_key(row.path)
+    yield first, title
+    others = dict.fromkeys((name_key(title), *row.names.split("\n")))
+    yield from ((key, "") for key in others if key not in ("", first))
+
+
+def _of_names(path: str, names: Sequence[tuple[int, str, str]]) -> list[Document]:
+    """Make the documents of names: of the file and its title as one, of each alias."""
+    if not names:
+        return []
+    (first, _, title), *others = names
+    stem = os.path.splitext(path.rpartition("/")[2])[0]
+    texts = {first: f"{stem} {title or stem}"}
+    texts |= {row_id: key for row_id, key, _ in others if key != name_key(title)}
+    return [Document("names", row_id, (fold(text), grams(fold(text)))) for row_id, text in texts.items()]
 
 
 def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) -> None:
@@ -190,20 +200,3 @@ def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) 
             for ordinal, each in enumerate(row.links)
         ),
     )
-
-
-def _named(row: FileRow) -> Iterator[tuple[str, str, str]]:
-    """Yield the key of each name, the title as written, and what is searched, which may be empty."""
-    first: Sequence[Chunk] = row.chunks or ()
-    headings = outline(first[0].text.split("\n")).headings if row.source == MEMORY else ()
-    title = next((each.title for each in headings if each.title), "")
-    stem = os.path.splitext(row.path.rpartition("/")[2])[0]
-    key = stem_key(row.path)
-    yield key, title, f"{stem} {title or stem}"
-    known = {key}
-    if title and (key := name_key(title)) not in known:
-        known.add(key)
-        yield key, "", ""
-    for key in filter(None, row.names.split("\n")):
-        if key not in known:
-            yield key, "", key

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexUnwritable
 from memline.shared.index import driver
 from memline.shared.index.driver import faults, scalar
-from memline.shared.sqlite import SCHEMA, statements
+from memline.shared.sqlite import SCHEMA, library, statements
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -110,16 +110,14 @@ def _check(connection: Connection, path: Path) -> None:
     if (said := scalar(connection, "PRAGMA integrity_check")) != "ok":
         raise IndexCorrupt(f"{path} is damaged: {said}")
     # A view or a trigger is a program that the file would run here.
-    with closing(driver.in_memory()) as empty:
+    programs = "SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger')"
+    with closing(library().connect(":memory:")) as empty:
         for statement in statements(SCHEMA):
             empty.execute(statement)
-        ours = set(empty.execute(_PROGRAMS))
-    for name, sql in connection.execute(_PROGRAMS):
+        ours = {*empty.execute(programs)}
+    for name, sql in connection.execute(programs):
         if (name, sql) not in ours:
             raise IndexNotOurs(f"{path} has {name!r}, which no index of Memline has")
-
-
-_PROGRAMS = "SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger')"
 
 
 def put_in_place(source: Connection, target: Path) -> bool:

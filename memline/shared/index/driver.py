@@ -34,7 +34,7 @@ APPLICATION_ID = 0x4D656D4C
 #: damaged one, and built again.
 SCHEMA_VERSION = 23
 
-#: Milliseconds a write waits for another writer: batches of writes take well under a second each.
+#: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000
 
 #: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaked at
@@ -53,51 +53,34 @@ LONG_LOG_BYTES = 4_000_000
 INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
-def can_load_extensions() -> bool:
-    """Tell whether this process's SQLite library can load sqlite-vec."""
-    return hasattr(library().Connection, "enable_load_extension")
-
-
 def vec_path(extension_path: str = "") -> str:
     """Find the sqlite-vec library: `extension_path`, or the one of the installed package, or ""."""
-    if extension_path:
-        return os.path.expanduser(extension_path)
-
     # Not imported: the package's `__init__` imports numpy, which costs 110 ms.
     spec = find_spec("sqlite_vec")
-    if spec is None or not spec.submodule_search_locations:
-        return ""
+    if extension_path or spec is None or not spec.submodule_search_locations:
+        return os.path.expanduser(extension_path)
     suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
     return str(Path(spec.submodule_search_locations[0]) / f"vec0{suffix}")
 
 
 def load_vec(connection: Connection, extension_path: str = "") -> str:
     """Load sqlite-vec into `connection`. Returns "" on success, else why it is not there."""
-    if not can_load_extensions():
+    if not hasattr(connection, "enable_load_extension"):
         return f"the SQLite library in use ({library().__name__}) cannot load extensions"
-    path = vec_path(extension_path)
-    if not path:
+    if not (path := vec_path(extension_path)):
         return "the package sqlite-vec is not installed"
     try:
         connection.enable_load_extension(True)
-        try:
-            connection.load_extension(path)
-        finally:
-            connection.enable_load_extension(False)
+        connection.load_extension(path)
+        connection.enable_load_extension(False)
     except library().Error as error:
         return f"{path}: {error}"
     return ""
 
 
-def in_memory() -> Connection:
-    """Open a database of this process alone, which is gone when it is closed."""
-    connection: Connection = library().connect(":memory:", isolation_level=None, check_same_thread=False)
-    return connection
-
-
 def vec_error(extension_path: str = "") -> str:
     """Say why sqlite-vec cannot be loaded; empty when it can."""
-    with closing(in_memory()) as connection:
+    with closing(_open(":memory:")) as connection:
         return load_vec(connection, extension_path)
 
 
@@ -109,7 +92,7 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
     connection = connect(path, busy_timeout_ms=busy_timeout_ms)
     try:
         with faults(path):
-            if not _pragma(connection, "user_version"):
+            if not scalar(connection, "PRAGMA user_version"):
                 _make_tables(connection)
     except BaseException:
         connection.close()
@@ -135,16 +118,16 @@ def connect(
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        if not path.parent.is_dir():
-            raise _cannot_write(path, "its folder is a file") from None
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise _cannot_write(path, error.strerror or str(error)) from error
+        why = "its folder is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise IndexUnwritable(
+            f"cannot write the index {path}: {why}",
+            hint="check the folder's permissions, or choose another with --home DIR",
+        ) from error
     with faults(path):
-        connection: Connection = library().connect(
-            str(path), timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
-        )
+        connection = _open(str(path), timeout=busy_timeout_ms / 1000)
         try:
             refuse_foreign(connection, path, application_id=application_id, version=version)
             _set_up(connection)
@@ -166,7 +149,7 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
         connection = connect_read_only(path)
         try:
             refuse_foreign(connection, path)
-            if _pragma(connection, "user_version") == 0:
+            if not scalar(connection, "PRAGMA user_version"):
                 raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
             connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         except BaseException:
@@ -175,20 +158,38 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
         return connection
 
 
+def connect_read_only(path: Path) -> Connection:
+    """Connect to a file that is there without looking at what it is."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _open(uri, timeout=BUSY_TIMEOUT_MS / 1000, uri=True)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except library().OperationalError:
+        # In a read-only folder SQLite cannot make the shared-memory file that WAL needs. Without a
+        # WAL file there is no writer to share with, and the database file alone is whole.
+        connection.close()
+        wal = Path(f"{path}-wal")
+        if os.access(path.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+            raise
+        connection = _open(f"{uri}&immutable=1", uri=True)
+    return connection
+
+
+def _open(name: str, **options: Any) -> Connection:
+    connection: Connection = library().connect(name, isolation_level=None, check_same_thread=False, **options)
+    return connection
+
+
 def shorten_log(connection: Connection, path: Path) -> None:
     """Move a long WAL into the file and empty it, unless a reader needs it; for a writer that is closed.
 
     SQLite does so when the last connection is closed, but not when that can only read: the WAL of a first
     index stayed behind, half as large again as the index.
     """
-    try:
-        if Path(f"{path}-wal").stat().st_size <= LONG_LOG_BYTES:
-            return
-    except OSError:
-        return
-    with suppress(library().Error):
-        connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with suppress(OSError, library().Error):
+        if Path(f"{path}-wal").stat().st_size > LONG_LOG_BYTES:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @contextmanager
@@ -238,7 +239,7 @@ def faults(path: Path, *, written: Path | None = None) -> Iterator[None]:
     try:
         yield
     except library().Error as error:
-        raise _translate(error, path, written) from error
+        raise _translate(str(error), path, written) from error
 
 
 @contextmanager
@@ -279,31 +280,6 @@ def in_slices(connection: Connection, statement: str, *parameters: object) -> in
         total += changed
 
 
-def connect_read_only(path: Path) -> Connection:
-    """Connect to a file that is there without looking at what it is."""
-    uri = path.absolute().as_uri()
-    connection: Connection = library().connect(
-        uri + "?mode=ro",
-        uri=True,
-        timeout=BUSY_TIMEOUT_MS / 1000,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    try:
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except library().OperationalError:
-        # In a read-only folder SQLite cannot make the shared-memory file that WAL needs. Without a
-        # WAL file there is no writer to share with, and the database file alone is whole.
-        connection.close()
-        wal = Path(f"{path}-wal")
-        if os.access(path.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
-            raise
-        connection = library().connect(
-            uri + "?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
-        )
-    return connection
-
-
 def refuse_foreign(
     connection: Connection,
     path: Path,
@@ -314,10 +290,10 @@ def refuse_foreign(
     """Raise IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read."""
     # In this order: another process may be making the file, its mark and its tables in one transaction.
     has_tables = bool(scalar(connection, "SELECT count(*) FROM sqlite_master"))
-    owner = _pragma(connection, "application_id")
+    owner = scalar(connection, "PRAGMA application_id")
     if owner != application_id and (owner or has_tables):
         raise _not_ours(path)
-    found = _pragma(connection, "user_version")
+    found = scalar(connection, "PRAGMA user_version")
     if found > version:
         raise IndexTooNew(
             f"the index {path} has schema {found}; this Memline reads schema {version}",
@@ -337,13 +313,6 @@ def _not_ours(path: Path) -> IndexNotOurs:
     )
 
 
-def _cannot_write(path: Path, why: str) -> IndexUnwritable:
-    return IndexUnwritable(
-        f"cannot write the index {path}: {why}",
-        hint="check the folder's permissions, or choose another with --home DIR",
-    )
-
-
 def _set_up(connection: Connection) -> None:
     until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
@@ -355,20 +324,26 @@ def _set_up(connection: Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(0.02)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    # A tenth of the CPU of a first index. With FAST a page that was freed keeps its text, and is used again
-    # for the end of a long row without being overwritten as a whole.
-    connection.execute("PRAGMA secure_delete = ON")
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+_PRAGMAS = (
+    "synchronous = NORMAL",
+    "foreign_keys = ON",
+    f"cache_size = -{CACHE_KIB}",
+    # With FAST a page that was freed keeps its text, and is used again without being overwritten as a whole.
+    "secure_delete = ON",
     # Keeps the WAL file from staying at its largest size for ever after one big rebuild.
-    connection.execute("PRAGMA journal_size_limit = 67108864")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    "journal_size_limit = 67108864",
+    f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+)
 
 
 def _make_tables(connection: Connection) -> None:
     # sqlite-utils uses it where it can be imported, and fails with one that is there and broken.
     lack("numpy")
+    # 150 ms, which only those pay who make a file.
     from memline.shared.index.migrations import migrate
 
     # One at a time: of processes that open a new index together the first makes it, the others wait. The
@@ -378,12 +353,7 @@ def _make_tables(connection: Connection) -> None:
         migrate(connection)
 
 
-def _pragma(connection: Connection, name: str) -> int:
-    return int(scalar(connection, f"PRAGMA {name}"))
-
-
-def _translate(error: Exception, path: Path, written: Path | None) -> IndexFault:
-    text = str(error)
+def _translate(text: str, path: Path, written: Path | None) -> IndexFault:
     if "not a database" in text and path.suffix not in INDEX_SUFFIXES:
         return _not_ours(path)
     if any(sign in text for sign in ("malformed", "not a database", "corrupt")):
@@ -391,12 +361,11 @@ def _translate(error: Exception, path: Path, written: Path | None) -> IndexFault
             f"the index {path} is damaged: {text}",
             hint="memline index   (moves the damaged file aside and builds the index again)",
         )
-    for sign, what in _UNWRITABLE.items():
-        if sign in text:
-            return IndexUnwritable(
-                f"cannot write {written or f'the index {path}'}: {what}; nothing was half-written",
-                hint="free space or fix the permissions, then run the command again",
-            )
+    if what := next((what for sign, what in _UNWRITABLE.items() if sign in text), ""):
+        return IndexUnwritable(
+            f"cannot write {written or f'the index {path}'}: {what}; nothing was half-written",
+            hint="free space or fix the permissions, then run the command again",
+        )
     if "locked" in text:
         return IndexFault(
             f"the index {path} stayed locked by another process for {BUSY_TIMEOUT_MS // 1000} s",

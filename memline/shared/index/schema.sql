@@ -61,7 +61,7 @@ CREATE INDEX IF NOT EXISTS chunks_text_hash ON chunks (text_hash);
 -- written once more, a fifth of what full text took.
 CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     text, heading, path, grams,
-    content = '', contentless_delete = 1,
+    content = '',
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 0);
@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS names (
 CREATE INDEX IF NOT EXISTS names_key ON names (key);
 CREATE VIRTUAL TABLE IF NOT EXISTS names_fts USING fts5 (
     text, grams,
-    content = '', contentless_delete = 1,
+    content = '',
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
 INSERT INTO names_fts (names_fts, rank) VALUES ('automerge', 0);
