@@ -23,6 +23,7 @@ from memline.shared.errors import IndexFault
 from memline.shared.index import (
     bits,
     chunks,
+    copies,
     full_text,
     identities,
     jobs,
@@ -396,12 +397,15 @@ class IndexWriter:
                 open_batches.prune(connection)
 
 
-def rescue_vectors(settings: AgentSettings, aside: Path) -> None:
-    """Take over what can be read of the vectors of an index that was moved aside; the rest is paid again."""
+def rescue(settings: AgentSettings, aside: Path) -> None:
+    """Take over the sessions and vectors that can be read of an index that was moved aside."""
     with (
         suppress(IndexFault),
         faults(aside),
         closing(connect_read_only(aside)) as source,
         closing(IndexWriter.of(settings)) as writer,
     ):
+        with suppress(IndexFault), faults(aside):
+            for row in copies.sessions_in(source):
+                writer.store_file(row)
         writer.take_vectors(source)

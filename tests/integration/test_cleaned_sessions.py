@@ -114,6 +114,22 @@ def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(
     assert b"marmalade" not in place.index_path.read_bytes()
 
 
+def test_what_its_program_cleaned_up_is_taken_over_from_an_index_of_an_older_release(
+    place: Place, client: Client
+) -> None:
+    old = client.session(place, "old", "the marmalade recipe", age_days=31)
+    new = client.session(place, "new", "the quince jelly", age_days=1)
+    place.index()
+    old.unlink()
+    place.execute("PRAGMA user_version = 18")
+
+    ran = place.call("index")
+
+    assert ran.status == 0, ran.stderr
+    assert paths(place.search("marmalade")) == [client.path("old")]
+    assert paths(place.search("quince")) == [client.path("new")] and new.exists()
+
+
 def test_switching_transcripts_off_removes_them_however_old(place: Place, client: Client) -> None:
     file = client.session(place, "old", "the marmalade recipe", age_days=31)
     place.index()

@@ -26,7 +26,7 @@ from memline.shared.index import driver
 from memline.shared.index.chunks import count
 from memline.shared.index.driver import file_id
 from memline.shared.index.repair import move_aside
-from memline.shared.index_writer import rescue_vectors
+from memline.shared.index_writer import rescue
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import broker
@@ -281,7 +281,7 @@ def run(
             # A file that was not there before is the one this process made.
             aside = move_aside(path, SystemClock().now(), found[path] or file_id(path))
             if aside:
-                rescue_vectors(damaged, aside)
+                rescue(damaged, aside)
             then = f"it was moved to {aside} and" if aside else "it"
             on_note(f"{error.message}; {then} is built again from the files.")
 

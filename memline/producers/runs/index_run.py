@@ -29,7 +29,7 @@ from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
-from memline.shared.index_writer import IndexWriter, rescue_vectors
+from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.scheduling import health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
 from memline.shared.sync.plan import Plan
@@ -122,7 +122,7 @@ def bring_up_to_date(
                 aside = move_aside(agent.index_path, clock.now(), found)
                 then = f"it was moved to {aside}, and" if aside else "it was replaced, and"
                 if aside:
-                    rescue_vectors(agent, aside)
+                    rescue(agent, aside)
                 then = f"{then} the index is built again from the files"
             on_note(f"{error.message}; {then}.")
     raise AssertionError("the last run returns or raises")

@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexUnwritable
 from memline.shared.index import driver
 from memline.shared.index.driver import faults, scalar
+from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.sessions.said import Counts, TranscriptFacts
+from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sources.paths import SESSIONS
 from memline.shared.sqlite import SCHEMA, library, statements
 
 if TYPE_CHECKING:
@@ -118,6 +122,33 @@ def _check(connection: Connection, path: Path) -> None:
     for name, sql in connection.execute(programs):
         if (name, sql) not in ours:
             raise IndexNotOurs(f"{path} has {name!r}, which no index of Memline has")
+
+
+def sessions_in(source: Connection) -> Iterator[FileRow]:
+    """Yield the sessions of an index, to be read again where their transcript is still there."""
+    files = source.execute(
+        "SELECT id, path, mtime_ns, observed_ns, chunking, title, first_day, last_day, messages FROM files"
+        " JOIN transcripts ON file_id = id WHERE source = ? AND outcome = ?",
+        (SESSIONS, INDEXED),
+    )
+    for file_id, path, mtime_ns, observed_ns, chunking, title, first, last, messages in files.fetchall():
+        rows = source.execute(
+            "SELECT start_line, end_line, heading, text FROM chunks WHERE file_id = ? ORDER BY ordinal",
+            (file_id,),
+        )
+        names = ("start_line", "end_line", "heading", "text")
+        yield FileRow(
+            path=path,
+            source=SESSIONS,
+            outcome=INDEXED,
+            mtime_ns=mtime_ns,
+            observed_ns=observed_ns,
+            chunking=chunking,
+            chunks=tuple(Chunk(**dict(zip(names, row, strict=True))) for row in rows),
+            transcript=TranscriptFacts(
+                title=title, counts=Counts(messages=messages, first_day=first, last_day=last)
+            ),
+        )
 
 
 def put_in_place(source: Connection, target: Path) -> bool:
