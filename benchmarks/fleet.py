@@ -56,7 +56,7 @@ def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[floa
     took: dict[str, list[float]] = {"direct": [], "queue": [], "kept client": []}
     with (
         closing(Answerer(fleet.place.settings(), long_lived=True)) as memory,
-        QueryClient(fleet.address) as client,
+        closing(QueryClient(fleet.address)) as client,
     ):
         for number, question in enumerate(_repeated(questions(40), asked + 40)):
             request = SearchRequest(query=question)

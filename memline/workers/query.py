@@ -39,7 +39,7 @@ def run_query(message: RunQuery) -> None:
     """
     context = current()
     replies = context.keep("replies", lambda: Replies(context.settings.queue.address))
-    if not replies.is_awaited(message.reply_to):
+    if not replies.begin(message.reply_to):
         return
     try:
         request = search_request(message.query, **message.options)

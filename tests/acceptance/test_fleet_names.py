@@ -66,7 +66,7 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(
         assert "the fleet shared works on" in log and str(homes[0].home) in log and str(homes[1].home) in log
         assert "queue.name" in log
         # Files may lie on another host than their index.
-        until(lambda: b"chunk" in b"".join(redis_server.ask("KEYS", "memline:shared:serving:*")))
+        until(lambda: "chunk" in theirs.roles())
 
 
 def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(

@@ -107,10 +107,15 @@ class World:
         for number, text in enumerate(HOSTILE):
             stored.put("chunk", f"m{number}", files(text), error=text)
         worker = WorkerInfo(
-            id="w1", threads_of={"chunk": 2}, host="<b>host</b>", pid=1, version="1", started=time.time(),
-        )  # fmt: skip
-        stored.client.sadd(redis_client.key(stored.client, "workers"), "w1")
-        stored.client.set(redis_client.key(stored.client, "worker:w1"), msgspec.msgpack.encode(worker))
+            id="w1",
+            threads_of={"chunk": 2},
+            host="<b>host</b>",
+            pid=1,
+            version="1",
+            started=0,
+            seen=time.time(),
+        )
+        stored.client.hset(redis_client.key(stored.client, "workers"), "w1", msgspec.msgpack.encode(worker))
 
 
 @pytest.fixture(scope="module")

@@ -1,89 +1,123 @@
-"""What a question through the queue asks of a real Redis: one connection, and nothing but plain commands."""
+"""A question through the queue of a real Redis, and its answer."""
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import closing, contextmanager
+from datetime import date
 
 import dramatiq
 import pytest
 
-from memline.shared.queue import redis_client
-from memline.shared.queue.broker import MessagePack
+from memline.shared.queue import redis_client, replies
+from memline.shared.queue.broker import on_redis
+from memline.shared.queue.heartbeat import Heartbeat, is_served
 from memline.shared.queue.messages import RunQuery, decode
-from memline.shared.queue.replies import QueryClient, Replies, ask_fleet
+from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused, ask_fleet
 from memline.shared.search.request import SearchRequest
 from tests.support.redis_server import RedisServer
+from tests.support.workspace import until
 
-QUESTION = SearchRequest(query="apples")
+QUESTION = SearchRequest(query="apples", max_results=3)
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
+def redis(tmp_path):
     with RedisServer(tmp_path / "redis") as running:
         yield running
 
 
 @pytest.fixture
-def url(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a fleet whose query worker, a thread that is connected already, echoes questions."""
-    # On a loaded machine the worker takes a question later.
-    monkeypatch.setattr("memline.shared.queue.replies.TAKEN_S", 60)
-    address = f"{redis.url}#notes"
-    dramatiq.set_encoder(MessagePack())
-    client = redis_client.client(address, block_s=60)
-    client.set("memline:notes:serving:query", "yes")
-    replies = Replies(address)
-    replies.put("warm", b"")
-    stopped = threading.Event()
+def url(redis, monkeypatch):
+    # On a loaded machine a worker takes a question later.
+    monkeypatch.setattr(replies, "TAKEN_S", 60)
+    return f"{redis.url}#notes"
 
-    def answer() -> None:
-        while not stopped.is_set():
-            popped: Any = client.blpop(["memline:notes:query"], timeout=1)
-            if popped:
-                content = client.hget("memline:notes:query.msgs", popped[1])
-                question = decode(dramatiq.Message.decode(content).args[0], RunQuery)
-                replies.put(question.reply_to, json.dumps({"question": question.query}).encode())
 
-    worker = threading.Thread(target=answer)
+@contextmanager
+def alive(url):
+    """Somebody says that it serves the queue."""
+    heartbeat = Heartbeat()
+    heartbeat.start(url, "w1", {"query": 1})
+    with closing(redis_client.client(url)) as client:
+        until(lambda: is_served(client, "query"))
+    yield
+    heartbeat.stop()
+
+
+@contextmanager
+def serving(url, answer):
+    """A query worker that answers with what the function gives."""
+    broker, boxes = on_redis(url), Replies(url)
+
+    def run_query(raw):
+        question = decode(raw, RunQuery)
+        if boxes.begin(question.reply_to):
+            boxes.put(question.reply_to, json.dumps(answer(question)).encode())
+
+    dramatiq.actor(run_query, broker=broker, queue_name="query", actor_name="run_query")
+    worker = dramatiq.Worker(broker, queues={"query"}, worker_threads=1, worker_timeout=20)
     worker.start()
-    yield address
-    stopped.set()
-    worker.join()
-    client.close()
-    replies.close()
+    with alive(url):
+        yield
+    worker.stop()
+    boxes.close()
 
 
-def connections(redis: RedisServer) -> int:
-    """How many connections the server has had; each look is one more."""
-    return int(redis.ask("INFO", "stats")["total_connections_received"])
+def test_a_question_reaches_a_worker_and_its_answer_comes_back(url):
+    questions = []
+
+    def answer(question):
+        questions.append(question)
+        return {"results": [len(questions)]}
+
+    with serving(url, answer), closing(QueryClient(url)) as client:
+        assert client.ask("main", QUESTION, timeout_s=60, index="main.sqlite") == {"results": [1]}
+        assert client.ask("main", QUESTION, timeout_s=60) == {"results": [2]}
+        assert ask_fleet(url, "main", QUESTION) == {"results": [3]}
+
+    question = questions[0]
+    assert (question.agent, question.query, question.index) == ("main", "apples", "main.sqlite")
+    assert question.options["max_results"] == 3
+    # "Yesterday" is that of who asks.
+    assert question.options["today"] == date.today().isoformat()
 
 
-def test_a_command_asks_over_one_connection_and_loads_no_script(redis: RedisServer, url: str) -> None:
-    before = connections(redis)
+def test_a_question_that_is_wrong_is_refused_and_a_problem_of_the_worker_is_no_answer(url):
+    answers = [{"error": "no such day", "action": "2026-02-10"}, {"error": "damaged", "elsewhere": True}]
 
-    assert ask_fleet(url, "main", QUESTION) == {"question": "apples"}
-
-    assert connections(redis) - before == 2
-    commands = redis.ask("INFO", "commandstats")
-    assert "cmdstat_blpop" in commands
-    assert not commands.keys() & {"cmdstat_eval", "cmdstat_evalsha", "cmdstat_script|load"}
+    with serving(url, lambda _: answers.pop(0)):
+        with pytest.raises(WorkerRefused, match="no such day"):
+            ask_fleet(url, "main", QUESTION)
+        assert ask_fleet(url, "main", QUESTION) is None
 
 
-def test_a_client_that_is_kept_asks_all_its_questions_over_one_connection(
-    redis: RedisServer, url: str
-) -> None:
-    with QueryClient(url) as client:
-        before = connections(redis)
-        for _ in range(5):
-            assert client.ask("main", QUESTION, timeout_s=60) == {"question": "apples"}
-
-    assert connections(redis) - before == 2
+def test_without_a_worker_alive_nothing_is_put_on_the_queue(redis, url):
+    assert ask_fleet(url, "main", QUESTION) is None
+    assert redis.ask("KEYS", "memline:notes:query*") == []
 
 
-def test_a_client_that_is_kept_survives_a_restart_of_redis(redis: RedisServer) -> None:
-    with QueryClient(f"{redis.url}#notes") as client:
+def test_a_question_that_no_worker_takes_is_taken_back(redis, url, monkeypatch):
+    monkeypatch.setattr(replies, "TAKEN_S", 0.01)
+    with alive(url):
+        assert ask_fleet(url, "main", QUESTION) is None
+
+    answered = threading.Event()
+    monkeypatch.setattr(replies, "TAKEN_S", 60)
+    with serving(url, lambda _: answered.set() or {"results": []}):
+        # The worker passes over the old one and answers the new one.
+        assert ask_fleet(url, "main", QUESTION) == {"results": []}
+    assert redis.ask("KEYS", "memline:notes:reply:*") == []
+
+
+def test_an_answer_that_is_not_read_is_gone_after_a_while(redis, url):
+    with closing(Replies(url)) as boxes:
+        boxes.put("a", b"late")
+
+    assert 0 < redis.ask("TTL", "memline:notes:reply:a") <= 30
+
+
+def test_a_client_that_is_kept_survives_a_restart_of_redis(redis, url):
+    with closing(QueryClient(url)) as client:
         assert client.ask("main", QUESTION, timeout_s=60) is None
         redis.kill()
         redis.start()

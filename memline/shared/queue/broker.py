@@ -181,22 +181,29 @@ def on_redis(url: str, *, retry: RetryPolicy | None = None, middleware: Sequence
             "workers as separate processes need a queue, and queue.url is not set",
             hint="MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
         )
+    global _retry
+    redis_client.check(url)
+    broker, _retry = sender(url, redis_client.client(url)), retry or RetryPolicy(url)
+    for each in (*middleware, Faults()):
+        broker.add_middleware(each)
+    dramatiq.set_broker(broker)
+    return broker
+
+
+def sender(url: str, client: Any) -> Any:
+    """Make a RedisBroker that sends by this client, and is not the process's."""
     # redis takes 45 ms to import, which one process never needs.
     from memline.shared.queue.redis_broker import FleetBroker, KeepErrors
 
-    global _retry
-    redis_client.check(url)
     dramatiq.set_encoder(MessagePack())
-    client = redis_client.client(url)
     broker = FleetBroker(  # type: ignore[no-untyped-call]
         client=client,
         namespace=redis_client.namespace(client),
         heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
         maintenance_chance=MAINTENANCE_CHANCE,
-        middleware=[KeepErrors(), *middleware, Faults()],
+        middleware=[KeepErrors()],
     )
-    broker.url, _retry = url, retry or RetryPolicy(url)
-    dramatiq.set_broker(broker)
+    broker.url = url
     return broker
 
 
@@ -224,12 +231,14 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
 
 def send(message: Wire) -> None:
     """Put a message on its queue, through the broker of this process. Raises QueueError when that fails."""
-    role, row = ROUTES[type(message)]
     broker = dramatiq.get_broker()
-    envelope: dramatiq.Message[Any] = dramatiq.Message(
-        queue_name=role, actor_name=row.name, args=(message,), kwargs={}, options={}
-    )
     if _retry is None:
-        broker.enqueue(envelope)
+        broker.enqueue(envelope(message))
     else:
-        _retry(broker.enqueue, envelope)
+        _retry(broker.enqueue, envelope(message))
+
+
+def envelope(message: Wire) -> dramatiq.Message[Any]:
+    """Address a message to its queue and actor."""
+    role, row = ROUTES[type(message)]
+    return dramatiq.Message(queue_name=role, actor_name=row.name, args=(message,), kwargs={}, options={})

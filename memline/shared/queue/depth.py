@@ -6,7 +6,8 @@ no worker has taken yet; the messages of `<queue>.DQ.msgs` wait for a retry. The
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import time
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +16,7 @@ import redis
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
-from memline.shared.queue.heartbeat import (
-    BUCKET_S,
-    WorkerInfo,
-    done_key,
-    last_failure,
-    live_workers,
-)
+from memline.shared.queue.heartbeat import WorkerInfo, all_workers
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 from memline.shared.values import value
@@ -101,19 +96,20 @@ def read(url: str, kept: redis.Redis | None = None) -> Fleet:
 
 def _read(client: redis.Redis, url: str) -> Fleet:
     memory: Any = client.info("memory")
+    workers = all_workers(client)
+    live = tuple(worker for worker in workers if not worker.failure)
     return Fleet(
-        queues=tuple(_depths(client)),
-        workers=tuple(live_workers(client)),
-        worker_failure=last_failure(client),
+        queues=tuple(_depths(client, live)),
+        workers=live,
+        worker_failure=next((worker.failure for worker in workers if worker.failure), ""),
         used_memory=int(memory["used_memory"]),
         max_memory=int(memory.get("maxmemory", 0)),
         error=redis_client.trouble(client, memory, url),
     )
 
 
-def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
-    now = redis_client.now(client)
-    last = int(now) // BUCKET_S
+def _depths(client: redis.Redis, workers: Sequence[WorkerInfo]) -> Iterator[QueueDepth]:
+    now = time.time()
     pipe = client.pipeline(transaction=False)
     for queue in QUEUES:
         base = key(client, queue)
@@ -123,10 +119,9 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
         pipe.zcard(f"{base}.XQ")
         pipe.zrange(f"{base}.XQ", 0, 0, withscores=True)
         pipe.lrange(base, 0, OLDEST_SAMPLE - 1)
-        pipe.mget([done_key(client, queue, last - back) for back in range(60 // BUCKET_S)])
     found = pipe.execute()
-    for queue, place in zip(QUEUES, range(0, len(found), 7), strict=True):
-        waiting, stored, delayed, dead, first_dead, ids, done = found[place : place + 7]
+    for queue, place in zip(QUEUES, range(0, len(found), 6), strict=True):
+        waiting, stored, delayed, dead, first_dead, ids = found[place : place + 6]
         yield QueueDepth(
             name=queue,
             role=queue,
@@ -135,7 +130,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
             delayed=delayed,
             dead=dead,
             oldest_s=round(_oldest_s(client, queue, ids, now), 1),
-            rate_per_minute=float(sum(int(count or 0) for count in done)),
+            rate_per_minute=float(sum(worker.done.get(queue, 0) for worker in workers)),
             dead_since=first_dead[0][1] / 1000 if first_dead else None,
         )
 

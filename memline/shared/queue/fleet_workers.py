@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
 from memline.shared.queue.dead_letters import errors_since
-from memline.shared.queue.heartbeat import embed_threads, is_served, last_failure
+from memline.shared.queue.heartbeat import all_workers, live_workers
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
 
@@ -25,9 +24,6 @@ SAID_S = 3.0
 
 #: Seconds that a command waits for the first worker: a fleet that was never there is not one that restarts.
 FIRST_S = 5.0
-
-#: Dead letters read at a time: one with files that were read has their text, some hundred kB.
-_LETTERS = 100
 
 
 class Fleet:
@@ -45,8 +41,8 @@ class Fleet:
             #: When this began, by the clock of Redis (seconds since the epoch).
             self._began_at = redis_client.now(self._client)
         now = time.monotonic()
-        self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S)
-        self._embedded_at = now
+        #: Queue -> when a worker of it was alive last (monotonic seconds).
+        self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S) | {"embed": now}
         #: Whether the caller waits for vectors: then a worker has to embed.
         self.wants_vectors = False
         return self
@@ -61,17 +57,15 @@ class Fleet:
 
     def missing(self) -> str:
         """Say which role is missing that the caller waits for; empty while a restart may explain it."""
-        if self.wants_vectors and time.monotonic() - self._embedded_at > SAID_S:
+        if self.wants_vectors and time.monotonic() - self._served_at["embed"] > SAID_S:
             return "no worker takes messages from the queue 'embed'"
         return ""
-
-    def take(self, settings: Settings) -> None:
-        """Do nothing: the processes of the fleet take other settings themselves."""
 
     def missing_queue(self) -> str:
         """Name a queue that no worker serves now; empty when all are served."""
         with redis_client.translated(self._url):
-            return next((queue for queue in self._served_at if not is_served(self._client, queue)), "")
+            served = {queue for worker in live_workers(self._client) for queue in worker.queues}
+        return next((queue for queue in ("chunk", "store") if queue not in served), "")
 
     def fault(self) -> BaseException | None:
         """Return a QueueError when the work cannot go on: a queue has no worker, or one failed."""
@@ -81,41 +75,44 @@ class Fleet:
         self._looked_at = now
         try:
             with redis_client.translated(self._url):
-                if fault := self._worker_fault(now):
+                if fault := self._failure(now):
                     return fault
-                if self._is_waiting_too_long(now):
+                if self._missing_s(now) > MISSING_S:
                     # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
                     redis_client.check_writable(self._client)
         except QueueError as error:
             # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
-            return error if self._is_waiting_too_long(now) else None
-        if not self._is_waiting_too_long(now):
+            return error if self._missing_s(now) > MISSING_S else None
+        if self._missing_s(now) <= MISSING_S:
             return None
-        queue = min(self._served_at, key=self._served_at.__getitem__)
+        queue = min(self._needed(), key=self._served_at.__getitem__)
         words = f"no worker takes messages from the queue {queue!r}"
-        return QueueError(words, hint=f"memline worker {queue}, or unset queue.url")
+        return QueueError(words + (", and vectors wait" * (queue == "embed")), hint=f"memline worker {queue}")
 
-    def _worker_fault(self, now: float) -> QueueError | None:
+    def _needed(self) -> tuple[str, ...]:
+        return ("chunk", "store", "embed") if self.wants_vectors else ("chunk", "store")
+
+    def _missing_s(self, now: float) -> float:
+        """Return for how many seconds a queue that is needed has had no worker."""
+        return now - min(self._served_at[queue] for queue in self._needed())
+
+    def _failure(self, now: float) -> QueueError | None:
         """Note which queues are served; return why a worker failed at our work, if one did."""
+        workers = all_workers(self._client)
         for queue in self._served_at:
-            if is_served(self._client, queue):
+            if any(queue in worker.queues and not worker.failure for worker in workers):
                 self._served_at[queue] = now
+        if not self.wants_vectors:
+            self._served_at["embed"] = now
+        for queue in ("chunk", "store"):
             for agent in self._agents:
                 for error in errors_since(self._client, queue, agent, self._began_at):
                     words = f"a worker of the queue {queue!r} failed: {error}"
                     return QueueError(words, hint="memline queue dead")
-        if not self.wants_vectors or embed_threads(self._client):
-            self._embedded_at = now
-        elif now - self._embedded_at > MISSING_S:
-            words = "no worker takes messages from the queue 'embed', and vectors wait"
-            return QueueError(words, hint="memline worker embed")
-        elif now - self._embedded_at > FIRST_S and (failure := last_failure(self._client)):
-            # Not at once: the worker that replaces the failed one may be starting.
-            return QueueError(f"a worker ended: {failure}", hint="memline queue")
+        # Not at once: the worker that replaces a failed one may be starting.
+        if self._missing_s(now) > FIRST_S and (ended := [each.failure for each in workers if each.failure]):
+            return QueueError(f"a worker ended: {ended[-1]}", hint="memline queue")
         return None
-
-    def _is_waiting_too_long(self, now: float) -> bool:
-        return now - min(self._served_at.values()) > MISSING_S
 
 
 def wake(url: str, agent: str) -> None:

@@ -1,14 +1,8 @@
-"""Show that a worker process is alive, by keys in Redis that it renews, and read who is and what it serves.
+"""Show that a worker process is alive, and read who is and what it serves.
 
-Commands read it without importing dramatiq, so `shared.queue.middleware` makes the heartbeat a middleware.
+    <fleet>:workers    hash: id of a worker -> its `WorkerInfo` in MessagePack, renewed every `HEARTBEAT_S`
 
-<fleet>:workers           set of the ids below; an id whose key is gone is dropped by the next reader
-                                    (a SCAN for them would walk over everything else that Redis holds)
-<fleet>:worker:<id>       string: its `WorkerInfo` in MessagePack              (gone after TTL_S)
-<fleet>:serving:<queue>   string, there while a worker takes messages from the queue
-                                                                             (gone after TTL_S)
-<fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
-<fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
+Who was silent for `TTL_S`, by the clock of Redis, counts as gone; the next reader removes it.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -40,14 +34,11 @@ HEARTBEAT_S = 2.0
 #: Seconds after which a silent process counts as gone.
 TTL_S = 10
 
-#: Seconds that the failure of a worker is told.
+#: Seconds that readers hear of a worker that ended by itself.
 FAILURE_TTL_S = 600
 
-#: Seconds counted together for the rate of a queue.
-BUCKET_S = 10
-
-#: Seconds that those counts are kept.
-KEPT_S = 120
+#: Seconds whose finished messages are counted.
+RATE_S = 60.0
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +53,14 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     #: Seconds since the epoch.
     started: float
+    #: When it gave its last heartbeat, by the clock of Redis.
+    seen: float = 0.0
     #: Its configuration file, when it was changed after the worker had read it; else empty.
     newer_file: str = ""
+    #: Queue -> messages that it finished in the last minute.
+    done: dict[str, int] = {}
+    #: Why it ended by itself; empty while it is alive.
+    failure: str = ""
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -91,18 +88,23 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 _WORKER = msgspec.msgpack.Decoder(WorkerInfo)
 
 
+def all_workers(client: Redis) -> list[WorkerInfo]:
+    """List the worker processes that are alive, by role and machine, and those that ended by themselves."""
+    stored: Any = client.hgetall(key(client, "workers"))
+    now, workers = redis_client.now(client), []
+    for name, content in stored.items():
+        worker = _WORKER.decode(content)
+        if now - worker.seen > (FAILURE_TTL_S if worker.failure else TTL_S):
+            # Were it only slow, its next heartbeat would put it back.
+            client.hdel(key(client, "workers"), name)
+        else:
+            workers.append(worker)
+    return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
+
+
 def live_workers(client: Redis) -> list[WorkerInfo]:
     """List the worker processes that are alive, by role and machine."""
-    ids: Any = client.smembers(key(client, "workers"))
-    stored: Any = (
-        client.mget([key(client, f"worker:{worker_id.decode()}") for worker_id in ids]) if ids else ()
-    )
-    gone = [worker_id for worker_id, content in zip(ids, stored, strict=True) if content is None]
-    if gone:
-        # Killed ones. Were one only slow, its next heartbeat would put it back.
-        client.srem(key(client, "workers"), *gone)
-    workers = [_WORKER.decode(content) for content in stored if content]
-    return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
+    return [worker for worker in all_workers(client) if not worker.failure]
 
 
 def embed_threads(client: Redis) -> int:
@@ -110,25 +112,9 @@ def embed_threads(client: Redis) -> int:
     return sum(worker.threads_of.get("embed", 0) for worker in live_workers(client))
 
 
-def serving_key(client: Redis, queue: str) -> str:
-    """Name the key that is there while a worker process takes messages from `queue`."""
-    return key(client, f"serving:{queue}")
-
-
 def is_served(client: Redis, queue: str) -> bool:
-    """Tell whether a live worker process takes messages from `queue`; one command."""
-    return bool(client.exists(serving_key(client, queue)))
-
-
-def last_failure(client: Redis) -> str:
-    """Say why a worker ended by itself in the last minutes; empty when none did."""
-    text: Any = client.get(key(client, "worker.failure"))
-    return (text or b"").decode()
-
-
-def done_key(client: Redis, queue: str, bucket: int) -> str:
-    """Name the key that counts the messages of a queue that were finished in a bucket of time."""
-    return key(client, f"done:{queue}:{bucket}")
+    """Tell whether a live worker process takes messages from `queue`."""
+    return any(queue in worker.threads_of for worker in live_workers(client))
 
 
 class Heartbeat:
@@ -137,9 +123,8 @@ class Heartbeat:
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        #: Finished messages that Redis has not been told of yet, by queue; `+=` under the interpreter lock
-        #: may lose one in a race, which a rate can bear.
-        self._done: Counter[str] = Counter()
+        #: When each message of the last minute was finished (monotonic seconds), and its queue.
+        self._done: deque[tuple[float, str]] = deque()
         self._failure = ""
 
     def start(
@@ -154,7 +139,15 @@ class Heartbeat:
 
         `file` has the settings of this process.
         """
-        args = (url, worker_id, threads_of, file or SettingsFile())
+        info = WorkerInfo(
+            id=worker_id,
+            threads_of=dict(threads_of),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=own_version(),
+            started=time.time(),
+        )
+        args = (url, info, file or SettingsFile())
         self._thread = threading.Thread(target=self._run, args=args, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -169,49 +162,39 @@ class Heartbeat:
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
         if exception is None:
-            self._done[message.queue_name] += 1
+            self._done.append((time.monotonic(), message.queue_name))
 
-    def _run(self, url: str, worker_id: str, threads_of: Mapping[str, int], file: SettingsFile) -> None:
-        started = time.time()
+    def _run(self, url: str, info: WorkerInfo, file: SettingsFile) -> None:
         # A connection of its own: the others may be busy.
         client = redis_client.client(url)
-        ours = key(client, f"worker:{worker_id}")
-        newer_file = ""
-        while True:
+        name, newer_file = key(client, "workers"), ""
+        while not self._stop.is_set():
             was_newer, newer_file = newer_file, file.newer()
             if newer_file and not was_newer:
                 Log("settings").warning("settings.old", file=newer_file)
-            info = WorkerInfo(
-                id=worker_id,
-                threads_of=dict(threads_of),
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                version=own_version(),
-                started=started,
-                newer_file=newer_file,
-            )
+            info = msgspec.structs.replace(info, newer_file=newer_file, done=self._counts())
             try:
                 with redis_client.translated(url):
-                    bucket = int(redis_client.now(client)) // BUCKET_S
-                    pipe = client.pipeline(transaction=False)
-                    pipe.set(ours, msgspec.msgpack.encode(info), ex=TTL_S)
-                    pipe.sadd(key(client, "workers"), worker_id)
-                    for role in threads_of:
-                        pipe.set(serving_key(client, role), ours, ex=TTL_S)
-                    done, self._done = self._done, Counter()
-                    for queue, count in done.items():
-                        pipe.incrby(done_key(client, queue, bucket), count)
-                        pipe.expire(done_key(client, queue, bucket), KEPT_S)
-                    pipe.execute()
+                    info = msgspec.structs.replace(info, seen=redis_client.now(client))
+                    client.hset(name, info.id, msgspec.msgpack.encode(info))
             except QueueError as error:
                 # The consumers say the same and wait; one heartbeat too few is no loss.
                 Log("heartbeat").debug("heartbeat.failed", error=error.message)
-            if self._stop.wait(HEARTBEAT_S):
-                break
+            self._stop.wait(HEARTBEAT_S)
         with suppress(QueueError), redis_client.translated(url):
-            client.delete(ours)
-            client.srem(key(client, "workers"), worker_id)
             if self._failure:
-                text = f"{socket.gethostname()}: {self._failure}"
-                client.set(key(client, "worker.failure"), text, ex=FAILURE_TTL_S)
+                ended = msgspec.structs.replace(info, failure=f"{info.host}: {self._failure}")
+                client.hset(name, info.id, msgspec.msgpack.encode(ended))
+            else:
+                client.hdel(name, info.id)
         client.close()
+
+    def _counts(self) -> dict[str, int]:
+        """Count the messages of the last minute by their queue."""
+        since = time.monotonic() - RATE_S
+        while self._done and self._done[0][0] < since:
+            self._done.popleft()
+        counts: dict[str, int] = {}
+        for _, queue in tuple(self._done):
+            counts[queue] = counts.get(queue, 0) + 1
+        return counts

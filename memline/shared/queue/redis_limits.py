@@ -1,95 +1,61 @@
 """Share the limits of provider accounts among all hosts of a fleet, in Redis.
 
-The same as `shared.scheduling.limits`, where the rules are written down. One script decides and takes in one
-step, so that workers on different hosts cannot both take the last place.
+It is the generic cell rate algorithm: each account and unit (requests, tokens) has one number, the time from
+which the next call may go, and a call moves it on by its part of a minute's limit. So calls are spread over
+the minute, and no minute holds more than the limit and one call. A question has a tenth of each limit for
+itself, and never waits.
 
-    <fleet>:limit:<account>:cooldown   string, until (ms since the epoch); expires by itself
-    <fleet>:limit:<account>:requests   sorted set: member "<n>:<requests>:<tokens>" -> when it is called (ms)
-    <fleet>:limit:<account>:tokens     string: sum of tokens in the set above
+    <fleet>:limit:<account>:hold                string, until (s since the epoch): nobody calls
+    <fleet>:limit:<account>:<unit>              string: when the next call for texts may go (s)
+    <fleet>:limit:<account>:question.<unit>     the same for questions
+
+The clock is that of Redis, and one script decides and takes in one step, so that workers on different hosts
+cannot both take the last place. All keys expire by themselves.
 """
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, Limits, for_texts, minute_limits
+from memline.shared.scheduling.limits import (
+    QUESTION_SHARE,
+    STOP_COOLDOWN_S,
+    WINDOW_S,
+    Limits,
+    minute_limits,
+)
 
+#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then what the call costs of each unit (s).
 _TAKE = """
-local cooldown, requests, sum = KEYS[1], KEYS[2], KEYS[3]
-local window, max_requests, max_tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local tokens, name, max_wait = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
-local is_question, wanted = ARGV[7] == '1', tonumber(ARGV[8])
--- The server's clock, so that workers need not agree on theirs.
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local function requests_of(member) return tonumber(string.match(member, ':(%d+):%d+$')) end
-
-local old = redis.call('ZRANGEBYSCORE', requests, '-inf', now - window)
-local used = tonumber(redis.call('GET', sum) or '0')
-for _, member in ipairs(old) do
-    used = used - tonumber(string.match(member, ':(%d+)$'))
-    redis.call('ZREM', requests, member)
-end
-local count = redis.call('ZCARD', requests)
-if count == 0 then used = 0 end
-
-local at = math.max(now, tonumber(redis.call('GET', cooldown) or '0'))
-if count > 0 then
-    -- Never before the last place that was given: then looking back is enough.
-    if not is_question then
-        at = math.max(at, tonumber(redis.call('ZRANGE', requests, -1, -1, 'WITHSCORES')[2]))
-    end
-    -- A call above the whole limit goes alone rather than never: when all others are over.
-    local taken = {}
-    if max_requests > 0 or (max_tokens > 0 and used + tokens > max_tokens) then
-        taken = redis.call('ZRANGE', requests, 0, -1, 'WITHSCORES')
-    end
-    if max_requests > 0 then
-        local left = wanted - max_requests
-        for i = 1, #taken, 2 do left = left + requests_of(taken[i]) end
-        for i = 1, #taken, 2 do
-            if left <= 0 then break end
-            left = left - requests_of(taken[i])
-            at = math.max(at, tonumber(taken[i + 1]) + window)
-        end
-    end
-    if max_tokens > 0 then
-        local left = used + tokens - max_tokens
-        for i = 1, #taken, 2 do
-            if left <= 0 then break end
-            left = left - tonumber(string.match(taken[i], ':(%d+)$'))
-            at = math.max(at, tonumber(taken[i + 1]) + window)
-        end
+local now = time[1] + time[2] / 1e6
+local at = now
+for _, key in ipairs(KEYS) do at = math.max(at, tonumber(redis.call('GET', key) or '0')) end
+if at - now <= tonumber(ARGV[1]) then
+    for i = 2, #KEYS do
+        local next_at = at + tonumber(ARGV[i])
+        redis.call('SET', KEYS[i], string.format('%.3f', next_at), 'EX', math.ceil(next_at - now) + 1)
     end
 end
-if at - now <= max_wait then
-    redis.call('ZADD', requests, at, name .. ':' .. wanted .. ':' .. tokens)
-    redis.call('PEXPIRE', requests, window * 2 + max_wait)
-    used = used + tokens
-end
-redis.call('SET', sum, used, 'PX', window * 2 + max_wait)
-return at - now
+return string.format('%.3f', at - now)
 """
 
-_COOL_DOWN = """
+#: KEYS: the hold. ARGV: how long (s). A shorter time never cuts a longer one.
+_HOLD = """
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local retry_at = now + tonumber(ARGV[1])
-if retry_at > tonumber(redis.call('GET', KEYS[1]) or '0') then
-    redis.call('SET', KEYS[1], retry_at, 'PX', ARGV[1])
+local hold_until = time[1] + time[2] / 1e6 + ARGV[1]
+if hold_until > tonumber(redis.call('GET', KEYS[1]) or '0') then
+    redis.call('SET', KEYS[1], string.format('%.3f', hold_until), 'PX', math.ceil(ARGV[1] * 1000))
 end
-return 0
 """
 
 
 class RedisLimits:
-    """The same for all processes of a fleet."""
+    """The limits of accounts, the same for all processes of a fleet (`shared.scheduling.limits.Limits`)."""
 
     def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
         """`retry`: while Redis is away a caller waits here, for what it holds, or is about to pay for, could
@@ -97,7 +63,7 @@ class RedisLimits:
         self._client = redis_client.client(url)
         self._retry = retry or RetryPolicy(url)
         self._take: Any = self._client.register_script(_TAKE)
-        self._cool_down: Any = self._client.register_script(_COOL_DOWN)
+        self._hold: Any = self._client.register_script(_HOLD)
 
     def take(
         self,
@@ -110,33 +76,37 @@ class RedisLimits:
         max_wait_s: float = 0,
         is_question: bool = False,
     ) -> float:
-        if not is_question:
-            max_requests, max_tokens = for_texts(max_requests), for_texts(max_tokens)
-        window_ms, max_wait_ms = int(WINDOW_S * 1000), int(max_wait_s * 1000)
-        keys = [self._key(account, part) for part in ("cooldown", "requests", "tokens")]
-        args = [window_ms, max_requests, max_tokens, tokens, uuid.uuid4().hex, max_wait_ms, int(is_question)]
-        args.append(requests)
-        wait_ms: Any = self._retry(self._take, keys=keys, args=args)
-        return float(wait_ms) / 1000
+        kind = "question." if is_question else ""
+        keys, args = [self._key(account, "hold")], [max_wait_s]
+        for unit, amount, limit in (("requests", requests, max_requests), ("tokens", tokens, max_tokens)):
+            if limit:
+                keys.append(self._key(account, f"{kind}{unit}"))
+                args.append(WINDOW_S * amount / _share(limit, is_question=is_question))
+        return float(self._retry(self._take, keys=keys, args=args))
 
     def close(self) -> None:
         self._client.close()
 
     def cooldown_s(self, account: str) -> float:
-        wait_ms: Any = self._retry(self._client.pttl, self._key(account, "cooldown"))
-        return max(0.0, float(wait_ms) / 1000)
+        left_ms: Any = self._retry(self._client.pttl, self._key(account, "hold"))
+        return max(0.0, float(left_ms) / 1000)
 
     def cool_down(self, account: str, seconds: float) -> None:
         if seconds > 0:
-            key = self._key(account, "cooldown")
-            self._retry(self._cool_down, keys=[key], args=[max(1, int(seconds * 1000))])
+            self._retry(self._hold, keys=[self._key(account, "hold")], args=[seconds])
 
     def end_cooldown(self, account: str) -> None:
         if self.cooldown_s(account) > STOP_COOLDOWN_S:
-            self._retry(self._client.delete, self._key(account, "cooldown"))
+            self._retry(self._client.delete, self._key(account, "hold"))
 
     def _key(self, account: str, part: str) -> str:
         return redis_client.key(self._client, f"limit:{{{account}}}:{part}")
+
+
+def _share(limit: int, *, is_question: bool) -> int:
+    """Return how much of a limit questions may use, or texts."""
+    of_questions = max(1, limit // QUESTION_SHARE)
+    return of_questions if is_question else max(1, limit - of_questions)
 
 
 def fleet_limits(url: str, agent: AgentSettings, choice: Choice) -> Limits | None:

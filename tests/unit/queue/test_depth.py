@@ -5,7 +5,6 @@ import pytest
 import redis
 
 from memline.shared.queue import depth
-from memline.shared.queue.heartbeat import BUCKET_S, done_key
 from memline.shared.queue.routes import QUEUES
 from tests.unit.queue.conftest import URL
 
@@ -63,11 +62,3 @@ def test_messages_that_cannot_be_read_have_no_age(redis_server: redis.Redis) -> 
     redis_server.rpush("memline:store", "bad", "gone")
 
     assert of("store").oldest_s == 0
-
-
-def test_the_rate_is_what_all_workers_finished_in_the_last_minute(redis_server: redis.Redis) -> None:
-    now = int(time.time()) // BUCKET_S
-    for back, count in ((0, 3), (2, 4), (30, 1000)):
-        redis_server.set(done_key(redis_server, "embed", now - back), count)
-
-    assert of("embed").rate_per_minute == 7

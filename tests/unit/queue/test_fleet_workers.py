@@ -26,8 +26,11 @@ class Loop:
         monkeypatch.setattr(fleet_workers, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(fleet_workers, "on_redis", lambda *_, **__: None)
         monkeypatch.setattr(fleet_workers, "send", lambda _: None)
-        monkeypatch.setattr(fleet_workers, "is_served", lambda *_: True)
-        monkeypatch.setattr(fleet_workers, "embed_threads", lambda _: int(self.now < self.seen_until))
+        monkeypatch.setattr(fleet_workers, "all_workers", lambda _: self.workers())
+
+    def workers(self):
+        roles = ("chunk", "store", "embed") if self.now < self.seen_until else ("chunk", "store")
+        return [SimpleNamespace(queues=roles, failure="")]
 
     def run(self, *, wakes: str = "") -> tuple[float, float, QueueError]:
         """Return the seconds after which a missing worker was named and the loop ended, and the error."""

@@ -1,85 +1,69 @@
-import threading
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 import redis
 
-from memline.shared.queue.heartbeat import (
-    Heartbeat,
-    is_served,
-    live_workers,
-)
+from memline.shared.queue import heartbeat as heartbeats
+from memline.shared.queue.heartbeat import TTL_S, Heartbeat, all_workers, is_served, live_workers
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL
 
 
 @pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker shows itself at once."""
-    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
-
-
-@pytest.fixture
-def heartbeat(redis_server: redis.Redis) -> Iterator[Heartbeat]:
+def heartbeat(redis_server, monkeypatch):
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_S", 0.01)
     heartbeat = Heartbeat()
     heartbeat.start(URL, "w1", {"embed": 4, "query": 2})
+    until(lambda: len(live_workers(redis_server)) == 1)
     yield heartbeat
     heartbeat.stop()
 
 
-def test_a_worker_is_listed_with_its_queues_host_and_pid_while_it_lives(
-    redis_server: redis.Redis, heartbeat: Heartbeat
-) -> None:
-    until(lambda: len(live_workers(redis_server)) == 1)
-
+def test_a_worker_is_listed_with_its_queues_host_and_pid_until_it_ends(redis_server, heartbeat):
     (worker,) = live_workers(redis_server)
-    assert (worker.queues, worker.threads_of, worker.threads) == (
-        ("embed", "query"),
-        {"embed": 4, "query": 2},
-        6,
-    )
+    assert (worker.queues, worker.threads) == (("embed", "query"), 6)
     assert worker.host and worker.pid
     assert is_served(redis_server, "embed") and not is_served(redis_server, "store")
 
-
-def test_a_worker_that_ended_is_listed_no_more(redis_server: redis.Redis) -> None:
-    heartbeat = Heartbeat()
-    heartbeat.start(URL, "w1", {"store": 1})
-    until(lambda: len(live_workers(redis_server)) == 1)
-
     heartbeat.stop()
 
+    assert all_workers(redis_server) == []
+
+
+def test_a_worker_that_ended_by_itself_is_gone_and_says_why(redis_server, heartbeat):
+    heartbeat.stop("the model differs")
+
+    (worker,) = all_workers(redis_server)
+    assert worker.failure == f"{worker.host}: the model differs"
     assert live_workers(redis_server) == []
 
 
-def test_a_worker_that_was_killed_is_forgotten_when_its_key_is_gone(
-    redis_server: redis.Redis, heartbeat: Heartbeat
-) -> None:
-    until(lambda: len(live_workers(redis_server)) == 1)
-    (worker,) = live_workers(redis_server)
-    assert 0 < redis_server.ttl(f"memline:worker:{worker.id}") <= 10
+def test_a_worker_that_was_silent_for_a_while_is_forgotten(redis_server, heartbeat, monkeypatch):
+    at = heartbeats.redis_client.now(redis_server) + TTL_S + 5
+    with monkeypatch.context() as later:
+        later.setattr(heartbeats.redis_client, "now", lambda _: at)
+        heartbeat.stop("")
+        redis_server.hset("memline:workers", "w1", _silent(redis_server))
 
-    redis_server.delete(f"memline:worker:{worker.id}")
+        assert all_workers(redis_server) == []
+    assert redis_server.hlen("memline:workers") == 0
 
-    assert live_workers(redis_server) == []
+
+def _silent(redis_server):
+    info = heartbeats.WorkerInfo(
+        id="w1", threads_of={"store": 1}, host="h", pid=1, version="1", started=0, seen=1
+    )
+    return heartbeats.msgspec.msgpack.encode(info)
 
 
-def test_a_redis_that_is_away_does_not_end_the_thread(
-    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = threading.Event()
+def test_a_redis_that_is_away_does_not_end_the_thread(redis_server, heartbeat, monkeypatch):
+    failures = []
 
-    def fail(*_: Any, **__: Any) -> Any:
-        failed.set()
+    def fail(*_):
+        failures.append(1)
         raise redis.ConnectionError("gone")
 
-    heartbeat = Heartbeat()
-    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
-    with monkeypatch.context() as patch:
-        patch.setattr("redis.client.Pipeline.execute", fail)
-        heartbeat.start(URL, "w1", {"embed": 4, "query": 2})
-        assert failed.wait(120)
+    with monkeypatch.context() as away:
+        away.setattr(heartbeats.redis_client, "now", fail)
+        until(lambda: len(failures) > 1)
+    redis_server.delete("memline:workers")
 
     until(lambda: is_served(redis_server, "embed"))
-    heartbeat.stop()

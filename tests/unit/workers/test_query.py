@@ -6,7 +6,6 @@ import pytest
 
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import RunQuery
-from memline.shared.queue.replies import Replies
 from memline.workers import query
 from memline.workers.context import Context
 from tests.support.index_rows import file_row
@@ -33,7 +32,7 @@ def asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> Any:
         if is_awaited:
             client().set("memline:asked:box", 1)
         work(query.run_query, question)
-        answer = Replies("").take("box", 0)
+        answer = client().lpop("memline:reply:box")
         return json.loads(answer) if answer else None
 
     return ask
