@@ -159,7 +159,7 @@ def test_an_embed_worker_needs_the_queue_the_provider_and_the_key_and_nothing_of
     texts = write_notes(notes, 0, 20)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    memory = {"provider": "openai", "model": "stub", "remote": {"baseUrl": provider.url}}
+    memory = {"provider": "openai", "model": "stub", "remote": {"baseUrl": provider.url, "timeoutSeconds": 5}}
     config = elsewhere / "config.json5"
     config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": memory}}}))
     without_rights = ""
@@ -308,7 +308,7 @@ def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_a
 
     assert [line for line in lines if not LINE.fullmatch(line)] == []
     assert len(stored) == 1
-    assert re.search(r" queue=store message_id=\w+ actor=store_files agent=main ", stored[0])
+    assert re.search(r" queue=store message_id=[\w-]+ actor=store_files agent=main ", stored[0])
 
 
 def test_the_log_is_json_when_it_is_asked_for(notes: Place, redis_server: RedisServer) -> None:
