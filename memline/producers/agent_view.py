@@ -13,8 +13,9 @@ import msgspec
 from memline.shared.config.installation import ChatRule, ChatScope
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied
-from memline.shared.finding import Finding, Trouble
-from memline.shared.findings.diagnosis import of_agent, of_troubles
+from memline.shared.finding import WARNING, Finding
+from memline.shared.findings.check import of_agent
+from memline.shared.findings.place import DISABLED
 from memline.shared.search.results import Answer
 from memline.shared.visible_text import for_model, one_line
 
@@ -141,10 +142,15 @@ def chat_for(settings: AgentSettings, session_key: str) -> Chat:
 def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
     """Return the answer to a chat that may not use the agent's memory at all; None when it may."""
     if not settings.memory.enabled:
-        return no_answer(settings, of_agent(settings, codes=["memory_disabled"]))
+        return no_answer(settings, (DISABLED,))
     if not may_use_memory(settings.scope, chat):
-        refused = Trouble(code="chat_refused", details={"chat": str(chat)})
-        return no_answer(settings, of_troubles(settings, refused))
+        refused = Finding(
+            code="chat_refused",
+            level=WARNING,
+            what=f"memory may not be used in this chat ({chat})",
+            action="answer without memory; memory.scope in the configuration says where it may be used",
+        )
+        return no_answer(settings, (refused,))
     return None
 
 
@@ -157,6 +163,6 @@ def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> 
 
 def no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:
     """Make an answer without results that says why, in the shape of one with results."""
-    answer = Answer(findings=found, workspace=str(settings.workspace))
+    answer = Answer(findings=of_agent(settings.agent, found), workspace=str(settings.workspace))
     empty = view_for(Chat(), settings, answer.to_json())
     return {**empty, "disabled": True, "unavailable": False, "error": answer.warning}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.shared.finding import Finding, Trouble, worst
+from memline.shared.finding import Finding, worst
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.values import to_json, value
@@ -110,8 +110,8 @@ class LinkCheck:
 class Backend(Protocol):
     """Searches, reads and follows the notes of one agent. Safe to use from several threads."""
 
-    def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
-        """Answer a request; `troubles`: what the caller met before.
+    def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
+        """Answer a request; `met`: what the caller met before.
 
         Raises IndexFaults, and ConfigError for a bad date.
         """
@@ -125,13 +125,10 @@ class Backend(Protocol):
     def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
         """Bring everything up to date and wait for it. Raises IndexFaults."""
 
-    def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:
-        """Collect what `memline status --json` says of the agent; `troubles`: as in `ask`."""
+    def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
+        """Collect what `memline status --json` says of the agent; `met`: as in `ask`."""
 
-    def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
-        """Return findings of the agent, those of its fleet, and the processes of its home, as JSON."""
-
-    def troubles(self) -> tuple[Trouble, ...]:
+    def met(self) -> tuple[Finding, ...]:
         """Return what keeps this backend from answering by itself."""
 
     def look(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexMissing, MemlineError, PathNotAllowed
-from memline.shared.finding import Finding, Trouble
+from memline.shared.finding import Finding
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.sync.staleness import Staleness
@@ -33,10 +33,10 @@ def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock:
     return QmdBackend(agent, builtin, long_lived=long_lived, clock=clock)
 
 
-def troubles_of(settings: Settings, agent: AgentSettings) -> tuple[Trouble, ...]:
+def met_by_backend(settings: Settings, agent: AgentSettings) -> tuple[Finding, ...]:
     """Return what keeps the configured backend of an agent from answering."""
     with closing(choose(settings, agent, long_lived=False, clock=SystemClock())) as backend:
-        return backend.troubles()
+        return backend.met()
 
 
 class Builtin:
@@ -50,13 +50,13 @@ class Builtin:
         self._lock = threading.Lock()
         self._parts: tuple[Answerer, Staleness] | None = None
 
-    def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
+    def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
         search, staleness = self._searching()
         try:
-            return search.ask(request, staleness.state(), troubles=troubles)
+            return search.ask(request, staleness.state(), met=met)
         except IndexMissing:
             # Moved away since the last look; another look builds it again from the files.
-            return search.ask(request, staleness.look_now(), troubles=troubles)
+            return search.ask(request, staleness.look_now(), met=met)
 
     def get(self, asked: Asked, *, private: bool) -> Excerpt:
         from memline.producers.read_note import read_note
@@ -89,17 +89,12 @@ class Builtin:
             **hooks,
         )
 
-    def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:
-        from memline.producers.reports.status import whole_report
+    def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
+        from memline.producers.reports.status import report
 
-        return whole_report(self._settings, self._agent, deep=deep, troubles=troubles)
+        return report(self._settings, self._agent, deep=deep, met=met)
 
-    def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
-        from memline.producers.reports.status import told
-
-        return told(self._settings, self._agent, found)
-
-    def troubles(self) -> tuple[Trouble, ...]:
+    def met(self) -> tuple[Finding, ...]:
         return ()
 
     def look(self) -> None:

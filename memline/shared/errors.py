@@ -45,15 +45,21 @@ class MemlineError(Exception):
     #: Exit status of the command line when this error ends a command.
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    #: The code of the finding that it is; see `memline.shared.finding`.
+    code = "failed"
+
+    def __init__(self, message: str, *, hint: str = "", code: str = "") -> None:
         super().__init__(message)
         self.message = message
+        self.code = code or self.code
         #: The next command or step for the user; empty when there is none.
         self.hint = hint
 
 
 class ConfigError(MemlineError):
     """A configuration file, environment variable or option cannot be used as it is."""
+
+    code = "settings_unusable"
 
     exit_code = 2
 
@@ -85,6 +91,8 @@ class UnknownAgent(BadRequest):
 class AccessDenied(MemlineError):
     """The caller may not see this memory, or may not write to it."""
 
+    code = "chat_refused"
+
 
 class PathNotAllowed(MemlineError):
     """The path is not an allowed Markdown memory file; the words are the same whether it exists or not."""
@@ -92,6 +100,8 @@ class PathNotAllowed(MemlineError):
 
 class IndexFault(MemlineError):
     """The SQLite index of an agent cannot be used."""
+
+    code = "index_unusable"
 
 
 class IndexNotOurs(IndexFault):
@@ -113,6 +123,8 @@ class IndexTooOld(IndexCorrupt):
 class IndexMissing(IndexFault):
     """There is no index file yet."""
 
+    code = "first_index_missing"
+
 
 class IndexOfAnother(IndexFault):
     """The index is of another workspace than the one that is asked about; nothing was read from it."""
@@ -125,9 +137,13 @@ class IndexReplaced(IndexFault):
 class IndexUnwritable(IndexFault):
     """The index cannot be written: full disk, read-only folder or missing permission."""
 
+    code = "not_writable"
+
 
 class ProviderError(MemlineError):
     """An embedding provider gave no usable vectors."""
+
+    code = "provider_fails"
 
     #: The word for this kind in messages, rows and status.
     kind = "later"
@@ -197,6 +213,8 @@ class ModelMismatch(ProviderError):
 
 class QueueError(MemlineError):
     """A message cannot be sent, decoded or answered in time."""
+
+    code = "redis_unusable"
 
 
 def is_untrusted(error: BaseException) -> bool:

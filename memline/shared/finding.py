@@ -1,29 +1,27 @@
 """Define a finding: one thing that is wrong or worth knowing now, and what to do about it.
 
-The words are those of the table in `memline.shared.findings`; here is only the shape, which reading,
-the faces and their tests share.
+`memline.shared.findings` finds what rows, disk and Redis show; what a call meets by itself, it makes itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Any
 
-from memline.shared.values import field, to_json, value
+import msgspec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from memline.shared.errors import MemlineError
 
 #: What was asked for will not come without a person; an answer may be incomplete now; worth knowing.
 PROBLEM, WARNING, NOTE = LEVELS = ("problem", "warning", "note")
 
+#: A row of `memline doctor` that names what is well.
+OK = "ok"
+
 #: Seconds that findings are good for, and what Redis said that they are made of: one after the other, so that
 #: what is shown is at most a second old.
 GOOD_FOR_S = 0.5
-
-#: A row of `memline doctor` that names what is well.
-OK = "ok"
 
 #: Kinds of an action: what can be typed as it is, what a person has to understand first, nothing.
 COMMAND, SENTENCE, NONE = "command", "sentence", "none"
@@ -31,8 +29,7 @@ COMMAND, SENTENCE, NONE = "command", "sentence", "none"
 _COMMAND = r"(?:memline|pip|uv|sudo|chmod|redis-cli|rm|mv) [^…;(]+"
 
 
-@value
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong or worth knowing."""
 
     code: str
@@ -43,12 +40,8 @@ class Finding:
     action: str = ""
     #: None for what is of a whole fleet, or of this machine.
     agent: str | None = None
-    #: What it is about: an agent, a provider account, a queue, a role, a file.
+    #: What it is about: an agent, a provider account, a role, a file, a job.
     subject: str = ""
-    #: What stands in place of rate and ETA while no text that waits is embedded for it; empty: it stops none.
-    halts: str = ""
-    #: Whether that ends by itself, soon.
-    passes: bool = False
 
     @property
     def action_kind(self) -> str:
@@ -63,22 +56,18 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON contract of a finding."""
-        return to_json(
-            self,
-            without=("agent", "halts", "passes"),
-            agent=self.agent,
-            actionKind=self.action_kind,
-        )
+        return {**msgspec.structs.asdict(self), "actionKind": self.action_kind}
 
 
-@value
-class Trouble:
-    """What reading met by itself, before the table has put it into words."""
+def of_error(error: MemlineError, *, level: str = PROBLEM, agent: str | None = None) -> Finding:
+    """Return the finding that an error is: its code, its words and its hint."""
+    return Finding(code=error.code, level=level, what=error.message, action=error.hint, agent=agent)
 
-    code: str
-    #: What stands in the words.
-    details: Mapping[str, str] = field(default_factory=dict)
-    action: str = ""
+
+def by_urgency(*parts: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Put findings of several readings into one list: problems, warnings, notes, then what is well."""
+    levels = (*LEVELS, OK)
+    return tuple(sorted((each for part in parts for each in part), key=lambda each: levels.index(each.level)))
 
 
 def worst(findings: Iterable[Finding]) -> tuple[str, str]:

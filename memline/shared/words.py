@@ -85,6 +85,11 @@ def counted(count: int, noun: str, verb: str = "") -> str:
     return f"{words} {_OF_ONE.get(verb, f'{verb}s') if count == 1 else verb}"
 
 
+def share(done: int, total: int, noun: str) -> str:
+    """Write how many of a number: `1,052 of 1,052 files`, `0 of 1 file`."""
+    return f"{done:,} of {counted(total, noun)}"
+
+
 def because(reason: str) -> str:
     """Write a reason behind what it explains; nothing where none is known."""
     return f": {reason}" if reason else ""

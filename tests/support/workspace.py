@@ -16,7 +16,7 @@ from unittest.mock import patch
 from memline.producers import cli
 from memline.producers.backends import IndexReport
 from memline.producers.memory import Memory
-from memline.producers.reports.status import examine
+from memline.producers.reports.status import report
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
@@ -26,13 +26,6 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from tests.support import process
 from tests.support.process import Ran
-
-
-def collect(agent: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
-    """Collect the status of an agent in the shape of `memline status --json`."""
-    report, found = examine(agent, deep=deep)
-    return report | {"findings": [each.to_json() for each in found]}
-
 
 #: Seconds `until` waits at most; reached only when the test fails.
 UNTIL_S = 150.0
@@ -134,9 +127,13 @@ class Place:
         with Memory.of(self.settings, self.agent) as memory:
             return memory.ask(SearchRequest(query=query, **options))
 
+    def report(self, *, deep: bool = False) -> dict[str, Any]:
+        """`memline status --json` of the agent."""
+        return report(self.settings, self.agent, deep=deep)
+
     def status(self) -> dict[str, Any]:
-        """The `status` block of `memline status --json`."""
-        status: dict[str, Any] = collect(self.agent)["status"]
+        """Its `status` block."""
+        status: dict[str, Any] = self.report()["status"]
         return status
 
     # As a command line.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
-from typing import Any
 
-from memline.producers.reports import breakers
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
@@ -19,24 +17,20 @@ from memline.shared.scheduling import breaker, fallback, health
 from memline.shared.scheduling.limits import FileLimits
 
 
-def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> list[dict[str, Any]]:
+def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> None:
     """Send no more texts to providers: to none in any mode, or not to one, or not in one mode.
 
     Requests in flight, at most two for each thread of the embed workers, end as usual.
     """
-    with closing(IndexWriter.of(settings)) as writer:
-        with writer.transaction() as (connection, now):
-            if not provider and not mode:
-                meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
-            else:
-                for name, each in _selected(writer.accounts, settings, provider, mode):
-                    health.set_paused(writer.accounts, name, True, each)
-        return breakers.of_index(writer.accounts, settings)
+    with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, now):
+        if not provider and not mode:
+            meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
+        else:
+            for name, each in _selected(writer.accounts, settings, provider, mode):
+                health.set_paused(writer.accounts, name, True, each)
 
 
-def resume(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = ""
-) -> list[dict[str, Any]]:
+def resume(settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = "") -> None:
     """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback.
 
     A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
@@ -61,7 +55,6 @@ def resume(
                 with writer.session() as (_, now):
                     fallback.switch_back(writer.accounts, choice, now)
             writer.retry_all()
-        return breakers.of_index(writer.accounts, settings)
 
 
 def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: str) -> None:

@@ -11,17 +11,25 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from memline.producers.actions import provider_pauses, reindex_job
 from memline.producers.actions.perform import Asker, Done, Verb
-from memline.producers.reports import batch_jobs, breakers, job_reports
+from memline.producers.reports import batch_jobs, job_reports
 from memline.producers.reports.fleet_state import queue_url
+from memline.producers.reports.providers import modes
+from memline.producers.reports.state import queue_of
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, QueueError
-from memline.shared.findings.diagnosis import queue_of
-from memline.shared.index import batches
+from memline.shared.findings.facts import Facts
+from memline.shared.findings.provider import RESUME
+from memline.shared.index import batches, driver
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.scheduling import health
+from memline.shared.scheduling.budget import Refusal
 from memline.shared.words import counted
 
 #: What a verb makes of a job.
@@ -58,9 +66,7 @@ pause_job, resume_job, cancel_job = (partial(_change_job, verb) for verb in _STA
 
 
 def _report(asker: Asker, job: job_reports.NamedJob) -> dict[str, Any]:
-    return job_reports.report(
-        job, prices=asker.settings.prices, now=time.time(), queue=queue_of(asker.settings)
-    ).to_json()
+    return job_reports.report(job, prices=asker.settings.prices, queue=queue_of(asker.settings)).to_json()
 
 
 def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> Done:
@@ -68,7 +74,6 @@ def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> 
     found = job_reports.listed(
         asker.agents,
         prices=asker.settings.prices,
-        now=time.time(),
         limit=10 if limit is None else limit,
         only_open=open,
         queue=queue_of(asker.settings),
@@ -152,36 +157,64 @@ def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key
 
 def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
     """Send no more texts to a provider, or to all; or send them again."""
-    change = (
-        provider_pauses.pause if is_paused else partial(provider_pauses.resume, queue_url=asker.queue_url)
-    )
     what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
     what += f" with {provider}" if provider else ""
     done, words = [], []
     for settings in asker.agents:
-        # Before: a resume lets the ceilings be looked at anew.
-        refusal = None if is_paused else breakers.ceiling_kept(settings)
-        found = change(settings, provider=provider or "", mode=mode or "")
-        is_held = is_paused or breakers.is_all_paused(settings)
-        if not is_paused:
-            wake(asker.queue_url, settings.agent)
-        row = {"agentId": settings.agent, "paused": is_held, "provider": provider, "mode": mode}
-        done.append({**row, "breakers": found, "ceiling": refusal.to_json() if refusal else None})
+        if is_paused:
+            provider_pauses.pause(settings, provider=provider or "", mode=mode or "")
+        else:
+            queue_url = asker.queue_url
+            provider_pauses.resume(settings, provider=provider or "", mode=mode or "", queue_url=queue_url)
+            wake(queue_url, settings.agent)
+        now = _sending(settings)
         state = "is paused" if is_paused else "goes on"
-        is_requested = not any(each["pausedByHand"] and each["mode"] == health.REQUESTS for each in found)
-        if is_paused and mode == health.BATCH and is_requested and not breakers.is_all_paused(settings):
+        if is_paused and mode == health.BATCH and now.are_requests_sent:
             state += health.IN_REQUESTS
-        if is_held and not is_paused:
-            again = f"{breakers.RESUME} --agent {settings.agent}"
+        refusal = None if is_paused else now.refusal
+        if now.is_paused and not is_paused:
+            again = f"{RESUME} --agent {settings.agent}"
             state = f"is no longer paused by itself, but all embedding still is: {again}"
         elif refusal is not None:
             state = f"is not paused, but {refusal.reason}; {refusal.action}"
         words.append(f"{settings.agent}: {what} {state}.")
+        done.append(
+            {
+                "agentId": settings.agent,
+                "paused": is_paused or now.is_paused,
+                "provider": provider,
+                "mode": mode,
+                "breakers": now.breakers,
+                "ceiling": refusal.to_json() if refusal else None,
+            }
+        )
     return Done(
         value=done,
         words=tuple(words),
         audit={"agents": _names(asker), "mode": mode or "", "provider": provider or ""},
     )
+
+
+class _Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent for an agent."""
+
+    is_paused: bool
+    are_requests_sent: bool
+    refusal: Refusal | None
+    breakers: list[dict[str, Any]]
+
+
+def _sending(settings: AgentSettings) -> _Sending:
+    with (
+        driver.reading_if_any(settings.index_path) as reader,
+        closing(Facts(settings, choose(settings), reader, now=time.time())) as facts,
+    ):
+        return _Sending(
+            is_paused=facts.is_paused,
+            are_requests_sent=not facts.is_paused and not facts.requests.manual,
+            refusal=facts.refusal,
+            breakers=modes(facts),
+        )
 
 
 pause, resume = partial(_set_paused, True), partial(_set_paused, False)

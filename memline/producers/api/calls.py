@@ -34,7 +34,8 @@ from memline.shared.errors import (
     UnknownAgent,
 )
 from memline.shared.figures.counters import HTTP, tally_of
-from memline.shared.findings.diagnosis import of_error, of_own_settings
+from memline.shared.findings.check import of_fault
+from memline.shared.findings.common import of_old_settings
 from memline.shared.index import driver
 from memline.shared.search.request import day_bounds, search_request
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
@@ -125,7 +126,7 @@ class Calls:
         as_typed = self._options_of(settings).as_typed
         found = [each | {"action": as_typed(each["action"])} for each in body["findings"]]
         if file := self.settings.file.newer():
-            last = of_own_settings(file).to_json()
+            last = of_old_settings("this process", file).to_json()
             found.append(last)
             if not body["warning"]:
                 body = body | {"warning": last["what"], "action": last["action"]}
@@ -194,7 +195,7 @@ class Calls:
         try:
             answer = memory.ask(request, face=caller.face)
         except IndexFault as error:
-            empty = self._typed(settings, no_answer(settings, of_error(settings, error)))
+            empty = self._typed(settings, no_answer(settings, of_fault(settings, error)))
             return {**empty, "unavailable": True, "error": error.message}
         return self._typed(settings, view_for(chat, settings, answer.to_json()))
 

@@ -6,7 +6,9 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,8 @@ from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_
 from memline.shared.embedders.local.downloads import configured, missing
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
-from memline.shared.findings.diagnosis import of_agent
+from memline.shared.findings.facts import Facts
+from memline.shared.findings.place import notes_beside
 from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sessions.programs import FORMATS
@@ -171,9 +174,10 @@ def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
     reasons = sorted({reason for _, reason in plan.discovery.left_out})
     if reasons:
         yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out):,}."
-    for each in of_agent(settings, choice=plan.choice, plan=plan, codes=("notes_beside",)):
-        yield each.what[0].upper() + each.what[1:]
-        yield f"Try: {each.action}"
+    with closing(Facts(settings, plan.choice, None, now=time.time(), plan=plan)) as facts:
+        for each in notes_beside(facts):
+            yield each.what[0].upper() + each.what[1:]
+            yield f"Try: {each.action}"
     choice, local = plan.choice, configured(settings.memory.local)
     if choice.identity is None and choice.requested == "auto":
         yield "Search is by words; a key such as OPENAI_API_KEY, or --provider local, adds search by meaning."

@@ -9,18 +9,17 @@ from typing import Any
 
 import click
 
-from memline.producers.builtin import troubles_of
+from memline.producers.builtin import met_by_backend
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation, print_json, print_result, put
 from memline.producers.cli.options import AS_JSON, command
 from memline.producers.memory import Memory
-from memline.producers.reports.breakers import size_words
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words
+from memline.producers.reports.providers import size_words
 from memline.producers.reports.status import left_out_files
-from memline.shared.errors import ConfigError, MemlineError
-from memline.shared.finding import COMMAND, PROBLEM, Finding
-from memline.shared.findings.diagnosis import of_end, queue_of
+from memline.shared.errors import MemlineError
+from memline.shared.finding import COMMAND, PROBLEM, Finding, of_error
 from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.visible_text import visible
@@ -47,11 +46,9 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
         settings = invocation.settings
         found += examine_common(settings, invocation.agents(), invocation.loaded.warnings)
         for agent in invocation.agents():
-            met = troubles_of(settings, agent)
-            found += examine_agent(agent, deep=deep, queue=queue_of(settings), met=met)
+            found += examine_agent(settings, agent, deep=deep, met=met_by_backend(settings, agent))
     except MemlineError as error:
-        code = "settings_unusable" if isinstance(error, ConfigError) else "not_examined"
-        found.append(of_end(code, error))
+        found.append(of_error(error))
     rows = [each.to_json() for each in found]
     for row in rows:
         row["action"] = row["fix"] = invocation.as_typed(row["action"])

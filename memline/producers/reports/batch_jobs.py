@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 from memline.producers.reports.job_reports import only_one
 from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
 from memline.shared.finding import Finding
-from memline.shared.findings.diagnosis import of_agent
+from memline.shared.findings.check import of_agent
+from memline.shared.findings.facts import Facts
+from memline.shared.findings.work import batch_blocked
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch
 from memline.shared.scheduling.budget import reserved_batches
 from memline.shared.values import value
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Characters of a batch's id that are shown in a list; any beginning that fits one batch names it.
 SHORT = 8
@@ -146,8 +148,9 @@ def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
             cost = reserved_batches(file).get(batch.token)
     left, found = batches.texts_left(reader, batch.token), tuple[Finding, ...]()
     if batch.is_open and batch.error:
-        found = of_agent(settings, index=reader, codes=("batch_blocked", "batch_delayed"))
-        found = tuple(each for each in found if each.subject == batch.token)
+        with closing(Facts(settings, choose(settings), reader, now=time.time())) as facts:
+            found = tuple(each for each in batch_blocked(facts) if each.subject == batch.token)
+            found = of_agent(settings.agent, found)
     return Job(
         settings=settings,
         batch=batch,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from memline.producers.reports.status import examine
+from memline.producers.reports.state import AgentState, agent_state, state
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import NONE
+from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault
-from memline.shared.finding import OK, Finding, Trouble
-from memline.shared.findings.diagnosis import of_common, queue_of
-from memline.shared.findings.facts import fleet_at
+from memline.shared.finding import OK, PROBLEM, Finding
+from memline.shared.findings.check import of_agent
 from memline.shared.index import driver
 from memline.shared.packages import lack
 from memline.shared.words import counted
@@ -35,47 +35,52 @@ def examine_common(
         yield _ok(f"SQLite {library.sqlite_version} through {library.__name__}, with full-text search (FTS5)")
         if not driver.load_vec(connection):
             yield _ok(f"sqlite-vec {connection.execute('SELECT vec_version()').fetchone()[0]}")
-    found = of_common(settings, agents, warnings)
-    yield from found
-    fleet = fleet_at(queue_of(settings)) if settings.queue.url else None
-    is_served = not any(each.code == "role_missing" for each in found)
-    if fleet is not None and not isinstance(fleet, Exception) and is_served:
-        yield _ok(
-            f"queue: {counted(len(fleet.workers), 'worker')} in Redis, every queue that needs one is served"
-        )
+    now = state(settings, (), warnings=warnings)
+    yield from now.common
+    if now.fleet is not None and not any(each.code == "role_missing" for each in now.common):
+        workers = counted(len(now.fleet.workers), "worker")
+        yield _ok(f"queue: {workers} in Redis, every queue that needs one is served")
 
 
 def examine_agent(
-    settings: AgentSettings, *, deep: bool = False, queue: str = "", met: Sequence[Trouble] = ()
+    settings: Settings, agent: AgentSettings, *, deep: bool = False, met: Sequence[Finding] = ()
 ) -> Iterator[Finding]:
-    """Examine one agent; `deep` and `queue` as in `reports.status.examine`, `met`: its backend's troubles."""
-    name, troubles = settings.agent, [*met]
+    """Examine one agent; `deep` as in `reports.state.agent_state`, `met`: what its backend met."""
+    if damaged := _damage(agent):
+        yield from of_agent(agent.agent, (damaged,))
+    now = agent_state(settings, agent, deep=deep, met=met)
+    yield from now.findings
+    if now.has_index and not damaged:
+        yield _ok(_counts(now), agent.agent)
+    choice = now.choice
+    if choice.requested == NONE:
+        yield _ok(f"keyword search only: {choice.reason}", agent.agent)
+    elif choice.identity is not None and not _provider_codes(now):
+        asked = "asked for one vector" if deep else "not asked (memline doctor --deep)"
+        engine = engine_report(agent, choice.provider)
+        by = f" by {engine['version']}" if engine else ""
+        yield _ok(f"embeds with {choice.provider} {choice.model}{by}, {asked}", agent.agent)
+
+
+def _damage(agent: AgentSettings) -> Finding | None:
+    """Return the finding that pages of an index are damaged, which reading its rows may not meet."""
     try:
-        with driver.reading_if_any(settings.index_path) as reader:
+        with driver.reading_if_any(agent.index_path) as reader:
             verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0] if reader is not None else "ok"
-        if verdict != "ok":
-            details = {"reason": f"the index is damaged: {verdict}"}
-            troubles.append(Trouble(code="index_damaged", details=details))
     except IndexFault:
         # Reading its rows meets it again, and says so.
-        pass
-    report, found = examine(settings, deep=deep, queue=queue, troubles=tuple(troubles))
-    yield from found
-    codes, body, probe = {each.code for each in found}, report["status"], report.get("embeddingProbe")
-    if not codes & {
-        "workspace_missing",
-        "index_damaged",
-        "index_newer",
-        "index_unusable",
-        "first_index_missing",
-    }:
-        counts = f"{counted(body['files'], 'file')}, {counted(body['chunks'], 'chunk')}"
-        counts += f", {counted(body['vector']['ready'], 'vector')}"
-        yield _ok(f"{counts} in {settings.index_path}", name)
-    if body["provider"] == NONE:
-        if body["requestedProvider"] == NONE:
-            yield _ok(f"keyword search only: {body['providerReason']}", name)
-    elif not codes & {"provider_fails", "fallback_active", "engine_missing"}:
-        asked = "asked for one vector" if probe else "not asked (memline doctor --deep)"
-        by = f" by {body['engine']['version']}" if body["engine"] else ""
-        yield _ok(f"embeds with {body['provider']} {body['model']}{by}, {asked}", name)
+        return None
+    if verdict == "ok":
+        return None
+    what = f"the index is damaged: {verdict}"
+    return Finding(code="index_unusable", level=PROBLEM, what=what, action="memline index")
+
+
+def _counts(now: AgentState) -> str:
+    counts = (now.files, "file"), (now.chunks, "chunk"), (now.backlog.ready, "vector")
+    return f"{', '.join(counted(*each) for each in counts)} in {now.settings.index_path}"
+
+
+def _provider_codes(now: AgentState) -> set[str]:
+    codes = {each.code for each in now.findings}
+    return codes & {"provider_fails", "provider_unusable", "fallback_active"}

@@ -1,112 +1,48 @@
-"""Collect what `memline status` shows of one agent: index, provider, vectors, and what does not work."""
+"""Report one agent in the JSON contract of `memline status`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from memline.producers.reports import breakers
-from memline.producers.reports.fleet_state import ceiling, provider_states, spending
-from memline.shared.config.schema import AgentSettings, Batch, Settings
-from memline.shared.embedders.choice import Choice, choose
+from memline.producers.reports.state import AgentState, state
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.local.downloads import engine_report
-from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.finding import Finding, Trouble
-from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
-from memline.shared.index import (
-    bits,
-    chunks,
-    driver,
-    identities,
-    ledger,
-    meta,
-    vectors,
-)
-from memline.shared.index.accounts import Accounts
+from memline.shared.errors import IndexFault
+from memline.shared.finding import Finding
+from memline.shared.index import driver, ledger
+from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack_at_a_glance
 from memline.shared.scheduling import health
-from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
-from memline.shared.sync.model_state import ModelState, model_state
-from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-#: Failed texts in a status at most.
-MAX_FAILURES = 5
 
 
-def examine(
-    settings: AgentSettings, *, deep: bool = False, queue: str = "", troubles: tuple[Trouble, ...] = ()
-) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return what a status says of an agent, and what is wrong. Only reads, but for a log to be emptied.
-
-    `deep` asks the provider for one vector, which may cost a little. `queue`: the address of a fleet's Redis;
-    `troubles`: what the caller met before.
-    """
-    choice = choose(settings)
-    asked: dict[str, Any] = {}
-    if deep:
-        problem, action = check_provider(choice)
-        # OpenClaw's name of it, in the same report.
-        asked["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
-        if problem and choice.identity is not None:
-            details = {"provider": choice.provider, "reason": problem}
-            troubles += (Trouble(code="provider_fails", details=details, action=action),)
-    fault = {}
-    look = partial(of_agent, settings, choice=choice, queue=queue, troubles=troubles)
-    try:
-        with driver.reading_if_any(settings.index_path) as reader:
-            plan = make_plan(settings, choice, read_index_state(reader) if reader else IndexState())
-            status = _status(settings, choice, plan, reader)
-            found = look(index=reader, plan=plan)
-    except IndexFault as error:
-        plan = make_plan(settings, choice, IndexState())
-        fault = {"error": error.message, "action": error.hint}
-        status = _status(settings, choice, plan, None)
-        found = look(fault=error, plan=plan)
-    report = {
-        "agentId": settings.agent,
-        "status": status | fault,
+def report(
+    settings: Settings, agent: AgentSettings, *, deep: bool = False, met: Sequence[Finding] = ()
+) -> dict[str, Any]:
+    """Collect what `memline status --json` says of an agent; arguments as in `reports.state.state`."""
+    now = state(settings, [agent], deep=deep, met=met)
+    (one,) = now.agents
+    plan, choice = one.plan, one.choice
+    about: dict[str, Any] = {
+        "agentId": agent.agent,
+        "status": _status(one) | {"spending": now.spending},
         "scan": {
             "totalFiles": plan.total_files,
             "issues": list(plan.discovery.issues),
             "leftOut": [{"path": path, "reason": reason} for path, reason in plan.discovery.left_out],
         },
+        "findings": [each.to_json() for each in now.findings],
+        "processes": [each.to_json() for each in now.processes],
     }
-    return report | asked, found
-
-
-def whole_report(
-    settings: Settings, agent: AgentSettings, *, deep: bool, troubles: tuple[Trouble, ...] = ()
-) -> dict[str, Any]:
-    """Collect what `memline status --json` says of an agent; `deep`, `troubles`: as in `examine`."""
-    report, found = examine(agent, deep=deep, queue=queue_of(settings), troubles=troubles)
-    return report | told(settings, agent, found)
-
-
-def told(settings: Settings, agent: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:
-    """Return findings of an agent, those of its fleet, and the processes of its home, as JSON."""
-    everything = merged(found, of_common(settings, [agent]))
-    return {
-        "findings": [each.to_json() for each in everything],
-        "processes": [each.to_json() for each in processes(agent)],
-    }
-
-
-def check_provider(choice: Choice) -> tuple[str, str]:
-    """Embed one word with the chosen provider; return the error and what to do, or two empty texts."""
-    if choice.identity is None:
-        return choice.reason or "no embedding provider", choice.action
-    try:
-        with closing(choice.build()) as embedder:
-            embedder.embed_query("ping", timeout_s=10)
-    except MemlineError as error:
-        return error.message, error.hint
-    return "", ""
+    if deep:
+        # OpenClaw's name of it, in the same report.
+        failed = next((each for each in one.findings if each.subject == choice.provider), None)
+        error, action = (failed.what, failed.action) if failed else ("", "")
+        if choice.identity is None:
+            error, action = choice.reason or "no embedding provider", choice.action
+        about["embeddingProbe"] = {"ok": not error, "error": error, "action": action}
+    return about
 
 
 def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
@@ -122,41 +58,26 @@ def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
         return []
 
 
-def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connection | None) -> dict[str, Any]:
-    """Say what the index has, and what settings, provider, libraries and disk are; None: without an index."""
-
-    def read(function: Callable[[Connection], Any], default: Any) -> Any:
-        return function(reader) if reader else default
-
+def _status(now: AgentState) -> dict[str, Any]:
+    """Say what the index has, and what settings, provider, libraries and disk are."""
+    settings, choice, backlog = now.settings, now.choice, now.backlog
     memory, rules = settings.memory, settings.memory.remote.batch
     vector, library = memory.store.vector, driver.library()
     vector_error = driver.vec_error(vector.extension_path) if vector.enabled else ""
-    active, target = read(identities.active, None), read(identities.target, None)
-    backlog = plan.index.backlog
-    model = read(lambda reader: model_state(reader, settings, choice), ModelState())
-    batch, open_breakers = Health(), list[dict[str, Any]]()
-    failed: list[tuple[str, str, str]] = []
-    status: dict[str, Any] = {}
-    if reader:
-        with Accounts.opened(reader, settings) as accounts:
-            open_breakers = breakers.of_index(accounts, settings)
-            if target:
-                batch = health.read(accounts, target.identity.provider, health.BATCH)
-                in_use = provider_states(accounts, settings, target.identity)[0]
-                names = ("state", "reason", "action", "holdUntil")
-                status["providerHealth"] = {name: in_use[name] for name in names}
-                failed = vectors.failures(reader, target.id, MAX_FAILURES) if backlog.failed else []
-    sources = dict.fromkeys(memory.sources, (0, 0)) if reader else {}
-    sources |= {name: (files, count) for name, files, count in read(ledger.source_counts, [])}
-    errors = read(lambda reader: meta.get(reader, meta.LOOP_ERRORS, {}), {})
-    stand_in = read(lambda reader: meta.get(reader, meta.FALLBACK), None)
-    fallback = {"from": choice.fallback_from, "reason": choice.reason} if choice.fallback_from else None
-    embeds = target.identity if stand_in and target else choice
-    return status | {
+    embeds = now.target.identity if now.fallback and now.target else choice
+    modes = [mode for account in now.providers for mode in account["modes"]]
+    batch = next((each for each in modes if each["mode"] == health.BATCH), {"failures": 0, "reason": ""})
+    found: dict[str, Any] = {}
+    if now.fault is not None:
+        found = {"error": now.fault.message, "action": now.fault.hint}
+    if now.providers:
+        names = ("state", "reason", "action", "holdUntil")
+        found["providerHealth"] = {name: now.providers[0][name] for name in names}
+    return found | {
         "backend": "builtin",
-        "files": sum(files for files, _ in sources.values()),
-        "chunks": read(chunks.count, 0),
-        "dirty": plan.is_behind or bool(model.missing or model.reason),
+        "files": now.files,
+        "chunks": now.chunks,
+        "dirty": now.is_behind,
         "workspaceDir": str(settings.workspace),
         "workspaceOrigin": settings.workspace_origin,
         "dbPath": str(settings.index_path),
@@ -165,83 +86,68 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "requestedProvider": choice.requested,
         # What runs a local model, where one is configured.
         "engine": engine_report(settings, choice.provider),
-        # The model that reads the best hits again, where one is configured.
         "providerReason": choice.reason,
         "providerAction": choice.action,
         "sources": list(memory.sources),
         "extraPaths": [extra.path for extra in memory.extra_paths],
         "sourceCounts": [
-            {"source": name, "files": files, "chunks": count}
-            for name, (files, count) in sorted(sources.items())
+            {"source": name, "files": files, "chunks": count} for name, files, count in now.sources
         ],
-        "outcomes": read(ledger.outcome_counts, {}),
-        "behind": plan.behind | {"vectors": model.missing},
+        "outcomes": now.outcomes,
+        "behind": now.plan.behind | {"vectors": now.model.missing},
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
-        "modelDiffers": model.reason,
+        "modelDiffers": now.model.reason,
         "cache": {
             "enabled": memory.cache.enabled,
             # All ready vectors; of these the cache keeps at most `maxEntries` that no chunk needs.
-            "entries": read(vectors.count_ready, 0),
-            "cached": read(vectors.count_cached, 0),
+            "entries": now.ready,
+            "cached": now.cached,
             "maxEntries": memory.cache.max_entries,
         },
         "fts": {"enabled": True, "available": True, "error": ""},
         "vector": {
             "enabled": vector.enabled,
             "available": vector.enabled and not vector_error,
-            "dims": active.vector_dims if active else None,
+            "dims": now.active.vector_dims if now.active else None,
             "extensionPath": driver.vec_path(vector.extension_path),
             "loadError": vector_error,
             "sqlite": f"{library.__name__} {library.sqlite_version}",
             "numpy": not lack_at_a_glance("numpy"),
-            "wanted": backlog.pending,
+            "wanted": backlog.pending if now.model.missing else 0,
             "ready": backlog.ready,
-            # With how many a question is compared exactly, at least: chosen by their bits; null: with all.
-            "compared": read(lambda reader: _compared(reader, active), None),
+            "compared": now.compared,
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
-            "failures": [{"path": path or "", "reason": why} for _, why, path in failed],
-            "table": bool(active and not vector_error),
+            "failures": [{"path": path or "", "reason": why} for _, why, path in now.failures],
+            "table": bool(now.active and not vector_error),
         },
-        "batch": _batch_json(rules, batch, plan.index.open_batches),
-        "breakers": open_breakers,
-        "spending": spending(settings),
-        "ceiling": read(lambda reader: ceiling(reader, settings), None),
-        "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
-        "fallback": stand_in or fallback,
-        "identity": _identities_json(active, target),
+        "batch": {
+            "enabled": rules.enabled,
+            "failures": batch["failures"],
+            "limit": rules.failure_limit,
+            "wait": rules.wait,
+            "minTexts": rules.min_texts,
+            "concurrency": rules.concurrency,
+            "pollIntervalMs": rules.poll_interval_ms,
+            "timeoutMs": rules.timeout_minutes * 60_000,
+            "lastError": batch["reason"],
+            "open": now.plan.index.open_batches,
+        },
+        "breakers": modes,
+        "ceiling": now.ceiling,
+        "fallback": now.fallback,
+        "identity": _identities(now.active, now.target),
     }
 
 
-def _batch_json(rules: Batch, batch: Health, open_batches: int) -> dict[str, Any]:
-    return {
-        "enabled": rules.enabled,
-        "failures": batch.failures,
-        "limit": rules.failure_limit,
-        "wait": rules.wait,
-        "minTexts": rules.min_texts,
-        "concurrency": rules.concurrency,
-        "pollIntervalMs": rules.poll_interval_ms,
-        "timeoutMs": rules.timeout_minutes * 60_000,
-        "lastError": batch.reason,
-        "open": open_batches,
-    }
-
-
-def _compared(reader: Connection, active: identities.IdentityRow | None) -> int | None:
-    return bits.NEAREST if active and bits.centre_of(reader, active.id) else None
-
-
-def _identities_json(
-    active: identities.IdentityRow | None, target: identities.IdentityRow | None
-) -> dict[str, Any] | None:
+def _identities(active: IdentityRow | None, target: IdentityRow | None) -> dict[str, Any] | None:
     if not active and not target:
         return None
     is_building = bool(active and target and active.id != target.id)
-    return {"active": _identity_json(active), "target": _identity_json(target), "building": is_building}
+    return {"active": _identity(active), "target": _identity(target), "building": is_building}
 
 
-def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:
+def _identity(row: IdentityRow | None) -> dict[str, Any] | None:
     if row is None:
         return None
     identity = row.identity

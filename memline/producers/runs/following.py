@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,10 @@ from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.config_file import for_owner
 from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexCorrupt, IndexFault
-from memline.shared.findings.diagnosis import of_agent
+from memline.shared.findings.check import check
+from memline.shared.findings.facts import Facts
 from memline.shared.index import driver
 from memline.shared.index.chunks import count
 from memline.shared.index.driver import file_id
@@ -101,8 +103,9 @@ class ChangeLines:
     def _tell_trouble(self, reader: Connection) -> None:
         """Say the most urgent problem or warning, once; its words may change every second."""
         self._trouble_due_s = time.monotonic() + TROUBLE_EVERY_S
-        found = of_agent(self._settings, index=reader, now=self._clock.now())
-        first = next((each for each in found if each.is_trouble), None)
+        choice, now = choose(self._settings), self._clock.now()
+        with closing(Facts(self._settings, choice, reader, now=now)) as facts:
+            first = next((each for each in check(facts) if each.is_trouble), None)
         if first is not None and first.code != self._trouble:
             advice = f" (try: {first.action})" if first.action else ""
             self._on_note(f"memline: agent {self._settings.agent}: {first.what}{advice}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,9 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
-from memline.shared.finding import Finding, Trouble
-from memline.shared.findings.diagnosis import halting_codes, of_agent, queue_of
+from memline.shared.finding import NOTE, PROBLEM, Finding
+from memline.shared.findings.check import check
+from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from memline.shared.queue.feed import FileFeeder
 
 #: Findings that say what a run waits for.
-_WAITING = ("rate_limited", "embedding_under_way", "batch_delayed", "waiting_in_batch")
+_WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
 
 #: Seconds between two reads of the rows while waiting.
 POLL_S = 0.05
@@ -146,7 +147,6 @@ class IndexRun:
         self._accounts = Accounts.of_agent(self._reader, agent)
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
-        self._halting = halting_codes()
         self._switching_since = math.inf
         self._is_stalled = False
         self._timeout_s = agent.memory.remote.timeout_seconds
@@ -258,8 +258,9 @@ class IndexRun:
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
-            found = self._findings(rows)
-            is_unread = any(each.code == "no_note_is_read" for each in found)
+            with closing(self._facts()) as facts:
+                findings = check(facts, *self._met(rows))
+                unread = facts.unread_notes
             in_batches = 0 if rows.batches.blocked else rows.batches.texts + rows.batches.queued
             # Vectors are missing that the user asked for, and that will not come by themselves.
             is_incomplete = self._plan.choice.requested not in ("auto", "none")
@@ -287,7 +288,7 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
-                findings=found,
+                findings=findings,
                 batches=tuple(
                     {
                         "token": batch.token,
@@ -303,35 +304,41 @@ class IndexRun:
                     or backlog.failed
                     or self._is_stalled
                     or is_incomplete
-                    or is_unread
+                    or unread
                     or not self._agent.workspace.is_dir()
                     or rows.paused_files
                 ),
             )
 
-    def _findings(self, rows: _Rows, codes: Collection[str] = ()) -> tuple[Finding, ...]:
-        """Return what is wrong as the rows are now; of the disk what the run began with."""
-        troubles = []
+    def _facts(self) -> Facts:
+        """Return what is known as the rows are now; of the disk what the run began with."""
+        return Facts(
+            self._agent,
+            self._plan.choice,
+            self._reader,
+            now=self._clock.now(),
+            plan=self._plan,
+            files_behind=0,
+            queue=self._settings.queue.address if self._settings.queue.url else "",
+        )
+
+    def _met(self, rows: _Rows) -> Iterator[Finding]:
+        """Yield what this run met: that nothing moved any more, and a batch that failed."""
         if self._is_stalled:
-            waiting = counted(rows.backlog.pending, "vector")
-            details = {"minutes": f"{self._stalled_s / 60:.0f}", "vectors": waiting}
-            troubles.append(Trouble(code="stalled", details=details))
+            what = f"nothing moved for {self._stalled_s / 60:.0f} min"
+            what += f"; {counted(rows.backlog.pending, 'vector', 'are')} pending"
+            yield Finding(code="stalled", level=PROBLEM, what=what, action="memline doctor")
         since = self._started_ns / 1e9
         if rows.target and (failed := batch_waiting.failed_since(self._reader, rows.target.id, since)):
             batch, sent_in = failed
-            details = {"batch": batch.token[:8], "sent_in": sent_in, "error": batch.error}
-            troubles.append(Trouble(code="batch_failed", details=details, action=batch.action))
-        return of_agent(
-            self._agent,
-            choice=self._plan.choice,
-            index=self._reader,
-            plan=self._plan,
-            files_behind=0,
-            troubles=tuple(troubles),
-            queue=queue_of(self._settings),
-            now=self._clock.now(),
-            codes=codes,
-        )
+            what = f"batch {batch.token[:8]} failed, the texts it did not bring were sent in {sent_in}"
+            yield Finding(
+                code="batch_blocked",
+                level=NOTE,
+                what=f"{what}: {batch.error}",
+                action=batch.action or "memline batch ls",
+                subject=batch.token,
+            )
 
     def _rows(self) -> _Rows:
         """Read the rows that tell how far the run is."""
@@ -354,7 +361,8 @@ class IndexRun:
         rows, now, waiting = self._rows(), self._clock.now(), ""
         backlog, batches, state = rows.backlog, rows.batches, rows.health
         if batches.at_provider or batches.is_busy or state.retry_at > now:
-            waiting = "; ".join(each.what for each in self._findings(rows, _WAITING))
+            with closing(self._facts()) as facts:
+                waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
         job_files = jobs.count_waiting(self._reader)
         self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
@@ -382,16 +390,16 @@ class IndexRun:
 
     def _is_stopped(self, rows: _Rows) -> bool:
         """Tell whether no text is sent until the user acts, or until a time that is far."""
-        found = self._findings(rows, self._halting)
-        halting = [each for each in found if each.halts and not each.passes]
-        if not halting:
+        with closing(self._facts()) as facts:
+            stop = sending(facts)
+        if stop is None or stop.passes:
             self._stopped_since = math.inf
             return False
         self._stopped_since = min(self._stopped_since, time.monotonic())
         choice, target = self._plan.choice, rows.target
         is_first = target and choice.identity and choice.identity.key == target.identity.key
         # A fallback helps against nothing but what is wrong with its provider.
-        if not is_first or any(target and each.subject != target.identity.provider for each in halting):
+        if not is_first or (target and stop.subject != target.identity.provider):
             return True
         if choose_fallback(self._agent, choice) is None:
             return True

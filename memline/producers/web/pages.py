@@ -11,12 +11,11 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 from memline.producers.api.calls import Calls
-from memline.producers.reports import batch_jobs, job_reports
+from memline.producers.reports import batch_jobs, fleet_state, job_reports
+from memline.producers.reports.state import AgentState, StateReader, queue_of
 from memline.producers.web.rendering import ROOT
-from memline.producers.web.state import StateReader
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, MemlineError
-from memline.shared.findings.diagnosis import queue_of
 from memline.shared.index import driver, identities, ledger, vectors
 from memline.shared.queue import dead_letters
 from memline.shared.search.request import search_request
@@ -81,7 +80,31 @@ def overview(view: View) -> Data:
     """Show what is wrong, the agents, the providers, and what was spent."""
     state = view.state.read()
     trouble = [(each, view.tools.hint(each.agent or "", each.action)) for each in state.findings]
-    return {"state": state, "findings": trouble, "command": command("status")}
+    report = fleet_state.to_json(state)
+    return {
+        **{name: report[name] for name in ("queues", "workers", "providers", "spending")},
+        "at": state.at,
+        "findings": trouble,
+        "agents": [_agent_row(each) for each in state.agents],
+        "rate": sum(each.rate for each in state.agents),
+        "command": command("status"),
+    }
+
+
+def _agent_row(each: AgentState) -> Data:
+    choice = each.target.identity if each.fallback and each.target else each.choice
+    return {
+        "agent": each.settings.agent,
+        "workspace": str(each.settings.workspace),
+        "embedder": f"{choice.provider} {choice.model}".strip(),
+        "files": each.files,
+        "behind": each.plan.changes.count,
+        "ready": each.backlog.ready,
+        "wanted": each.backlog.in_progress if each.model.missing else 0,
+        "failed": each.backlog.failed,
+        "has_index": each.has_index,
+        "error": each.fault.message if each.fault else "",
+    }
 
 
 def search(view: View) -> Data:
@@ -155,9 +178,7 @@ def note(view: View) -> Data:
 def jobs(view: View) -> Data:
     """Show the jobs and batches that are open, and the last ones that ended."""
     now, settings = time.time(), view.tools.settings
-    found = job_reports.listed(
-        view.agents, prices=settings.prices, now=now, limit=ENDED, queue=queue_of(settings)
-    )
+    found = job_reports.listed(view.agents, prices=settings.prices, limit=ENDED, queue=queue_of(settings))
     return {
         "jobs": [each.to_json() for each in found],
         "batches": [each.to_json(now) for each in batch_jobs.listed(view.agents, limit=ENDED)],
@@ -169,9 +190,14 @@ def jobs(view: View) -> Data:
 def queue(view: View) -> Data:
     """Show the queues, the workers and the dead letters by their error."""
     state, url = view.state.read(), view.tools.settings.queue.address
-    found = dead_letters.by_error(dead_letters.listed(url)) if state.queues else {}
-    dead = [(error, len(letters), letters[:MESSAGES]) for error, letters in found.items()]
-    return {"state": state, "dead": dead, "has_queue": bool(url), "command": command("queue")}
+    found = dead_letters.by_error(dead_letters.listed(url)) if state.fleet else {}
+    return {
+        "report": fleet_state.to_json(state),
+        "error": state.redis_error.message if state.redis_error else "",
+        "dead": [(error, len(letters), letters[:MESSAGES]) for error, letters in found.items()],
+        "has_queue": bool(url),
+        "command": command("queue"),
+    }
 
 
 def files(view: View) -> Data:

@@ -1,12 +1,14 @@
 """Say what is wrong and what to do, once: every face shows the findings of this package, in these words.
 
-    diagnosis  `of_agent`, `of_common` of its machine and fleet, `of_error`: rows, Redis and disk in, a list
-               of findings out, most urgent first
-    answerer   `Answerer`: a search and what is wrong, as the faces and the query worker ask it; its
-               `is_quiet` is the cheap look at the rows after which a search loads nothing of the rest
-    facts      what conditions ask, each thing read once and only when it is asked for
-    table      `finding`, which makes a row of the table: level, words, action, page, and the condition
-    of_*       the rows: problems, then warnings, then notes, and within a level in the order of the rows
+    facts     `Facts`: what is known of an agent, each thing read once and only when it is asked for;
+              `sending`: why no text of it is sent
+    check     `check(facts)`: the findings of an agent, most urgent first
+    place, provider, work
+              its conditions: a function for each code, which yields whole findings
+    common    the same for what all agents share: Redis, workers, processes, this machine
+    fleet     what Redis says of a fleet
+    answerer  `Answerer`: a search and what is wrong, as the faces and the query worker ask it
 
-A new finding is one function in one of the `of_` modules.
+What a call meets by itself (a question that cannot be embedded, say) is a finding that it makes itself; an
+error is one by its code and hint (`memline.shared.finding.of_error`).
 """

@@ -1,111 +1,66 @@
-"""Read what the conditions of findings ask: each thing once, and only when it is asked for."""
+"""Read what is asked of one agent's memory: each thing once, and only when it is asked for."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+
+import msgspec
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import Choice
-from memline.shared.errors import IndexFault, MemlineError, QueueError
-from memline.shared.finding import GOOD_FOR_S, Trouble
+from memline.shared.embedders.choice import NONE, Choice
+from memline.shared.errors import IndexFault
 from memline.shared.findings import disk
-from memline.shared.index import batches, identities, jobs, ledger, meta, vectors
+from memline.shared.findings.fleet_summary import FleetSummary
+from memline.shared.index import batches, hold, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
+from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import breaker, health, home_processes
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
-from memline.shared.scheduling.home_processes import Process
 from memline.shared.sources import outcomes
+from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.sync.model_state import ModelState, model_state
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from memline.shared.index.ledger import LedgerEntry
-    from memline.shared.queue.depth import Fleet
-    from memline.shared.queue.heartbeat import WorkerInfo
-    from memline.shared.sync.plan import EmptiedRoot, Plan
+from memline.shared.sync.plan import EmptiedRoot, Plan
 
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
 
-#: How the commands begin that bring an index up to date, beside a fleet by its queue.
-_INDEX = ("memline index", "memline reindex")
 
-_fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
-_clients: dict[str, Any] = {}
+def fleet_summary(queue: str, agents: Sequence[AgentSettings]) -> FleetSummary | None:
+    """Return what these agents need to know of the fleet at this address; None without one."""
+    if not queue:
+        return None
+    # 90 ms, most of them redis, which only a fleet pays.
+    from memline.shared.findings.fleet import summary_of
 
-
-def fleet_at(url: str) -> Fleet | QueueError:
-    """Return what Redis says of a fleet, at most half a second old, or why it says nothing."""
-    asked, fleet = _fleets.get(url, (-GOOD_FOR_S, None))
-    if fleet is None or time.monotonic() - asked >= GOOD_FOR_S:
-        # 90 ms of imports, most of them redis, which only a fleet pays.
-        from memline.shared.queue import depth, redis_client
-
-        try:
-            if url not in _clients:
-                _clients[url] = redis_client.client(url, looks=True)
-            fleet = depth.read(url, _clients[url])
-        except QueueError as error:
-            fleet = error
-        _fleets[url] = (time.monotonic(), fleet)
-    return fleet
+    return summary_of(queue, agents)
 
 
-def embeds(queue: str) -> bool:
-    """Tell whether a fleet sends texts and stores vectors: a worker is alive for each of the two roles."""
-    if not queue or isinstance(fleet := fleet_at(queue), MemlineError):
-        return False
-    return {role for each in fleet.workers for role in each.queues} >= {"store", "embed"}
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no text of an agent is sent."""
+
+    #: The code of the finding that says so.
+    code: str
+    #: The provider that it is about; empty where it is about all.
+    subject: str = ""
+    #: Whether it ends without a person.
+    passes: bool = False
 
 
-def roles_of(agents: Sequence[AgentSettings]) -> tuple[str, ...]:
-    """Return the roles that a fleet of these agents needs."""
-    from memline.shared.queue import routes
-
-    return routes.needed_roles(agents)
-
-
-class _QueueFacts:
-    """What is known of a fleet's Redis at one moment; `queue` is its address, empty without a fleet."""
-
-    queue: str
-
-    @cached_property
-    def fleet(self) -> Fleet | None:
-        return None if isinstance(self._answer, QueueError) else self._answer
-
-    @cached_property
-    def error(self) -> QueueError | None:
-        """Why Redis does not answer, or takes no messages."""
-        return self._answer if isinstance(self._answer, QueueError) else getattr(self._answer, "error", None)
-
-    @cached_property
-    def _answer(self) -> Fleet | QueueError | None:
-        return fleet_at(self.queue) if self.queue else None
-
-    def helping(self, action: str) -> str:
-        """Return the action; of a command that needs a Redis which takes no messages, what to do about it."""
-        if not action.startswith(_INDEX) or self.error is None:
-            return action
-        return f"{self.error.message.rstrip('.')}; {self.error.hint}"
-
-
-class Facts(_QueueFacts):
-    """What is known of one agent's memory at one moment.
+class Facts:
+    """What is known of one agent's memory at one moment; close it when done.
 
     `index`: None without one, `fault`: why it cannot be read. `plan`: the comparison with the disk; None for
-    an answer, which knows only how many files are behind, and which roots are `emptied`. `troubles`: what
-    reading met by itself. `queue`: the address of a fleet's Redis; empty without a fleet.
+    an answer, which knows only how many files are behind, of these how many are `removed`, and which roots
+    are `emptied`. `queue`: the address of a fleet's Redis; empty without a fleet.
     """
 
     def __init__(
@@ -119,11 +74,11 @@ class Facts(_QueueFacts):
         plan: Plan | None = None,
         files_behind: int | None = None,
         removed: int = 0,
-        troubles: tuple[Trouble, ...] = (),
         queue: str = "",
         emptied: tuple[EmptiedRoot, ...] = (),
     ) -> None:
         self.settings = settings
+        self.agent = settings.agent
         self.choice = choice
         self.index = index
         self.now = now
@@ -132,22 +87,13 @@ class Facts(_QueueFacts):
         if files_behind is None:
             files_behind = plan.changes.count if plan is not None else 0
         self.files_behind = files_behind
-        #: Of these, those that the index still has and that are gone.
         self.removed = len(plan.changes.removed) if plan is not None else removed
-        self.troubles = troubles
         self.queue = queue
-        #: Roots of which no file is left, and whose rows stay.
         self.emptied = plan.emptied if plan is not None else emptied
         self.account_file = AccountFile(settings.account_path)
 
     def close(self) -> None:
         self.account_file.close()
-
-    def helping(self, action: str) -> str:
-        """The same of an index that cannot be stored."""
-        if action.startswith(_INDEX) and (found := disk.trouble(self.settings)):
-            return "; ".join(found)
-        return super().helping(action)
 
     @cached_property
     def accounts(self) -> Accounts | None:
@@ -156,7 +102,40 @@ class Facts(_QueueFacts):
         return Accounts(index=self.index, file=self.account_file, name=str(self.settings.index_path))
 
     @cached_property
+    def has_workspace(self) -> bool:
+        return self.settings.workspace.is_dir()
+
+    @cached_property
+    def disk_trouble(self) -> tuple[str, str] | None:
+        """Why nothing can be stored, and what ends that."""
+        return disk.trouble(self.settings)
+
+    @cached_property
+    def has_notes(self) -> bool:
+        """Whether notes are read, may be in a folder that cannot be listed, or are not looked for."""
+        if self.plan is None or MEMORY not in self.settings.memory.sources:
+            return True
+        files = (each for each in self.plan.discovery.files if not is_transcript(each.path))
+        return any(each.problem is None or each.problem.outcome == outcomes.UNREADABLE for each in files)
+
+    @cached_property
+    def unread_notes(self) -> int:
+        """How many Markdown files the workspace has while no note is read."""
+        return 0 if self.has_notes else markdown_below(str(self.settings.workspace))
+
+    @cached_property
+    def unread_files(self) -> list[LedgerEntry]:
+        """The files that could not be read or split, and the folders that could not be listed."""
+        return ledger.problems(self.index) if self.index is not None else []
+
+    def is_folder(self, entry: LedgerEntry) -> bool:
+        # The ledger has no kinds; there are few such rows.
+        place = os.path.join(self.settings.workspace, entry.path)
+        return entry.outcome == outcomes.UNREADABLE and os.path.isdir(place)
+
+    @cached_property
     def target(self) -> IdentityRow | None:
+        """What new texts are embedded with."""
         return identities.target(self.index) if self.index is not None else None
 
     @cached_property
@@ -168,16 +147,28 @@ class Facts(_QueueFacts):
     @cached_property
     def model(self) -> ModelState:
         """How far the index is from the model that the settings choose."""
-        return model_state(self.index, self.settings, self.choice) if self.index is not None else ModelState()
+        if self.index is None or self.is_keyword_only:
+            return ModelState()
+        return model_state(self.index, self.settings, self.choice)
+
+    @cached_property
+    def is_keyword_only(self) -> bool:
+        """Whether nothing embeds and nobody asked for it: texts of a removed key wait for nothing."""
+        return self.choice.identity is None and self.choice.requested == "auto" and not self.queue
+
+    @cached_property
+    def waiting(self) -> int:
+        """Count the vectors that are pending and neither held back by a job nor in a batch."""
+        if self.model.reason or not self.model.missing:
+            # Of another model than what is held back or in a batch.
+            return self.model.missing
+        held = self.backlog.paused + self.backlog.cancelled + self.texts_in_batches
+        return max(0, self.model.missing - held)
 
     @cached_property
     def breakers(self) -> dict[tuple[str, str], Health]:
         """Provider and mode -> health, of those that have a row."""
         return health.read_all(self.accounts) if self.accounts is not None else {}
-
-    def open_breakers(self, mode: str) -> list[tuple[str, Health]]:
-        """Return the providers whose breaker for requests or batches is not closed, with its state."""
-        return [(key[0], state) for key, state in self.breakers.items() if key[1] == mode and state.paused]
 
     def is_sent_to(self, provider: str) -> bool:
         """Tell whether the texts of the index go to this provider."""
@@ -195,13 +186,13 @@ class Facts(_QueueFacts):
         state = self.requests
         # Our own cooldowns after failures are shorter.
         is_long = state.retry_at - self.now > breaker.REQUEST_RULES.max_cooldown_s
-        is_asked = not state.failures or is_long or "429" in state.reason
+        is_asked = not state.failures or is_long
         is_held = self.target is not None and is_asked and not state.is_stopped
         return max(0.0, state.retry_at - self.now) if is_held else 0.0
 
     @cached_property
     def refusal(self) -> Refusal | None:
-        """The ceiling that texts wait for."""
+        """The daily limit that texts wait for."""
         return ceiling_reached(self.accounts, self.settings, self.now) if self.accounts is not None else None
 
     @cached_property
@@ -217,23 +208,20 @@ class Facts(_QueueFacts):
             kept = {"from": self.choice.fallback_from, "reason": self.choice.reason}
         return kept
 
-    @property
-    def paused_jobs(self) -> list[tuple[Job, Left]]:
-        """The jobs that are paused, oldest first, and what each has not done."""
-        open_jobs = jobs.open_jobs(self.index) if self.index is not None else []
-        paused = [job for job in open_jobs if job.state == jobs.PAUSED]
-        left = jobs.left(self.index) if paused and self.index is not None else {}
-        return [(job, left.get(job.id, Left())) for job in paused]
+    @cached_property
+    def jobs(self) -> list[Job]:
+        """The jobs that are running or paused, oldest first."""
+        return jobs.open_jobs(self.index) if self.index is not None else []
+
+    @cached_property
+    def left(self) -> dict[int, Left]:
+        """What each job has not done, by its row id."""
+        return jobs.left(self.index) if self.jobs and self.index is not None else {}
 
     @cached_property
     def batches(self) -> list[Batch]:
         """The open batches, oldest first."""
         return batches.open_batches(self.index) if self.index is not None else []
-
-    @property
-    def unfinished_batches(self) -> list[Batch]:
-        """Those whose texts are still to come."""
-        return [batch for batch in self.batches if batch.is_unfinished or batch.state == "collecting"]
 
     @cached_property
     def texts_in_batches(self) -> int:
@@ -243,116 +231,72 @@ class Facts(_QueueFacts):
 
     @cached_property
     def rate(self) -> float:
-        """Vectors stored a second, in the last minute; 0 while the fleet that has them stands still."""
-        is_up = any(each.kind == home_processes.UP for each in self.processes)
-        if self.queue and not is_up and not embeds(self.queue):
+        """Vectors stored a second, in the last minute; 0 while nothing embeds."""
+        if self.index is None or not self.has_embedder:
             return 0.0
-        return meta.recent_rate(self.index, self.now) if self.index is not None else 0.0
+        return meta.recent_rate(self.index, self.now)
 
     @cached_property
-    def processes(self) -> list[Process]:
-        """The processes of this host that work for this agent now."""
-        return [
-            each
-            for each in home_processes.listed(self.account_file)
-            if self.settings.agent in each.agents and each.is_here and each.is_alive
-        ]
+    def failed_texts(self) -> list[tuple[str, str, str]]:
+        """Text hash, reason and path (empty: of no file any more) of the first texts that got no vector."""
+        if self.index is None or self.target is None:
+            return []
+        rows = vectors.failures(self.index, self.target.id, MOST_NAMED)
+        return [(text, reason, path or "") for text, reason, path in rows]
+
+    @cached_property
+    def fleet(self) -> FleetSummary | None:
+        """The fleet, as far as this agent needs it; None without one."""
+        return fleet_summary(self.queue, [self.settings])
 
     @cached_property
     def has_follower(self) -> bool:
         """Whether a process brings changed files into the index."""
         # Of another host of a fleet it is not known, and taken for true.
         return any(
-            each.kind in home_processes.FOLLOWERS and self.settings.agent in each.agents and each.is_alive
+            each.kind in home_processes.FOLLOWERS and self.agent in each.agents and each.is_alive
             for each in home_processes.listed(self.account_file)
         )
 
     @cached_property
     def has_embedder(self) -> bool:
-        """Whether a process sends the texts that wait, or has sent some of them."""
-        if any(each.kind in home_processes.EMBEDDING for each in self.processes):
-            return True
-        return embeds(self.queue)
-
-    @cached_property
-    def is_stopped(self) -> bool:
-        """Whether no text is sent until something else is mended; a finding of its own says what."""
-        return bool(
-            self.is_paused
-            or self.refusal is not None
-            or self.requests.manual
-            or self.requests.paused
-            or (self.choice.identity is None and not self.queue)
-        )
-
-    @cached_property
-    def waiting(self) -> int:
-        """Vectors that are wanted and not held back by a job, nor in a batch."""
-        if self.model.reason:
-            # Those of another model than what is held back or in a batch.
-            return self.model.missing
-        held = self.backlog.paused + self.backlog.cancelled + self.texts_in_batches
-        return max(0, self.model.missing - held)
+        """Whether a process sends the texts that are pending."""
+        if self.fleet is not None:
+            return self.fleet.is_embedding
+        return hold.holder_of(self.settings.index_path) is not None
 
     @property
-    def failed_files(self) -> list[LedgerEntry]:
-        """The files that could not be read or split; of folders that is said of the sources."""
-        return [each for each in self._unread if not self._is_folder(each)]
-
-    @property
-    def unread_folders(self) -> list[LedgerEntry]:
-        """The folders that could not be listed, and still cannot."""
-        folders = [each for each in self._unread if self._is_folder(each)]
-        return [each for each in folders if not os.access(self._place(each), os.R_OK | os.X_OK)]
-
-    @cached_property
-    def _unread(self) -> list[LedgerEntry]:
-        return ledger.problems(self.index) if self.index is not None else []
-
-    def _is_folder(self, entry: LedgerEntry) -> bool:
-        # The ledger has no kinds; there are few such rows.
-        return entry.outcome == outcomes.UNREADABLE and os.path.isdir(self._place(entry))
-
-    def _place(self, entry: LedgerEntry) -> str:
-        return os.path.join(self.settings.workspace, entry.path)
-
-    @property
-    def failed_texts(self) -> list[tuple[str, str]]:
-        """Path and reason of the first texts that got no vector."""
-        if self.index is None or self.target is None or not self.backlog.failed:
-            return []
-        found = vectors.failures(self.index, self.target.id, MOST_NAMED)
-        return [(path or "", reason) for _, reason, path in found]
+    def catch_up(self) -> str:
+        """The command that brings the index up to date, or what has to be done before it can."""
+        if self.disk_trouble is not None:
+            return self.disk_trouble[1]
+        if self.fleet is not None and self.fleet.error is not None:
+            return self.fleet.error.hint
+        if self.fleet is not None and self.fleet.missing:
+            return f"memline worker {' '.join(self.fleet.missing)}"
+        return "memline index"
 
 
-class FleetFacts(_QueueFacts):
-    """What is known of a home's machine and of its fleet at one moment."""
-
-    def __init__(
-        self,
-        account_file: AccountFile | None = None,
-        *,
-        queue: str = "",
-        roles: tuple[str, ...] = (),
-        warnings: tuple[str, ...] = (),
-        troubles: tuple[Trouble, ...] = (),
-        now: float,
-    ) -> None:
-        """`roles`: those that the agents need; `queue` and `troubles`: as in `Facts`; `warnings`: of the
-        configuration. `account_file`: None where nothing could be read.
-        """
-        self.queue = queue
-        self.roles = roles
-        self.warnings = warnings
-        self.troubles = troubles
-        self.now = now
-        self.account_file = account_file
-
-    @property
-    def workers(self) -> tuple[WorkerInfo, ...]:
-        """Those that are alive; none where Redis does not say."""
-        return self.fleet.workers if self.fleet is not None else ()
-
-    @cached_property
-    def processes(self) -> list[Process]:
-        return home_processes.listed(self.account_file) if self.account_file else []
+def sending(facts: Facts) -> Stop | None:
+    """Tell why no text of an agent is sent now; None while texts are sent, or would be."""
+    state, choice, fleet = facts.requests, facts.choice, facts.fleet
+    provider = facts.target.identity.provider if facts.target else ""
+    if facts.is_paused:
+        return Stop(code="paused")
+    if facts.refusal is not None:
+        return Stop(code="ceiling_reached")
+    # The workers of a fleet embed, whatever this process could.
+    if choice.identity is None and not facts.queue:
+        named = choice.requested not in ("auto", NONE)
+        return Stop(code="provider_unusable" if named else "no_provider", subject=choice.requested)
+    if state.manual:
+        return Stop(code="paused", subject=provider)
+    if state.paused:
+        return Stop(code="breaker_open", subject=provider, passes=not state.is_stuck(facts.now))
+    if facts.hold_s:
+        return Stop(code="rate_limited", subject=provider, passes=True)
+    if fleet is not None and fleet.error is not None:
+        return Stop(code="redis_unusable", passes=True)
+    if fleet is not None and not fleet.is_embedding:
+        return Stop(code="role_missing", passes=True)
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from memline.shared.finding import Finding, Trouble, worst
+from memline.shared.finding import Finding, worst
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import field, to_json, value
 
@@ -78,10 +78,8 @@ class Answer:
     #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
-    #: What is wrong or worth knowing, most urgent first; who answers adds it (`memline.shared.findings`).
+    #: What is wrong, most urgent first: what the search met, and what who answers adds.
     findings: tuple[Finding, ...] = ()
-    #: What the search met by itself; the findings have it in words.
-    troubles: tuple[Trouble, ...] = ()
     #: Why the list is as it is, when nothing is wrong: no match, an empty index, filters that leave nothing.
     notice: str = ""
     #: Words of the question, as typed, of which no form stands in what was searched.
@@ -117,8 +115,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
-        without = ("hits", "troubles")
-        more = to_json(self, "stale", "warning", "action", without=without, behind=to_json(self.behind))
+        more = to_json(self, "stale", "warning", "action", without=("hits",), behind=to_json(self.behind))
         return hits | more
 
 

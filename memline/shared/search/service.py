@@ -19,10 +19,11 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Query
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderError
-from memline.shared.finding import Trouble
+from memline.shared.finding import WARNING, Finding
 from memline.shared.index import identities, ledger, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
+from memline.shared.packages import lack, remedy
 from memline.shared.search import fusion, vectors
 from memline.shared.search.lifts import Lifts, lifts_of
 from memline.shared.search.passages import WINDOW, Passage, passages
@@ -125,16 +126,17 @@ class MemorySearch:
         for _ in range(QUESTION_ATTEMPTS):
             with suppress(ModelSwitched):
                 return self._answer(request)
-        return self._answer(request, (Trouble(code="model_switching"),))
+        reason = "the model changes again and again"
+        return self._answer(request, (_not_embedded(reason, "search again"),))
 
-    def _answer(self, request: SearchRequest, troubles: tuple[Trouble, ...] = ()) -> Answer:
-        """Answer; after a trouble of its own, by keywords alone."""
+    def _answer(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
+        """Answer; where something was met before, by keywords alone."""
         allowed, embed = self._settings.memory.sources, None
         if is_off := request.source not in ("", *allowed):
-            troubles += (Trouble(code="source_off", details={"source": request.source}),)
+            met += (_source_off(request.source),)
         with self.index.snapshot() as connection:
             active = identities.active(connection)
-            if not troubles and active is not None and active.vector_dims and self._questions is not None:
+            if not met and active is not None and active.vector_dims and self._questions is not None:
                 self._embedder = self._embedder or self._questions()
                 embed = self._embedder.of(connection, active)
             has_other_sources = ledger.has_others(connection, allowed)
@@ -150,7 +152,7 @@ class MemorySearch:
             request,
             self._settings.memory.query,
             embed_query=embed_query if embed is not None else None,
-            troubles=troubles,
+            met=met,
             # What was indexed while a source was switched on is not shown once it is off.
             sources=allowed if has_other_sources else (),
             chunk_tokens=self._settings.memory.chunking.tokens,
@@ -168,7 +170,7 @@ def retrieve(
     settings: Query,
     *,
     embed_query: Callable[[str], QueryVector] | None = None,
-    troubles: tuple[Trouble, ...] = (),
+    met: tuple[Finding, ...] = (),
     sources: tuple[str, ...] = (),
     chunk_tokens: int = 400,
     clock: Clock | None = None,
@@ -177,31 +179,56 @@ def retrieve(
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with the trouble, after the `troubles` of the caller. A hit is up to one and a half times `chunk_tokens`.
+    with the finding, after those that the caller `met`. A hit is up to one and a half times `chunk_tokens`.
     Raises ModelSwitched, IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
     """
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
     question = analyse(request.query, today_of(request, now))
     if not question.text:
-        return Answer(notice="the question is empty", troubles=troubles)
-    vector, met = None, list(troubles)
+        return Answer(notice="the question is empty", findings=met)
+    vector, findings = None, list(met)
     if embed_query is not None:
         try:
             vector = embed_query(question.text)
         except ProviderError as error:
-            met.append(_trouble("question_not_embedded", error.message, error.hint))
+            findings.append(_not_embedded(f"the question could not be embedded: {error.message}", error.hint))
     with index.snapshot() as connection:
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
-        search = _Search(index, connection, request, question, settings, files, met)
+        search = _Search(index, connection, request, question, settings, files, findings)
         hits = search.hits(search.ranked(vector, now), chunk_tokens * 3 // 2)
         notice = search.notice(hits)
-    return Answer(hits=hits, mode=search.mode, notice=notice, missing=search.missing, troubles=tuple(met))
+    return Answer(
+        hits=hits, mode=search.mode, notice=notice, missing=search.missing, findings=tuple(findings)
+    )
 
 
-def _trouble(code: str, reason: str, action: str = "") -> Trouble:
-    return Trouble(code=code, details={"reason": reason}, action=action)
+def _not_embedded(reason: str, action: str) -> Finding:
+    return Finding(
+        code="question_not_embedded",
+        level=WARNING,
+        what=f"only keywords were searched: {reason}",
+        action=action or "memline doctor --deep",
+    )
+
+
+def _source_off(source: str) -> Finding:
+    return Finding(
+        code="source_missing",
+        level=WARNING,
+        what=f"the source {source} is switched off for this agent",
+        action="add it to memorySearch.sources (sessions also need experimental.sessionMemory)",
+    )
+
+
+def _no_vectors(reason: str) -> Finding:
+    return Finding(
+        code="vectors_unavailable",
+        level=WARNING,
+        what=f"only keywords are searched: numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {reason}",
+        action=remedy("numpy"),
+    )
 
 
 class _Search(Struct):
@@ -214,7 +241,7 @@ class _Search(Struct):
     settings: Query
     #: Ids of the files to stay in, None for all.
     files: list[int] | None
-    troubles: list[Trouble]
+    findings: list[Finding]
     #: hybrid, keyword or vector.
     mode: str = "keyword"
     #: Words of the question that nothing has, as typed.
@@ -291,11 +318,11 @@ class _Search(Struct):
             raise ModelSwitched
         if (dims := len(vector.embedding) // 4) != active.vector_dims:
             reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
-            self.troubles.append(_trouble("dimensions_differ", reason))
+            self.findings.append(_not_embedded(reason, "memline index"))
             return None
         backend = self.index.backends.choose(self.connection, active, vector.embedding)
         if backend is None:
-            self.troubles.append(_trouble("vectors_unavailable", self.index.backends.vec_error))
+            self.findings.append(_no_vectors(self.index.backends.vec_error))
         return backend
 
     def _compare(self, backend: vectors.VectorBackend, vector: QueryVector, words: Words, pool: int) -> None:
@@ -399,10 +426,9 @@ class _Search(Struct):
         return "; ".join(filter(None, said))
 
     def _reason_of_nothing(self) -> str:
-        """Give the reason for an empty list, here or among the troubles."""
+        """Give the reason for an empty list."""
         if not self.index.matches.total("chunks"):
-            self.troubles.append(Trouble(code="index_empty"))
-            return ""
+            return "the index has no notes"
         if self.files == []:
             filters = ", ".join(filters_of(self.request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 import pytest
 
 from memline.producers.actions import provider_pauses
-from memline.producers.reports import breakers
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
@@ -72,7 +71,8 @@ def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: 
     stop_batches(writer)
     fail(writer, lease_all(writer)[0], "stop")
 
-    requests, batch = provider_pauses.resume(place.agent, mode="batch")
+    provider_pauses.resume(place.agent, mode="batch")
+    requests, batch = place.status()["breakers"]
 
     assert (requests["state"], batch["state"]) == ("open", "closed")
     assert may_batch(writer)
@@ -82,11 +82,11 @@ def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexW
     stop_batches(writer)
 
     provider_pauses.resume(place.agent, provider="gemini")
-    still = breakers.of_index(writer.accounts, place.agent)[1]["state"]
-    found = provider_pauses.pause(place.agent, provider="gemini", mode="requests")
+    still = place.status()["breakers"][1]["state"]
+    provider_pauses.pause(place.agent, provider="gemini", mode="requests")
 
     assert still == "open"
-    assert [one["provider"] for one in found if one["pausedByHand"]] == ["gemini"]
+    assert [one["provider"] for one in place.status()["breakers"] if one["pausedByHand"]] == ["gemini"]
     assert len(lease_all(writer)) == 1
 
 
@@ -127,7 +127,7 @@ def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWr
 def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:
     stop_batches(writer)
 
-    requests, batch = breakers.of_index(writer.accounts, place.agent)
+    requests, batch = place.status()["breakers"]
 
     assert (requests["mode"], requests["state"], requests["nextProbe"]) == ("requests", "closed", None)
     assert batch == {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.reports.status import examine
+from memline.producers.reports.state import agent_state
 from memline.shared.finding import Finding
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.depth import Fleet, QueueDepth
@@ -33,9 +33,9 @@ def writing(place: Place) -> Iterator[IndexWriter]:
         yield writer
 
 
-def found(place: Place, **options: str) -> list[Finding]:
+def found(place: Place) -> list[Finding]:
     """What is wrong with the place's agent, most urgent first."""
-    return list(examine(place.agent, **options)[1])
+    return list(agent_state(place.settings, place.agent).findings)
 
 
 def one(findings: list[Finding], code: str) -> Finding:

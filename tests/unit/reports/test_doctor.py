@@ -2,7 +2,7 @@ import pytest
 
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.shared.finding import OK, PROBLEM, Finding
-from memline.shared.findings import facts
+from memline.shared.findings import fleet
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 from tests.unit.findings.conftest import fleet_now
@@ -20,11 +20,11 @@ def test_an_installation_with_everything_has_no_problem(place: Place) -> None:
 
 def test_what_is_well_is_said_beside_what_is_not(place: Place) -> None:
     place.configure(provider="none")
-    before = [each.code for each in examine_agent(place.agent)]
+    before = [each.code for each in examine_agent(place.settings, place.agent)]
     place.index()
 
     assert before == ["first_index_missing", ""]
-    assert [each.what for each in examine_agent(place.agent)] == [
+    assert [each.what for each in examine_agent(place.settings, place.agent)] == [
         f"1 file, 1 chunk, 0 vectors in {place.index_path}",
         "keyword search only: memorySearch.provider is none",
     ]
@@ -34,7 +34,7 @@ def test_a_fleet_whose_queues_are_served_is_well(place: Place, monkeypatch: pyte
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
 
     def found(*roles: str) -> list[Finding]:
-        monkeypatch.setattr(facts, "_fleets", {place.settings.queue.address: fleet_now(*roles)})
+        monkeypatch.setattr(fleet, "_fleets", {place.settings.queue.address: fleet_now(*roles)})
         return [each for each in examine_common(place.settings, [place.agent]) if "queue" in each.what]
 
     assert [each.what for each in found("chunk", "store", "query", "embed")] == [
@@ -52,11 +52,13 @@ def test_a_provider_is_asked_only_on_demand(place: Place) -> None:
         sent = len(server.requests)
 
         assert "embeds with openai stub, not asked (memline doctor --deep)" in {
-            each.what for each in examine_agent(place.agent)
+            each.what for each in examine_agent(place.settings, place.agent)
         }
         assert len(server.requests) == sent
         assert "embeds with openai stub, asked for one vector" in {
-            each.what for each in examine_agent(place.agent, deep=True)
+            each.what for each in examine_agent(place.settings, place.agent, deep=True)
         }
-    (finding,) = (each for each in examine_agent(place.agent, deep=True) if each.level == "problem")
+    (finding,) = (
+        each for each in examine_agent(place.settings, place.agent, deep=True) if each.level == "problem"
+    )
     assert finding.what.startswith("openai does not embed: ")

@@ -1,86 +1,93 @@
 import pytest
 
-from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url, state_of
+from memline.producers.reports.fleet_state import fleet_state, queue_url, to_json
+from memline.producers.reports.state import state
 from memline.shared.errors import QueueError
-from memline.shared.findings.facts import embeds
+from memline.shared.index import meta
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place, remote
-from tests.unit.findings.conftest import fleet
 
 pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
 
-def test_without_a_queue_there_is_no_fleet(place: Place) -> None:
+@pytest.fixture
+def writer(place: Place):
+    """One vector is ready, and one is leased by this process."""
+    writer = IndexWriter.of(place.agent)
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", "apples"))
+    answer(writer, lease_all(writer))
+    writer.store_file(file_row("b.md", "pears"))
+    lease_all(writer)
+    yield writer
+    writer.close()
+
+
+def test_without_a_queue_there_is_no_fleet(place):
     with pytest.raises(QueueError, match="there is no queue") as raised:
         fleet_state(place.settings, [place.agent])
 
     assert "memline status" in raised.value.hint
 
 
-def test_the_queue_is_the_configured_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_the_configured_one(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("MEMLINE_QUEUE_NAME", "team")
 
     assert queue_url(place.settings) == "redis://127.0.0.1:1/0#team"
 
 
-def test_an_agent_without_an_index_has_no_state(place: Place) -> None:
-    assert agent_state(place.agent) is None
+def test_an_agent_without_an_index_is_not_counted(place):
+    assert to_json(state(place.settings, [place.agent]))["agents"] == []
 
 
-def test_the_state_of_an_agent_counts_vectors_and_names_its_provider_first(place: Place) -> None:
-    writer = IndexWriter.of(place.agent)
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", "apples"))
-    answer(writer, lease_all(writer))
-    writer.store_file(file_row("b.md", "pears"))
+def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, writer):
     with transaction(writer.connection):
         health.set_paused(writer.accounts, "voyage", True, health.REQUESTS)
-    writer.close()
 
-    state = agent_state(place.agent)
+    report = to_json(state(place.settings, [place.agent]))
 
-    assert state is not None
-    assert (state["vectors"]["ready"], state["vectors"]["wanted"], state["requestsOut"]) == (1, 1, 0)
-    first, second = state["providers"]
-    assert (first["name"], first["state"]) == ("openai", "ok")
-    assert (second["name"], second["state"]) == ("voyage", "paused")
-    assert second["reason"] == "embedding is paused for requests to voyage"
-    assert second["action"] == "memline queue resume --provider voyage --mode requests"
-
-
-@pytest.mark.parametrize(("wanted", "leased", "rate", "seconds"), [(30, 10, 4.0, 10.0), (0, 0, 4.0, None)])
-def test_the_time_left_is_known_when_something_is_pending_at_a_known_rate(
-    wanted: int, leased: int, rate: float, seconds: float | None
-) -> None:
-    assert eta_s({"wanted": wanted, "leased": leased}, rate, is_stopped=False) == seconds
-    assert eta_s({"wanted": wanted, "leased": leased}, 0.0, is_stopped=False) is None
-    assert eta_s({"wanted": wanted, "leased": leased}, rate, is_stopped=True) is None
+    (agent,) = report["agents"]
+    assert (agent["vectors"]["ready"], agent["vectors"]["leased"], agent["requestsOut"]) == (1, 1, 1)
+    assert [(each["name"], each["state"]) for each in report["providers"]] == [
+        ("openai", "ok"),
+        ("voyage", "paused"),
+    ]
+    assert report["providers"][1]["action"] == "memline queue resume --provider voyage --mode requests"
 
 
 @pytest.mark.parametrize(
-    ("health", "state"),
+    ("seen", "word"),
     [
         (Health(), "ok"),
-        (Health(failures=1), "cooldown"),
-        (Health(retry_at=2**40), "cooldown"),
+        (Health(failures=1, retry_at=2**40, reason="503"), "rate limited"),
+        (Health(failures=1), "retrying"),
+        (Health(retry_at=2**40), "rate limited"),
+        (Health(state="open", probe_at=2**40), "open"),
     ],
 )
-def test_a_provider_is_not_ok_between_tries_that_failed(health: Health, state: str) -> None:
-    assert state_of(health) == state
+def test_an_account_has_one_word_for_its_state(place, writer, seen, word):
+    with writer.session() as (_, now):
+        health.update(writer.accounts, "openai", health.REQUESTS, now, lambda _: seen)
+
+    (account,) = to_json(state(place.settings, [place.agent]))["providers"]
+
+    assert account["state"] == word
 
 
-@pytest.mark.parametrize(
-    ("roles", "does"), [((), False), (("store",), False), (("embed",), False), (("store", "embed"), True)]
-)
-def test_a_fleet_embeds_while_each_of_its_two_roles_is_alive(
-    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...], does: bool
-) -> None:
-    monkeypatch.setattr("memline.shared.findings.facts.fleet_at", lambda _: fleet(*roles))
+def test_the_time_left_is_known_while_texts_are_sent_at_a_known_rate(place, writer):
+    def eta_s():
+        return to_json(state(place.settings, [place.agent]))["backlog"]["etaSeconds"]
 
-    assert embeds("redis://h/0#name") is does
-    assert not embeds("")
+    with writer.transaction() as (connection, now):
+        meta.count_recent(connection, 100, now)
+    moving = eta_s()
+    with writer.transaction() as (connection, now):
+        meta.put(connection, meta.PAUSED, now)
+
+    assert moving is not None and moving < 5
+    assert eta_s() is None

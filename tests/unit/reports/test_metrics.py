@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from memline.producers.reports import metrics
 from memline.producers.reports.metrics import METRICS, PREFIX, FleetCollector, page
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
+from memline.shared.findings import fleet
 from memline.shared.index import jobs
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
@@ -17,7 +17,7 @@ from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.heartbeat import WorkerInfo
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import Place, remote
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[3]
 def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setattr(fleet, "GOOD_FOR_S", 0.0)
     monkeypatch.setattr(depth, "read", lambda *_: FLEET)
     place.configure(**remote("http://127.0.0.1:9/v1"))
     return place
@@ -137,19 +138,6 @@ def test_jobs_are_reported_with_what_they_have_left(place: Place, monkeypatch: p
     assert found['job_files_left{agent="main"}'] == 2
 
 
-def test_files_are_looked_at_after_a_while_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "FILES_EVERY_S", 1e9)
-    place.write("MEMORY.md", note(1))
-    collector = FleetCollector(place.settings, [place.agent])
-    assert samples(page(collector))['files_behind{agent="main"}'] == 1
-
-    place.write("memory/two.md", note(2))
-    assert samples(page(collector))['files_behind{agent="main"}'] == 1
-
-    collector._plans.clear()
-    assert samples(page(collector))['files_behind{agent="main"}'] == 2
-
-
 def test_without_an_index_there_is_nothing_wrong(place: Place) -> None:
     found = scraped(place)
 
@@ -216,8 +204,8 @@ def test_a_query_worker_is_expected_only_while_a_question_waits(
 ) -> None:
     def expected(**counts: int) -> float:
         idle = replace(FLEET.queues[0], name="query", role="query", waiting=0, in_flight=0, delayed=0)
-        fleet = Fleet(queues=(replace(idle, **counts),), workers=(), used_memory=1)
-        monkeypatch.setattr(depth, "read", lambda *_: fleet)
+        other = Fleet(queues=(replace(idle, **counts),), workers=(), used_memory=1)
+        monkeypatch.setattr(depth, "read", lambda *_: other)
         return scraped(place)['worker_expected{role="query"}']
 
     assert (expected(), expected(waiting=1), expected(in_flight=1)) == (0, 1, 1)

@@ -4,15 +4,15 @@ from memline.producers.memory import digest
 from memline.producers.reports.status import left_out_files
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
-from tests.support.workspace import Place, collect
+from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
 
 def test_the_keys_are_the_same_with_and_without_an_index(place: Place) -> None:
-    without = collect(place.agent)
+    without = place.report()
     place.index()
-    indexed = collect(place.agent)
+    indexed = place.report()
 
     assert without["status"].keys() == indexed["status"].keys()
     assert without["status"]["vector"].keys() | {"table"} == indexed["status"]["vector"].keys()
@@ -25,7 +25,7 @@ def test_an_index_that_cannot_be_read_is_an_error_with_what_to_do(place: Place) 
     place.index()
     place.index_path.write_bytes(b"this is not a database " * 1_000)
 
-    status = collect(place.agent)["status"]
+    status = place.report()["status"]
 
     assert "is damaged" in status["error"]
     assert status["action"].startswith("memline index")
@@ -35,7 +35,7 @@ def test_an_index_that_cannot_be_read_is_an_error_with_what_to_do(place: Place) 
 def test_deep_says_that_nothing_embeds_and_why(place: Place) -> None:
     place.configure(provider="openai")
 
-    probe = collect(place.agent, deep=True)["embeddingProbe"]
+    probe = place.report(deep=True)["embeddingProbe"]
 
     assert not probe["ok"]
     assert "No API key" in probe["error"]
@@ -54,9 +54,9 @@ def test_files_that_are_left_out_are_named_with_the_reason(place: Place) -> None
 
 
 def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place) -> None:
-    before = digest(place.agent, collect(place.agent))
+    before = digest(place.agent, place.report())
     place.index()
-    after = digest(place.agent, collect(place.agent))
+    after = digest(place.agent, place.report())
 
     assert before["warning"] == f"nothing is indexed yet, {place.index_path} is missing"
     assert before["action"].startswith("memline index")
@@ -66,7 +66,7 @@ def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place
 def test_the_digest_names_a_provider_that_cannot_be_used(place: Place) -> None:
     place.configure(provider="voyage")
 
-    assert "voyage" in digest(place.agent, collect(place.agent))["warning"].lower()
+    assert "voyage" in digest(place.agent, place.report())["warning"].lower()
 
 
 def test_the_cache_is_what_no_chunk_needs_any_more(place: Place) -> None:
@@ -77,6 +77,6 @@ def test_the_cache_is_what_no_chunk_needs_any_more(place: Place) -> None:
         answer(writer, lease_all(writer))
     writer.close()
 
-    cache = collect(place.agent)["status"]["cache"]
+    cache = place.report()["status"]["cache"]
 
     assert (cache["entries"], cache["cached"]) == (2, 1)

@@ -126,4 +126,6 @@ def test_what_is_wrong_is_told_once_in_the_words_of_its_finding(
     changes.tick()
 
     said = [line for line in lines if "paused" in line]
-    assert said == ["memline: agent main: embedding is paused; 1 vector waits (try: memline queue resume)"]
+    assert said == [
+        "memline: agent main: embedding is paused; 1 vector is pending (try: memline queue resume)"
+    ]

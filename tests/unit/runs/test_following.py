@@ -27,11 +27,11 @@ def test_up_goes_on_and_status_says_so_when_a_scan_fails(
 
     monkeypatch.setattr(follow, "make_plan", scan)
     following.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
-    (trouble,) = place.status()["loopErrors"]
+    trouble = next(each for each in place.report()["findings"] if each["code"] == "following_fails")
 
     assert len(scans) == 3
-    assert trouble["part"] == "files"
-    assert trouble["error"].startswith("TypeError in test_following.py, line ")
+    assert trouble["subject"] == "files"
+    assert "TypeError in test_following.py, line " in trouble["what"]
 
 
 def test_up_moves_a_damaged_index_aside_and_builds_it_again(place: Place) -> None:

@@ -5,7 +5,7 @@ import pytest
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.errors import ConfigError, ProviderLater
-from memline.shared.finding import Trouble
+from memline.shared.finding import WARNING, Finding
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.search.search_index import SearchIndex
@@ -240,7 +240,7 @@ def test_without_a_provider_there_is_no_warning(notes: Notes, index: SearchIndex
 
     answer = ask(index, "redis")
 
-    assert (answer.mode, answer.troubles) == ("keyword", ())
+    assert (answer.mode, answer.findings) == ("keyword", ())
 
 
 @pytest.mark.parametrize("question", ["kestrels nest barn", "do kestrels nest in the barn?"])
@@ -275,10 +275,11 @@ def test_when_the_question_cannot_be_embedded_keyword_hits_are_returned_with_the
 
     assert [hit.path for hit in answer.hits] == ["memory/a.md"]
     assert answer.mode == "keyword"
-    assert answer.troubles == (
-        Trouble(
+    assert answer.findings == (
+        Finding(
             code="question_not_embedded",
-            details={"reason": "openai answered 429"},
+            level=WARNING,
+            what="only keywords were searched: the question could not be embedded: openai answered 429",
             action="wait a minute, then search again",
         ),
     )
@@ -294,9 +295,9 @@ def test_a_vector_of_other_dimensions_is_not_compared(notes: Notes, index: Searc
     answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=embed_query)
 
     assert answer.mode == "keyword"
-    (trouble,) = answer.troubles
-    assert trouble.code == "dimensions_differ"
-    assert "3 dimensions, the index 32" in trouble.details["reason"]
+    (finding,) = answer.findings
+    assert finding.code == "question_not_embedded"
+    assert "3 dimensions, the index 32" in finding.what
 
 
 def test_a_model_that_is_switched_meanwhile_is_not_mixed_up(notes: Notes, index: SearchIndex) -> None:
@@ -424,7 +425,7 @@ def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Redis.")
     notes.embed()
 
-    assert [each.code for each in empty.troubles] == ["index_empty"]
+    assert empty.notice == "the index has no notes"
     assert ask(index, "   \x00 ").notice == "the question is empty"
     assert ask(index, "?!").notice == "the question has no word to look for"
     assert ask(index, "xylophone").notice == "nothing in the notes matches"

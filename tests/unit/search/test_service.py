@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ import pytest
 
 from memline.shared.config.schema import AgentSettings, MemorySearch
 from memline.shared.embedders.protocol import Identity
-from memline.shared.findings import answerer
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search import service
@@ -47,25 +45,6 @@ def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -
     assert behind.stale and not changed.stale
 
 
-def test_findings_hold_while_another_file_takes_the_place_of_the_index(
-    notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = AgentSettings(agent="main", workspace=tmp_path, index_path=notes.path, state_dir=tmp_path)
-    notes.add("memory/a.md", "redis")
-
-    def replaced(*_: object) -> bool:
-        shutil.copyfile(notes.path, tmp_path / "new")
-        (tmp_path / "new").replace(notes.path)
-        return False
-
-    with closing(Answerer(settings, long_lived=True)) as memory:
-        monkeypatch.setattr(answerer, "is_quiet", replaced)
-        answer = memory.ask(SearchRequest(query="redis"), DiskState())
-
-    assert [hit.path for hit in answer.hits] == ["memory/a.md"]
-    assert any(each.code == "no_provider" for each in answer.findings)
-
-
 class Choices:
     """Builds the fake embedder of any identity, and switches the model while a question is embedded."""
 
@@ -74,8 +53,9 @@ class Choices:
         self.asked: list[str] = []
         #: Names of models that the writer switches to, one at each question.
         self.switches: list[str] = []
-        self.requested, self.identity = "auto", None
-        self.provider, self.reason, self.action, self.fallback_from = "openai", "", "", ""
+        self.requested, self.identity = "openai", FakeEmbedder(dims=32, model="unused").identity
+        self.provider, self.model, self.reason, self.action = "openai", "unused", "", ""
+        self.fallback_from = self.base_url = ""
 
     def for_identity(self, _settings: object, identity: Identity, _base_url: str) -> Any:
         return SimpleNamespace(
@@ -123,7 +103,7 @@ def test_a_question_is_embedded_again_when_the_model_is_switched_meanwhile(
         answer = search.ask(SearchRequest(query="redis"))
 
     assert choices.asked == ["fake", "other"]
-    assert (answer.mode, answer.model, answer.warning) == ("hybrid", "other", "")
+    assert (answer.mode, answer.model) == ("hybrid", "other")
     # The vector is the one of the model that answers: the note is its own nearest.
     assert answer.hits[0].vector_score > 0.5
 
@@ -139,5 +119,5 @@ def test_a_model_that_is_switched_at_each_question_leaves_keyword_hits_and_a_wor
         answer = search.ask(SearchRequest(query="redis"))
 
     assert len(choices.asked) == service.QUESTION_ATTEMPTS
-    assert (answer.mode, answer.action, len(answer.hits)) == ("keyword", "search again", 1)
-    assert "changes again and again" in answer.warning
+    assert (answer.mode, len(answer.hits)) == ("keyword", 1)
+    assert any("changes again and again" in each.what for each in answer.findings)

@@ -152,6 +152,6 @@ def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(
 
     assert answer.mode == "keyword"
     assert answer.hits
-    (trouble,) = answer.troubles
-    assert trouble.code == "vectors_unavailable"
-    assert trouble.details["reason"] == "store.vector.enabled is off"
+    (finding,) = answer.findings
+    assert finding.code == "vectors_unavailable"
+    assert "store.vector.enabled is off" in finding.what

@@ -6,7 +6,7 @@ from memline.producers.watching import loop_errors
 from memline.producers.watching.loop_errors import FILES, REMIND_S, LoopErrors
 from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexCorrupt, IndexUnwritable, QueueError
-from tests.support.workspace import Place, collect
+from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
@@ -18,7 +18,8 @@ def fail(errors: LoopErrors, place: Place, error: Exception, part: str = FILES) 
 
 def shown(place: Place) -> dict[str, str]:
     """What `memline status` shows: part -> error."""
-    return {each["part"]: each["error"] for each in collect(place.agent)["status"]["loopErrors"]}
+    found = (each for each in place.report()["findings"] if each["code"] == "following_fails")
+    return {each["subject"]: each["what"].rpartition(f"{each['subject']}: ")[2] for each in found}
 
 
 def test_an_error_is_shown_by_status_until_the_part_works_again(place: Place) -> None:

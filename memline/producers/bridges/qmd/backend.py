@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from memline.producers.bridges.qmd.updates import Updater
 from memline.producers.read_note import cited_part
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import AccessDenied
-from memline.shared.finding import Finding, Trouble
-from memline.shared.findings.diagnosis import merged, of_agent, of_troubles
+from memline.shared.finding import WARNING, Finding, by_urgency
+from memline.shared.findings.check import check
+from memline.shared.findings.facts import Facts
 from memline.shared.logs import Log
 from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_bounds, filters_of, path_filter
 from memline.shared.search.results import Answer, Behind, Hit
@@ -75,10 +76,10 @@ class QmdBackend:
         if long_lived and settings.qmd.update.on_boot:
             self._updater.start()
 
-    def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
+    def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
         bounds = day_bounds(request, self._clock.now())
         if not request.query.strip() or INDEX_FILTERS.intersection(filters_of(request)):
-            return self._builtin.ask(request, troubles=troubles)
+            return self._builtin.ask(request, met=met)
         state = self._home.state
         reason, action = state.failure, state.action
         if not reason or not 0 <= self._clock.now() - state.failed_at < RETRY_S:
@@ -90,7 +91,7 @@ class QmdBackend:
                 # One that reads the notes for the first time has not failed.
                 if state.updated_at or state.update_error:
                     self._home.save(failure=reason, failed_at=self._clock.now(), action=action)
-        answer = self._builtin.ask(request, troubles=(*troubles, _failing(reason, action)))
+        answer = self._builtin.ask(request, met=(*met, _failing(reason, action)))
         return replace(answer, fallback={"from": "qmd", "reason": reason})
 
     def get(self, asked: Asked, *, private: bool) -> Excerpt:
@@ -113,21 +114,20 @@ class QmdBackend:
         try:
             self._updater.run(forced=True)
         except QmdFailed as error:
-            found = of_troubles(self._settings, _failing(error.message, error.hint))
-            return replace(report, findings=merged(report.findings, found), failed=True)
+            failing = _failing(error.message, error.hint)
+            return replace(report, findings=by_urgency(report.findings, [failing]), failed=True)
         # A user who asked for all of it waits for vectors too; a question never does.
         self._updater.embed(forced=force or re_embed)
         return report
 
-    def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
-        return self._builtin.told(found)
-
-    def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:
+    def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
         state, qmd, behind = self._home.state, self._settings.qmd, self._updater.behind()
-        troubles += self.troubles()
-        report = self._builtin.status(deep=deep, troubles=troubles)
-        if not troubles:
-            report |= self.told(self._findings())
+        met += self.met()
+        report = self._builtin.status(deep=deep, met=met)
+        if not met:
+            # What is wrong while qmd answers: nothing of the index and the provider behind it.
+            common = [each for each in report["findings"] if each["agent"] is None]
+            report["findings"] = [each.to_json() for each in self._findings()] + common
         status = report["status"]
         # What is said of the index is about the one that is asked; what the builtin one has is beside it.
         status |= {
@@ -154,7 +154,7 @@ class QmdBackend:
         }
         return report
 
-    def troubles(self) -> tuple[Trouble, ...]:
+    def met(self) -> tuple[Finding, ...]:
         state = self._home.state
         found = dict.fromkeys(filter(None, (state.failure, state.update_error)), state.action)
         if state.embed_error:
@@ -177,7 +177,9 @@ class QmdBackend:
     def _findings(self) -> tuple[Finding, ...]:
         """Return what is wrong while qmd answers: nothing of the index and the provider behind it."""
         nothing, behind = Choice(requested=NONE, provider=NONE), self._staleness.state().files_behind
-        return of_agent(self._settings, choice=nothing, files_behind=behind, now=self._clock.now())
+        now = self._clock.now()
+        with closing(Facts(self._settings, nothing, None, now=now, files_behind=behind)) as facts:
+            return check(facts)
 
     def _look(self) -> DiskState:
         began = time.perf_counter()
@@ -267,8 +269,13 @@ class QmdBackend:
             )
 
 
-def _failing(reason: str, action: str) -> Trouble:
-    return Trouble(code="qmd_failing", details={"reason": reason}, action=action)
+def _failing(reason: str, action: str) -> Finding:
+    return Finding(
+        code="qmd_failing",
+        level=WARNING,
+        what=f"qmd failed, the builtin index answers: {reason}",
+        action=action or "memline status",
+    )
 
 
 def _lines(text: str, max_chars: int) -> tuple[int, int, str]:

@@ -47,6 +47,8 @@ _AS_FOUND = "use a path as a search gives it"
 class QmdFailed(MemlineError):
     """A command of qmd cannot be used: not installed, too slow, an error, or not an answer."""
 
+    code = "qmd_failing"
+
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was done last, in seconds since the epoch, and what failed."""

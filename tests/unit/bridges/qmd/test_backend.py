@@ -12,7 +12,7 @@ import pytest
 from memline.producers.agent_view import chat_of
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.bridges.qmd.backend import RETRY_S
-from memline.producers.builtin import troubles_of
+from memline.producers.builtin import met_by_backend
 from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent
 from memline.shared.clock import ManualClock
@@ -225,7 +225,7 @@ def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good
 
 def told_by_doctor(settings: Settings) -> list[Finding]:
     agent = settings.agents["main"]
-    return [*examine_agent(agent, met=troubles_of(settings, agent))]
+    return [*examine_agent(settings, agent, met=met_by_backend(settings, agent))]
 
 
 def test_agents_get_it_within_scope_and_budget(place: Place) -> None:

@@ -1,0 +1,272 @@
+"""Read the state of agents, and of what they have in common: `status`, `queue`, `doctor`, `/metrics` and the
+pages only format it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from sqlite3 import Connection
+from typing import Any
+
+import msgspec
+
+from memline.producers.reports import job_reports, providers
+from memline.producers.reports.job_reports import JobReport
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.choice import Choice, choose
+from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.finding import PROBLEM, Finding, by_urgency
+from memline.shared.findings.check import check
+from memline.shared.findings.common import check_common
+from memline.shared.findings.facts import Facts, Stop, sending
+from memline.shared.index import bits, chunks, driver, identities, jobs, ledger, vectors
+from memline.shared.index.accounts import AccountFile
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.vectors import Backlog
+from memline.shared.scheduling import home_processes, leases
+from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.home_processes import Process
+from memline.shared.sync.model_state import ModelState
+from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
+
+#: Seconds that a `StateReader` shows a reading for, and the part of the time that readings may take: to
+#: compare 5,000 files with their index takes a tenth of a second.
+GOOD_FOR_S, SHARE = 2.0, 1 / 20
+
+#: Failed texts in a report at most.
+MAX_FAILURES = 5
+
+
+class AgentState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one agent at one moment; the defaults are those without an index."""
+
+    settings: AgentSettings
+    choice: Choice
+    plan: Plan
+    #: What is wrong or worth knowing, most urgent first.
+    findings: tuple[Finding, ...]
+    #: Why no text is sent; None while texts are sent.
+    stop: Stop | None
+    #: Why the index cannot be read.
+    fault: IndexFault | None = None
+    has_index: bool = False
+    #: The identity that is searched, and that of new texts.
+    active: IdentityRow | None = None
+    target: IdentityRow | None = None
+    backlog: Backlog = Backlog()
+    #: Pending vectors of jobs.
+    backfill: int = 0
+    model: ModelState = ModelState()
+    chunks: int = 0
+    #: Source, its files and their chunks.
+    sources: tuple[tuple[str, int, int], ...] = ()
+    outcomes: dict[str, int] = {}
+    #: Text hash, reason and path of the first texts that failed.
+    failures: tuple[tuple[str, str, str], ...] = ()
+    #: All ready vectors, and those that no chunk needs.
+    ready: int = 0
+    cached: int = 0
+    #: With how many vectors a question is compared exactly, chosen by their bits; None: with all.
+    compared: int | None = None
+    #: JSON of `reports.providers`.
+    providers: tuple[dict[str, Any], ...] = ()
+    ceiling: dict[str, Any] | None = None
+    fallback: dict[str, str] | None = None
+    #: Requests that wait for their answer.
+    requests_out: int = 0
+    #: Vectors stored a second, in the last minute.
+    rate: float = 0.0
+    #: Files of jobs that were not read.
+    files_waiting: int = 0
+    jobs: tuple[JobReport, ...] = ()
+    job_counts: dict[str, int] = {}
+
+    @property
+    def files(self) -> int:
+        return sum(files for _, files, _ in self.sources)
+
+    @property
+    def is_behind(self) -> bool:
+        return self.plan.is_behind or bool(self.model.missing or self.model.reason)
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a home's agents and of its fleet at one moment."""
+
+    #: Seconds since the epoch.
+    at: float
+    agents: tuple[AgentState, ...]
+    #: What all have in common, and all of it, most urgent first.
+    common: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
+    #: What all agents spent, as JSON.
+    spending: dict[str, Any]
+    #: The processes of the home that have no heartbeat.
+    processes: tuple[Process, ...]
+    #: Queues and workers (`shared.queue.depth.Fleet`); None without a queue, or where Redis does not answer.
+    fleet: Any = None
+    #: Why Redis does not answer.
+    redis_error: QueueError | None = None
+
+
+def queue_of(settings: Settings) -> str:
+    """Return the address of a fleet's Redis; empty without a fleet."""
+    return settings.queue.address if settings.queue.url else ""
+
+
+def state(
+    settings: Settings,
+    agents: Sequence[AgentSettings],
+    *,
+    deep: bool = False,
+    warnings: Sequence[str] = (),
+    met: Sequence[Finding] = (),
+) -> State:
+    """Read everything that is shown of these agents, once.
+
+    `deep`: ask each provider for one vector, which may cost a little. `warnings`: those of loading the
+    configuration; `met`: what the caller met of these agents.
+    """
+    queue, fleet, redis_error = queue_of(settings), None, None
+    read = tuple(agent_state(settings, each, deep=deep, met=met) for each in agents)
+    common = check_common(settings, agents, warnings)
+    if queue:
+        # 90 ms, most of them redis, which only a fleet pays.
+        from memline.shared.findings.fleet import fleet_at
+
+        fleet = fleet_at(queue)
+        if isinstance(fleet, QueueError):
+            fleet, redis_error = None, fleet
+    return State(
+        at=time.time(),
+        agents=read,
+        common=common,
+        findings=by_urgency(common, *(each.findings for each in read)),
+        spending=spending(settings),
+        processes=processes(settings),
+        fleet=fleet,
+        redis_error=redis_error,
+    )
+
+
+def agent_state(
+    settings: Settings, agent: AgentSettings, *, deep: bool = False, met: Sequence[Finding] = ()
+) -> AgentState:
+    """Read the state of one agent; arguments as in `state`."""
+    choice, queue = choose(agent), queue_of(settings)
+    if deep and choice.identity is not None and (failed := probe(choice)) is not None:
+        met = (*met, failed)
+    try:
+        with driver.reading_if_any(agent.index_path) as reader:
+            plan = make_plan(agent, choice, read_index_state(reader) if reader else IndexState())
+            with closing(Facts(agent, choice, reader, now=time.time(), plan=plan, queue=queue)) as facts:
+                return _read(facts, plan, settings, met)
+    except IndexFault as fault:
+        plan = make_plan(agent, choice, IndexState())
+        with closing(
+            Facts(agent, choice, None, now=time.time(), plan=plan, queue=queue, fault=fault)
+        ) as facts:
+            return _read(facts, plan, settings, met)
+
+
+def _read(facts: Facts, plan: Plan, settings: Settings, met: Sequence[Finding]) -> AgentState:
+    known: dict[str, Any] = {}
+    if (reader := facts.index) is not None:
+        known = _of_index(facts, reader, settings)
+    return AgentState(
+        settings=facts.settings,
+        choice=facts.choice,
+        plan=plan,
+        findings=check(facts, *met),
+        stop=sending(facts),
+        fault=facts.fault,
+        fallback=facts.fallback,
+        **known,
+    )
+
+
+def _of_index(facts: Facts, reader: Connection, settings: Settings) -> dict[str, Any]:
+    active, target = identities.active(reader), facts.target
+    sources = dict.fromkeys(facts.settings.memory.sources, (0, 0))
+    sources |= {name: (files, count) for name, files, count in ledger.source_counts(reader)}
+    reports = job_reports.of_jobs(facts, facts.jobs, settings.prices) if facts.jobs else []
+    return {
+        "has_index": True,
+        "active": active,
+        "target": target,
+        "backlog": facts.backlog,
+        "backfill": vectors.count_by_priority(reader, target.id, vectors.BACKFILL) if target else 0,
+        "model": facts.model,
+        "chunks": chunks.count(reader),
+        "sources": tuple((name, *counts) for name, counts in sorted(sources.items())),
+        "outcomes": ledger.outcome_counts(reader),
+        "failures": tuple(vectors.failures(reader, target.id, MAX_FAILURES)) if target else (),
+        "ready": vectors.count_ready(reader),
+        "cached": vectors.count_cached(reader),
+        "compared": bits.NEAREST if active and bits.centre_of(reader, active.id) else None,
+        "providers": tuple(providers.accounts(facts)),
+        "ceiling": facts.refusal.to_json() if facts.refusal else None,
+        "requests_out": len(leases.tokens(reader)),
+        "rate": round(facts.rate, 2),
+        # Without them an index whose job has begun looks complete.
+        "files_waiting": jobs.count_waiting(reader),
+        "jobs": tuple(reports),
+        "job_counts": jobs.count_by_state(reader),
+    }
+
+
+def probe(choice: Choice) -> Finding | None:
+    """Embed one word with the chosen provider; return the finding that it fails, None when it works."""
+    try:
+        with closing(choice.build()) as embedder:
+            embedder.embed_query("ping", timeout_s=10)
+    except MemlineError as error:
+        return Finding(
+            code=error.code,
+            level=PROBLEM,
+            what=f"{choice.provider} does not embed: {error.message}",
+            action=error.hint or "check the key and the address of the provider",
+            subject=choice.provider,
+        )
+    return None
+
+
+def spending(settings: Settings | AgentSettings) -> dict[str, Any]:
+    """Report what all agents of a home spent for embedding; see `shared.scheduling.budget.spent`."""
+    with closing(AccountFile(settings.account_path)) as file:
+        return spent(file, settings.limits, time.time())
+
+
+def processes(settings: Settings | AgentSettings) -> tuple[Process, ...]:
+    """List the processes of a home that have no heartbeat, those that are gone as well."""
+    with closing(AccountFile(settings.account_path)) as file:
+        return tuple(home_processes.listed(file))
+
+
+class StateReader:
+    """Reads the state when it is asked for, and not too often. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings, agents: Sequence[AgentSettings]) -> None:
+        self._settings = settings
+        self._agents = tuple(agents)
+        self._lock = threading.Lock()
+        self._state: State | None = None
+        self._due = 0.0
+
+    def read(self) -> State:
+        """Return the state, which is read anew when it is due."""
+        with self._lock:
+            began = time.monotonic()
+            if self._state is None or began >= self._due:
+                self._state = state(self._settings, self._agents)
+                ended = time.monotonic()
+                self._due = ended + max(GOOD_FOR_S, (ended - began) / SHARE)
+            return self._state
+
+    def forget(self) -> None:
+        """Let the next caller read the state anew, because an action has changed it."""
+        with self._lock:
+            self._due = 0.0

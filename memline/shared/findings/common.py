@@ -1,0 +1,146 @@
+"""Find what is wrong with Redis, with the processes of a home and its fleet, and with this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import cached_property
+
+import msgspec
+
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, of_error
+from memline.shared.findings.facts import fleet_summary
+from memline.shared.findings.fleet_summary import FleetSummary
+from memline.shared.index import driver
+from memline.shared.index.accounts import AccountFile
+from memline.shared.packages import install_command, lack_at_a_glance, remedy
+from memline.shared.scheduling import home_processes
+from memline.shared.scheduling.home_processes import Process
+from memline.shared.words import counted
+
+
+class CommonFacts:
+    """What is known of a home, its fleet and this machine at one moment."""
+
+    def __init__(
+        self, settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
+    ) -> None:
+        """`warnings`: those of loading the configuration."""
+        self.settings, self.agents, self.warnings = settings, agents, warnings
+        self.queue = settings.queue.address if settings.queue.url else ""
+
+    @cached_property
+    def fleet(self) -> FleetSummary | None:
+        """The fleet; None without one."""
+        return fleet_summary(self.queue, self.agents)
+
+    @cached_property
+    def processes(self) -> list[Process]:
+        """The processes of the home that have no heartbeat, those that are gone as well."""
+        with closing(AccountFile(self.settings.account_path)) as file:
+            return home_processes.listed(file)
+
+
+def check_common(
+    settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """Return the findings that all agents have in common, most urgent first. Their agent is None."""
+    facts = CommonFacts(settings, agents, warnings)
+    return by_urgency(*(check(facts) for check in CHECKS))
+
+
+def redis_unusable(facts: CommonFacts) -> Iterator[Finding]:
+    """Redis is away, refuses, is full, or would lose messages."""
+    if facts.fleet is not None and facts.fleet.error is not None:
+        finding = of_error(facts.fleet.error)
+        yield msgspec.structs.replace(finding, what=f"queue: {finding.what}", subject="queue")
+
+
+def role_missing(facts: CommonFacts) -> Iterator[Finding]:
+    """A queue has work, and no worker takes it."""
+    if missing := facts.fleet.missing if facts.fleet else ():
+        queues = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        what = f"queue: no worker takes messages from {queues}"
+        action = f"memline worker {' '.join(missing)}"
+        yield Finding(code="role_missing", level=WARNING, what=what, action=action, subject=missing[0])
+
+
+def dead_letters(facts: CommonFacts) -> Iterator[Finding]:
+    """Messages failed for good."""
+    if facts.fleet is not None and facts.fleet.dead:
+        what = f"queue: {counted(facts.fleet.dead, 'message')} failed for good"
+        action = "memline queue dead"
+        yield Finding(code="dead_letters", level=WARNING, what=what, action=action, subject="queue")
+
+
+def old_settings(facts: CommonFacts) -> Iterator[Finding]:
+    """A process is older than its configuration."""
+    for process in facts.processes:
+        if process.is_alive and process.newer_file:
+            yield of_old_settings(f"memline {process.name}", process.newer_file, f"memline {process.kind}")
+    for worker in facts.fleet.old_workers if facts.fleet else ():
+        yield of_old_settings(*worker)
+
+
+def of_old_settings(process: str, file: str, command: str = "") -> Finding:
+    """Return the finding that a process, which this command starts, is older than its configuration."""
+    what = f"{process} runs with the settings of its start: {file} was changed since"
+    action = f"start it again: {command}" if command else "start it again"
+    return Finding(code="old_settings", level=WARNING, what=what, action=action, subject=process)
+
+
+def no_watcher(facts: CommonFacts) -> Iterator[Finding]:
+    """No process follows changed files, where one did or a fleet should."""
+    watchers = [each for each in facts.processes if each.kind in (home_processes.UP, home_processes.WATCH)]
+    alive = {agent for each in watchers if each.is_alive for agent in each.agents}
+    for each in watchers:
+        if not each.is_alive and not set(each.agents) <= alive:
+            # After a start of the host nothing runs: its user starts it again.
+            level, command = NOTE if each.ended_with_host else WARNING, f"memline {each.kind}"
+            what = f"{command} (process {each.pid} on {each.host}) was killed: changed files are not followed"
+            yield Finding(code="no_watcher", level=level, what=what, action=command, subject="process")
+    if not watchers and facts.fleet is not None and facts.fleet.workers:
+        # A fleet may be brought up to date by `memline index`, at night for example.
+        what = "no memline watch runs in this fleet: changed files are not followed"
+        yield Finding(code="no_watcher", level=NOTE, what=what, action="memline watch", subject="process")
+
+
+def settings_without_effect(facts: CommonFacts) -> Iterator[Finding]:
+    """A value of the configuration is not used as it stands."""
+    for text in facts.warnings:
+        yield Finding(
+            code="settings_without_effect",
+            level=WARNING,
+            what=text,
+            action="memline config check",
+            subject="configuration",
+        )
+
+
+def vectors_unavailable(_: CommonFacts) -> Iterator[Finding]:
+    """numpy or sqlite-vec is missing; without both, no vector is searched."""
+    vec, numpy = driver.vec_error(), lack_at_a_glance("numpy")
+    install = install_command("sqlean.py", "sqlite-vec==0.1.9")
+    if vec and numpy:
+        what = f"only keywords are searched: numpy {numpy}, and sqlite-vec: {vec}"
+        action, level = f"{remedy('numpy')}   (or: {install})", WARNING
+    elif vec:
+        what, action, level = f"sqlite-vec cannot be used ({vec}); numpy stands in", install, NOTE
+    elif numpy:
+        what, action, level = f"numpy {numpy}; long-lived processes search slowly", remedy("numpy"), NOTE
+    else:
+        return
+    yield Finding(code="vectors_unavailable", level=level, what=what, action=action, subject="host")
+
+
+#: What is examined, the more urgent of a level first.
+CHECKS = (
+    redis_unusable,
+    role_missing,
+    dead_letters,
+    old_settings,
+    no_watcher,
+    settings_without_effect,
+    vectors_unavailable,
+)

@@ -1,0 +1,219 @@
+"""Find what is wrong with an agent's folder, disk, index file and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+
+from memline.shared.errors import IndexMissing
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, of_error
+from memline.shared.findings import disk
+from memline.shared.findings.facts import MOST_NAMED, Facts
+from memline.shared.index import ledger, meta
+from memline.shared.index.ledger import LedgerEntry
+from memline.shared.sources import outcomes
+from memline.shared.sources.discover import markdown_beside, misnamed_long_term, unlisted_issue
+from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
+from memline.shared.words import counted
+
+#: What to do about sessions of a program, and about other sources, that are not there.
+_OF_SESSIONS = "put them in their place, or change memorySearch.transcripts (memline config show)"
+_OF_PATHS = "put it in its place, or change memorySearch.extraPaths (memline config show)"
+
+DISABLED = Finding(
+    code="memory_disabled",
+    level=WARNING,
+    what="memory search is disabled for this agent (memorySearch.enabled)",
+    action="set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
+)
+
+
+def workspace_missing(facts: Facts) -> Iterator[Finding]:
+    """The folder of the notes is not there."""
+    if facts.has_workspace:
+        return
+    what, action = f"there is no folder {facts.settings.workspace}", "memline --workspace DIR index"
+    files = sum(count for _, count, _ in ledger.source_counts(facts.index)) if facts.index else 0
+    if files:
+        what += f"; answers come from what was indexed of it, {counted(files, 'file')}"
+        action = f"mount it or put it back; where it was moved: {action}"
+    elif ": agents" in (origin := facts.settings.workspace_origin):
+        action = f"correct it ({origin}), or put the folder back, then: memline index"
+    yield Finding(code="workspace_missing", level=PROBLEM, what=what, action=action)
+
+
+def root_emptied(facts: Facts) -> Iterator[Finding]:
+    """A root that had files has none: they stay in the index until a person accepts that."""
+    for each in facts.emptied:
+        files = counted(each.files, "file", "are")
+        yield Finding(
+            code="root_emptied",
+            level=WARNING,
+            what=f"{files} gone from {each.root}, which has none left, and kept in the index",
+            action="put them back, or take them out of the index: memline index --accept-removals",
+            subject=each.root,
+        )
+
+
+def index_unusable(facts: Facts) -> Iterator[Finding]:
+    """The index is damaged, newer than this release, or of another program; or one was moved aside."""
+    if facts.fault is not None and not isinstance(facts.fault, IndexMissing):
+        yield of_error(facts.fault)
+    is_complete = facts.index is not None and not facts.files_behind and not facts.model.missing
+    if facts.plan is not None and not is_complete:
+        path = facts.settings.index_path
+        for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")):
+            if not file.name.endswith(("-wal", "-shm")):
+                what = f"an index that could not be used was moved aside, to {file}"
+                action = "delete it when nothing of it is needed"
+                yield Finding(code="index_unusable", level=NOTE, what=what, action=action, subject=str(file))
+
+
+def not_writable(facts: Facts) -> Iterator[Finding]:
+    """Nothing can be stored: no right, or no room; or there is little room left."""
+    if facts.plan is None or not facts.has_workspace:
+        return
+    if facts.disk_trouble is not None:
+        what, action = facts.disk_trouble
+        if facts.fault is None or facts.fault.code != "not_writable":
+            yield Finding(code="not_writable", level=PROBLEM, what=what, action=action)
+        return
+    folder = disk.index_folder(facts.settings)
+    if (free := disk.scarce_bytes(folder)) is not None:
+        what = f"only {free // 2**20:,} MiB are free below {folder}"
+        yield Finding(code="not_writable", level=WARNING, what=what, action=disk.FREE_SPACE)
+
+
+def following_fails(facts: Facts) -> Iterator[Finding]:
+    """A part of `memline up` or `watch` fails, and is tried again."""
+    errors = meta.get(facts.index, meta.LOOP_ERRORS, {}) if facts.index is not None else {}
+    for part, entry in sorted(errors.items()):
+        what = f"memline up or watch cannot go on with its {part}: {entry['error']}"
+        action = entry["action"] or "memline doctor"
+        yield Finding(code="following_fails", level=PROBLEM, what=what, action=action, subject=part)
+
+
+def memory_disabled(facts: Facts) -> Iterator[Finding]:
+    """The agent is to have no memory."""
+    if not facts.settings.memory.enabled:
+        yield DISABLED
+
+
+def first_index_missing(facts: Facts) -> Iterator[Finding]:
+    """Nothing has been indexed yet."""
+    is_missing = facts.index is None and (facts.fault is None or isinstance(facts.fault, IndexMissing))
+    is_asked = facts.settings.backend == "builtin" or facts.plan is not None
+    if is_missing and is_asked and facts.has_workspace:
+        what = f"nothing is indexed yet, {facts.settings.index_path} is missing"
+        level, action = (NOTE, "") if facts.has_follower else (WARNING, facts.catch_up)
+        yield Finding(code="first_index_missing", level=level, what=what, action=action)
+
+
+def no_notes(facts: Facts) -> Iterator[Finding]:
+    """There is no note, or notes are there that are not read."""
+    if facts.plan is None or not facts.has_workspace or MEMORY not in facts.settings.memory.sources:
+        return
+    workspace = facts.settings.workspace
+    if facts.unread_notes:
+        why, action = "MEMORY.md and memory/ are read where there is one of them", _add(".")
+        if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
+            why = f"left out by {', '.join(left_out)}"
+            action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
+        what = f"{counted(facts.unread_notes, 'Markdown file')} below {workspace} and no note: {why}"
+        yield Finding(code="no_notes", level=PROBLEM, what=what, action=action)
+    elif not facts.has_notes:
+        what, action = f"there is no Markdown in {workspace}", f"write a note: {workspace / 'MEMORY.md'}"
+        yield Finding(code="no_notes", level=WARNING, what=what, action=action)
+    else:
+        yield from notes_beside(facts)
+
+
+def notes_beside(facts: Facts) -> Iterator[Finding]:
+    """Notes lie beside MEMORY.md and memory/, or the long-term note has another name."""
+    workspace, paths = facts.settings.workspace, MemoryPaths.of(facts.settings)
+    if MEMORY not in facts.settings.memory.sources:
+        return
+    if misnamed := misnamed_long_term(paths):
+        yield Finding(
+            code="no_notes",
+            level=NOTE,
+            what=f"{misnamed} is not taken for the long-term note, which is called MEMORY.md",
+            action=shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])]),
+            subject=misnamed,
+        )
+    beside = markdown_beside(paths).without(misnamed)
+    if beside.paths:
+        files = "at least " * beside.is_cut + counted(len(beside.paths), "Markdown file", "are")
+        what = f"beside MEMORY.md and memory/ {files} not read: {beside.names}"
+        yield Finding(code="no_notes", level=NOTE, what=what, action=_add(beside.folder(str(workspace))))
+
+
+def _add(path: str) -> str:
+    return f"add {json.dumps(path, ensure_ascii=False)} to memorySearch.extraPaths (memline config path)"
+
+
+def source_missing(facts: Facts) -> Iterator[Finding]:
+    """A folder, file or program that the configuration names is not there, or cannot be listed."""
+    if not facts.has_workspace:
+        return
+    unlisted = [each for each in facts.unread_files if facts.is_folder(each)]
+    places = {os.path.join(facts.settings.workspace, each.path) for each in unlisted}
+    # What the index knows of a folder may be mended since.
+    closed = sorted(place for place in places if not os.access(place, os.R_OK | os.X_OK))
+    if facts.plan is not None:
+        issues = facts.plan.discovery.issues
+    else:
+        issues = tuple(unlisted_issue(each.path, each.reason) for each in unlisted) if closed else ()
+    for issue in issues:
+        # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
+        if issue.startswith(("no memory files found", "memory directory missing")):
+            continue
+        is_sessions = issue.startswith(("sessions of ", "sessions directory "))
+        action = _OF_SESSIONS if is_sessions else _OF_PATHS
+        if issue.startswith("the folder "):
+            folder = issue.removeprefix("the folder ").partition(" is not readable")[0]
+            action = f"chmod u+rx {shlex.quote(os.path.join(facts.settings.workspace, folder))}"
+        yield Finding(code="source_missing", level=WARNING, what=issue, action=action)
+
+
+def files_failed(facts: Facts) -> Iterator[Finding]:
+    """Files could not be read or split."""
+    failed = [each for each in facts.unread_files if not facts.is_folder(each)]
+    if failed:
+        named = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
+        more = " …" * (len(failed) > MOST_NAMED)
+        yield Finding(
+            code="files_failed",
+            level=WARNING,
+            what=f"{counted(len(failed), 'file')} could not be read: {named}{more}",
+            action=_mend(failed),
+            subject=failed[0].path,
+        )
+
+
+def _mend(failed: list[LedgerEntry]) -> str:
+    """Say what ends the trouble with these files."""
+    file = failed[0].path if len(failed) == 1 else "each"
+    kinds = {each.outcome for each in failed}
+    ways = outcomes.mending(failed[0].outcome if len(kinds) == 1 else "", file)
+    if any(is_transcript(each.path) for each in failed):
+        # Another program writes them, and no rule leaves one out.
+        ways = f"mend or remove {file}"
+    return ways + "   (memline status --verbose lists them)" * (len(failed) > MOST_NAMED)
+
+
+def files_behind(facts: Facts) -> Iterator[Finding]:
+    """Files changed that the index does not have yet, or still has."""
+    has_index = facts.index is not None or facts.plan is None
+    if not (facts.files_behind and has_index and facts.has_workspace):
+        return
+    removed = min(facts.removed, facts.files_behind)
+    parts = []
+    if others := facts.files_behind - removed:
+        parts.append(f"{counted(others, 'file', 'are')} not in the index yet")
+    if removed:
+        parts.append(f"{counted(removed, 'removed file', 'are')} still in it")
+    level, action = (NOTE, "") if facts.has_follower else (WARNING, facts.catch_up)
+    yield Finding(code="files_behind", level=level, what=", and ".join(parts), action=action)
