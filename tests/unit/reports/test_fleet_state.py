@@ -1,3 +1,5 @@
+from contextlib import closing
+
 import pytest
 
 from memline.producers.reports.fleet_state import fleet_state, queue_url, to_json
@@ -5,6 +7,7 @@ from memline.producers.reports.state import state
 from memline.shared.errors import QueueError
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
+from memline.shared.index.hold import hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
@@ -85,7 +88,8 @@ def test_the_time_left_is_known_while_texts_are_sent_at_a_known_rate(place, writ
 
     with writer.transaction() as (connection, now):
         meta.count_recent(connection, 100, now)
-    moving = eta_s()
+    with closing(hold(place.index_path, "index", 1.0)):
+        moving = eta_s()
     with writer.transaction() as (connection, now):
         meta.put(connection, meta.PAUSED, now)
 
