@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import Any
 
 from memline.producers.agent_view import Chat
@@ -55,9 +54,9 @@ def append(
 ) -> Entry:
     """Add an entry to the note `target`, daily or longTerm.
 
-    Raises AccessDenied for the long-term note in a chat that is not private, AppendRefused when the note
-    cannot be written or other notes would not be read any more with it, and BadRequest for an entry that is
-    empty or too long.
+    In a folder that is read as a whole both go into the log, at its root. Raises AccessDenied for the
+    long-term note in a chat that is not private, AppendRefused when the note cannot be written, and
+    BadRequest for an entry that is empty or too long.
     """
     if target not in ("daily", "longTerm"):
         raise BadRequest(f"there is no target {target[:80]!r}", hint="write daily or longTerm")
@@ -78,18 +77,16 @@ def append(
     if notes.is_empty(text):
         raise BadRequest("text holds nothing to remember", hint="give the sentence to remember as text")
     moment = notes.local_time(clock.now(), settings.sessions.user_timezone)
-    if is_lasting:
+    paths = MemoryPaths.of(settings)
+    if is_lasting and not paths.is_whole:
         title, entry = "# Memory", notes.long_term_entry(text, moment)
         # The spelling that is there, else the usual one.
         spellings = (name for name in LONG_TERM if os.path.lexists(settings.workspace / name))
         path = next(spellings, LONG_TERM[0])
     else:
+        # A first `MEMORY.md` would end that the folder is read as a whole.
         title, entry = f"# {moment.date().isoformat()}", notes.daily_entry(text, moment)
-        path = notes.log_path(moment.date())
-
-    if lost := notes.lost_with(MemoryPaths.of(settings), path):
-        folder = shlex.quote(str(settings.workspace))
-        raise notes.AppendRefused(lost, hint=f"memline --workspace {folder} add {folder}, then again")
+        path = notes.log_path(paths, moment.date())
 
     def composed(note: str) -> str:
         has_text = bool(note.strip())

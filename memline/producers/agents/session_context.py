@@ -60,7 +60,8 @@ def session_context(
     """
     is_private = is_private and chat.is_private
     today = local_time(clock.now(), settings.sessions.user_timezone).date()
-    logs = (("yesterday", log_path(today - timedelta(days=1))), ("today", log_path(today)))
+    paths = MemoryPaths.of(settings)
+    logs = (("yesterday", log_path(paths, today - timedelta(days=1))), ("today", log_path(paths, today)))
     wanted = [
         (name, without_ending(path) + ending, True)
         for name, path in logs

@@ -22,7 +22,7 @@ from memline.shared.index.driver import faults, open_writer, transaction
 from memline.shared.sessions import openclaw
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import TranscriptFormat
-from memline.shared.sources.append import AppendResult, append, local_time, log_path, lost_with, visible
+from memline.shared.sources.append import AppendResult, append, local_time, log_path, visible
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.values import value
@@ -97,8 +97,9 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
         raise MemlineError(f"the transcript {session.path} cannot be read: {reason.lower()}") from error
     if if_due and not _is_due(settings.sessions, end):
         return Flushed(outcome=NOT_DUE)
-    note = log_path(local_time(clock.now(), settings.sessions.user_timezone).date())
-    if why := _why_not_writable(settings.workspace, note) or lost_with(MemoryPaths.of(settings), note):
+    today = local_time(clock.now(), settings.sessions.user_timezone).date()
+    note = log_path(MemoryPaths.of(settings), today)
+    if why := _why_not_writable(settings.workspace, note):
         return Flushed(outcome=SKIPPED, reason=why)
     if not _claim(session, clock, end.began) and if_due:
         return Flushed(outcome=NOT_DUE)

@@ -1,9 +1,10 @@
 """Append entries to memory files: the only way in which Memline writes to a workspace.
 
-What is in a file is never changed. Every component of the path is opened without following links, a lock
-keeps two writers from mixing their lines, and a file that an editor replaces meanwhile is not written to
-under its old name. Whatever a model wrote, its entry is one item of a list: it cannot become a heading, end
-a code block, or begin another entry; only an explicit heading makes one.
+What is in a file is never changed, and what is added has its ends of line. Every component of the path is
+opened without following links, a lock keeps two writers from mixing their lines, and a file that an editor
+replaces meanwhile is not written to under its old name. Whatever a model wrote, its entry is one item of a
+list: it cannot become a heading, be part of a code block, or begin another entry; only an explicit heading
+makes one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ from datetime import date, datetime
 
 from memline.shared.clock import Clock, SystemClock, time_zone
 from memline.shared.errors import PathNotAllowed
-from memline.shared.sources.discover import markdown_beside
-from memline.shared.sources.markdown import outline
+from memline.shared.sources.markdown import end_of_block, outline
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import open_checked, open_folder
 from memline.shared.values import value
-from memline.shared.words import counted
 
 #: Seconds to wait for another writer, and between two attempts to lock.
 LOCK_TIMEOUT_S = 5.0
@@ -158,13 +157,15 @@ class _Note:
         added = made.lstrip("\n")
         if not added:
             return (0, 0, 0)
-        gap = "" if not before or before.endswith(("\n", "\r")) else "\n"
-        content = f"{gap}{made}\n".encode("utf-8", "replace")
+        # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
+        text = before.replace("\r\n", "\n").replace("\r", "\n")
+        gap = "" if not text or text.endswith("\n") else "\n"
+        gap += end_of_block(text.split("\n"))
+        end = "\r\n" if "\r\n" in before else "\n"
+        content = f"{gap}{made}\n".replace("\n", end).encode("utf-8", "replace")
         _check_size(size + len(content), max_bytes)
         self._write(content, size)
-        # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
-        first = (before + gap).replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
-        first += len(made) - len(added)
+        first = f"{text}{gap}".count("\n") + 1 + len(made) - len(added)
         return (first, first + added.count("\n"), size + len(content))
 
     def _write(self, content: bytes, size: int) -> None:
@@ -197,21 +198,9 @@ def local_time(now: float, zone: str = "") -> datetime:
     return datetime.fromtimestamp(now).astimezone()
 
 
-def lost_with(paths: MemoryPaths, note: str) -> str:
-    """Say what a first note in `memory/`, or a first `MEMORY.md`, would end; empty when that is nothing.
-
-    A workspace that has none of both is read as a whole, and not any more with the first.
-    """
-    others = markdown_beside(paths.split()) if paths.is_whole else None
-    if not others or not others.paths:
-        return ""
-    count = counted(len(others.paths), "note")
-    return f"the folder is read as a whole; with {note} {count} would not be read any more ({others.names})"
-
-
-def log_path(day: date) -> str:
-    """Return the path of the daily log of a day, relative to the workspace."""
-    return f"memory/{day.isoformat()}.md"
+def log_path(paths: MemoryPaths, day: date) -> str:
+    """Return the path of the log of a day: in `memory/`, or at the root of a folder that is read whole."""
+    return f"{'' if paths.is_whole else 'memory/'}{day.isoformat()}.md"
 
 
 def visible(text: str) -> str:

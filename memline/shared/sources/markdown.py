@@ -83,6 +83,23 @@ def _is_underline(line: str, before: str) -> bool:
     return line.lstrip()[:1] in ("=", "-") and bool(_UNDERLINE.fullmatch(line) and _PARAGRAPH.match(before))
 
 
+def end_of_block(lines: Sequence[str]) -> str:
+    """Return the lines that end what a text leaves open: a fence, a comment or HTML; most often none."""
+    fences = outline(lines).fences
+    first, last = fences[-1] if fences else (0, -1)
+    if last == len(lines) - 1 and (match := _FENCE.match(lines[first])):
+        is_closed = last > first and match[1] in lines[last] and not lines[last].strip(f" \t>{match[1]}")
+        if not is_closed:
+            return f"{match[0][: -len(match[1])].replace('-', ' ')}{match[1]}\n\n"
+    inside = {at for first, last in fences for at in range(first, last + 1)}
+    text = "\n".join(without_code(line) for at, line in enumerate(lines) if at not in inside)
+    if text.rfind("<!--") > text.rfind("-->"):
+        return "-->\n\n"
+    # A block of HTML ends at a blank line.
+    is_html = text.rpartition("\n\n")[2].lstrip(" ").startswith("<")
+    return "\n" if is_html else ""
+
+
 def sections_of(text: str) -> list[str]:
     """Return the headings in the text of a chunk."""
     if "#" not in text and "\n--" not in text and "\n==" not in text:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
@@ -305,18 +304,12 @@ class MemoryPaths:
             uses_ignore_files=memory.ignore_files,
         )
 
-    def split(self) -> MemoryPaths:
-        """Return these as they are with a `memory/`, when the workspace is not read as a whole any more."""
-        paths = copy(self)
-        paths._set_roots(is_split=True)
-        return paths
-
-    def _set_roots(self, *, is_split: bool = False) -> None:
+    def _set_roots(self) -> None:
         everything = compile_pattern(_EVERYTHING)
         names = (*LONG_TERM, MEMORY_FOLDER)
         #: Whether all Markdown of the workspace is memory.
         is_there = map(os.path.lexists, (self._inside + name for name in names))
-        self.is_whole = not is_split and os.path.isdir(self.workspace) and not any(is_there)
+        self.is_whole = os.path.isdir(self.workspace) and not any(is_there)
         self.files = tuple(MemoryRoot(path=self._inside + name, pattern=everything) for name in LONG_TERM)
         self.memory = MemoryRoot(path=self._inside + MEMORY_FOLDER, pattern=everything)
         if self.is_whole:

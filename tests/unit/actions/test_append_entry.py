@@ -7,10 +7,10 @@ import pytest
 from memline.producers.actions.append_entry import MAX_HEADING_CHARS, append
 from memline.producers.agent_view import chat_of
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import AgentSettings, ExtraPath
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.sources.append import AppendRefused
-from memline.shared.values import replace
+from memline.shared.sources.paths import MemoryPaths
 
 
 @pytest.fixture
@@ -52,22 +52,13 @@ def test_a_heading_that_is_too_long_is_refused(settings: AgentSettings) -> None:
 
 
 @pytest.mark.parametrize("target", ["daily", "longTerm"])
-def test_a_first_entry_does_not_end_that_a_folder_is_read_as_a_whole(
-    settings: AgentSettings, target: str
-) -> None:
-    (settings.workspace / "projects").mkdir()
-    (settings.workspace / "projects/boat.md").write_text("# Boat\n")
+def test_in_a_folder_that_is_read_as_a_whole_an_entry_is_at_its_root(settings, target):
+    (settings.workspace / "boat.md").write_text("# Boat\n")
 
-    with pytest.raises(
-        AppendRefused, match=r"1 note would not be read any more \(projects/boat\.md\)"
-    ) as refused:
-        append(settings, "x", target=target, clock=ManualClock())
+    entry = append(settings, "x", target=target, clock=ManualClock())
 
-    assert f" add {settings.workspace}" in refused.value.hint
-    assert sorted(each.name for each in settings.workspace.iterdir()) == ["projects"]
-    # As that command sets it.
-    memory = replace(settings.memory, extra_paths=(ExtraPath(path="."),))
-    assert append(replace(settings, memory=memory), "x", target=target, clock=ManualClock()).end_line
+    assert "/" not in entry.path and entry.path != "MEMORY.md" and (settings.workspace / entry.path).exists()
+    assert MemoryPaths.of(settings).is_whole
 
 
 def test_a_log_with_nul_bytes_is_not_added_to(settings: AgentSettings) -> None:

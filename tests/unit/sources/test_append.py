@@ -30,14 +30,14 @@ def lines(text: str) -> object:
     return lambda before: text
 
 
-def test_a_note_and_its_folder_are_made_when_there_is_something_to_add(tmp_path: Path) -> None:
+def test_a_note_and_its_folder_are_made_when_there_is_something_to_add(tmp_path):
     added = append(str(tmp_path), "memory/2026-02-03.md", lambda _: "- one\n- two")
 
     assert (tmp_path / "memory/2026-02-03.md").read_text("utf-8") == "- one\n- two\n"
     assert (added.start_line, added.end_line) == (1, 2)
 
 
-def test_an_append_keeps_the_note_and_adds_a_missing_line_end(tmp_path: Path) -> None:
+def test_an_append_keeps_the_note_and_adds_a_missing_line_end(tmp_path):
     (tmp_path / "MEMORY.md").write_text("# Memory\n- old", encoding="utf-8")
 
     added = append(str(tmp_path), "MEMORY.md", lambda before: f"- new, after {len(before)}")
@@ -46,7 +46,7 @@ def test_an_append_keeps_the_note_and_adds_a_missing_line_end(tmp_path: Path) ->
     assert (added.start_line, added.end_line) == (3, 3)
 
 
-def test_nothing_to_add_makes_no_file_and_no_folder(tmp_path: Path) -> None:
+def test_nothing_to_add_makes_no_file_and_no_folder(tmp_path):
     added = append(str(tmp_path), "memory/x.md", lambda _: "\n")
 
     assert added.start_line == 0
@@ -54,7 +54,7 @@ def test_nothing_to_add_makes_no_file_and_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["file link", "folder link", "fifo", "folder", "file for folder"])
-def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path: Path, what: str) -> None:
+def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path, what: str):
     root, outside = tmp_path / "ws", tmp_path / "outside"
     (root / "memory").mkdir(parents=True)
     outside.mkdir()
@@ -80,10 +80,10 @@ def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path: Path
     assert (outside / "x.md").read_text("utf-8") == "theirs\n"
 
 
-def test_two_writers_at_once_keep_their_lines_whole(tmp_path: Path) -> None:
+def test_two_writers_at_once_keep_their_lines_whole(tmp_path):
     entry = "\n".join(f"- line {number} of a long entry" for number in range(200))
 
-    def write() -> None:
+    def write():
         for _ in range(10):
             append(str(tmp_path), "MEMORY.md", lambda _: entry)
 
@@ -97,7 +97,7 @@ def test_two_writers_at_once_keep_their_lines_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("relative", ["../x.md", "memory/../../x.md", "/etc/x.md", "memory//x.md"])
-def test_a_path_that_leaves_its_folder_is_refused(tmp_path: Path, relative: str) -> None:
+def test_a_path_that_leaves_its_folder_is_refused(tmp_path, relative: str):
     (tmp_path / "memory").mkdir()
 
     with pytest.raises(AppendRefused):
@@ -112,16 +112,38 @@ def refusal(root: Path, **options: object) -> str:
     return f"{refused.value.message} | {refused.value.hint}"
 
 
-def test_an_append_keeps_every_byte_that_is_there(tmp_path: Path) -> None:
+def test_an_append_keeps_every_byte_that_is_there(tmp_path):
     (tmp_path / "MEMORY.md").write_bytes(b"\xff old\r\nno end of line")
 
     added = append(str(tmp_path), "MEMORY.md", lambda _: "- one\n  two")
 
-    assert (tmp_path / "MEMORY.md").read_bytes() == b"\xff old\r\nno end of line\n- one\n  two\n"
-    assert (added.start_line, added.end_line, added.size) == (3, 4, 34)
+    assert (tmp_path / "MEMORY.md").read_bytes() == b"\xff old\r\nno end of line\r\n- one\r\n  two\r\n"
+    assert (added.start_line, added.end_line, added.size) == (3, 4, 37)
 
 
-def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "between"),
+    [
+        ("# Log\n\n```sh\nls -la\n", "```\n\n"),
+        ("> ~~~\n> ls -la", "\n> ~~~\n\n"),
+        ("```\nls\n```\n", ""),
+        ("```\nls\n```", "\n"),
+        ("# Log\n\n<!-- draft\n", "-->\n\n"),
+        ("# Log\n\n<!-- draft -->\n\ntext `<!--`\n", ""),
+        ("# Log\n\n<details>\n<summary>x</summary>\n", "\n"),
+        ("<details>\n\ntext\n", ""),
+    ],
+)
+def test_what_a_note_leaves_open_is_closed_before_the_entry(tmp_path, before, between):
+    (tmp_path / "MEMORY.md").write_text(before)
+
+    added = append(str(tmp_path), "MEMORY.md", lambda _: "- new")
+
+    text = (tmp_path / "MEMORY.md").read_text()
+    assert text == f"{before}{between}- new\n" and text.split("\n")[added.start_line - 1] == "- new"
+
+
+def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(tmp_path):
     (tmp_path / "outside.md").write_text("outside\n")
     (tmp_path / "MEMORY.md").write_text("note\n")
     look = os.stat
@@ -138,18 +160,18 @@ def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(
     assert (tmp_path / "outside.md").read_text() == "outside\n"
 
 
-def test_a_link_to_nowhere_is_not_followed_either(tmp_path: Path) -> None:
+def test_a_link_to_nowhere_is_not_followed_either(tmp_path):
     (tmp_path / "MEMORY.md").symlink_to(tmp_path / "new.md")
 
     assert "cannot be added to" in refusal(tmp_path)
     assert not (tmp_path / "new.md").exists()
 
 
-def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path: Path) -> None:
+def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path):
     append(str(tmp_path), "MEMORY.md", lambda _: "- first")
     lock, replaced = module._Note.lock, []
 
-    def replaced_before_the_lock(note: module._Note, clock: object) -> None:
+    def replaced_before_the_lock(note: module._Note, clock: object):
         if not replaced:
             replaced.append(True)
             (tmp_path / "new").write_text("- first, edited\n")
@@ -162,7 +184,7 @@ def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tm
     assert (tmp_path / "MEMORY.md").read_text() == "- first, edited\n- second\n"
 
 
-def test_waiting_for_a_lock_ends(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_ends(tmp_path):
     append(str(tmp_path), "MEMORY.md", lambda _: "- entry")
     with (tmp_path / "MEMORY.md").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -172,14 +194,14 @@ def test_waiting_for_a_lock_ends(tmp_path: Path) -> None:
     assert (tmp_path / "MEMORY.md").read_text() == "- entry\n"
 
 
-def test_a_note_does_not_grow_beyond_its_limit(tmp_path: Path) -> None:
+def test_a_note_does_not_grow_beyond_its_limit(tmp_path):
     (tmp_path / "MEMORY.md").write_bytes(b"x" * 97 + b"\n")
 
     assert "it would have 102 bytes, 100 are allowed" in refusal(tmp_path, max_bytes=100)
     assert (tmp_path / "MEMORY.md").stat().st_size == 98
 
 
-def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path: Path) -> None:
+def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path):
     append(str(tmp_path), "MEMORY.md", lambda _: "- entry")
     write, calls = os.write, []
 
@@ -195,39 +217,35 @@ def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path: Path) -> No
     assert (tmp_path / "MEMORY.md").read_text() == "- entry\n"
 
 
-def test_a_note_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
+def test_a_note_in_another_encoding_is_left_alone(tmp_path):
     (tmp_path / "MEMORY.md").write_bytes("héllo".encode("utf-16"))
 
     assert "not UTF-8" in refusal(tmp_path)
 
 
-def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
-    assert "no such file" in refusal(tmp_path / "gone")
-
-
-def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day() -> None:
+def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day():
     assert daily_entry("Deployed v1.5.2.", MOMENT) == "- 14:32 Deployed v1.5.2."
     assert long_term_entry("We keep cents.", MOMENT) == "- We keep cents. (2026-02-10)"
 
 
-def test_lines_that_follow_belong_to_the_entry() -> None:
+def test_lines_that_follow_belong_to_the_entry():
     assert daily_entry("one\n\n  two\r\nthree\u2028four", MOMENT) == "- 14:32 one\n  two\n  three\n  four"
 
 
 @pytest.mark.parametrize(
     "line", ["# heading", "###### deep", "===", "---", "```", "~~~py", "* * *", "<!-- hidden", "#"]
 )
-def test_no_line_of_an_entry_is_structure(line: str) -> None:
+def test_no_line_of_an_entry_is_structure(line: str):
     assert daily_entry(f"x\n{line}\ny", MOMENT) == f"- 14:32 x\n  \\{line}\n  y"
     assert long_term_entry(line, MOMENT).startswith("- \\")
 
 
-def test_what_cannot_be_seen_is_left_out() -> None:
+def test_what_cannot_be_seen_is_left_out():
     assert daily_entry("a\x00b\x1b[31m\u202ec\ud800", MOMENT) == "- 14:32 ab[31mc"
 
 
 @given(st.text())
-def test_an_entry_of_any_text_is_one_item_without_a_heading(text: str) -> None:
+def test_an_entry_of_any_text_is_one_item_without_a_heading(text: str):
     entry = daily_entry(text, MOMENT)
 
     assert not re.search(r"(?m)^ {0,3}(#{1,6}(\s|$)|```|~~~|=+\s*$)", entry)
@@ -242,16 +260,16 @@ def test_an_entry_of_any_text_is_one_item_without_a_heading(text: str) -> None:
     ("text", "empty"),
     [("", True), (" \n#\n", True), ("---", True), ("\ufeff\x00", True), ("👍", False), ("0", False)],
 )
-def test_marks_and_blanks_say_nothing(text: str, empty: bool) -> None:
+def test_marks_and_blanks_say_nothing(text: str, empty: bool):
     assert is_empty(text) is empty
 
 
-def test_a_heading_that_is_wanted_is_one_line() -> None:
+def test_a_heading_that_is_wanted_is_one_line():
     assert heading_line("  Shopping\n# and more ") == "## Shopping # and more"
     assert heading_line("## Shopping ##") == "## Shopping"
     assert heading_line(" \n#\n ") == ""
 
 
-def test_the_last_heading_is_not_looked_for_in_code() -> None:
+def test_the_last_heading_is_not_looked_for_in_code():
     assert last_heading("# a\n\n## B ##\n\n```sh\n# comment\n```\ntext\n") == "B"
     assert last_heading("text\n#no heading\n") == ""
