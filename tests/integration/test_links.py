@@ -2,13 +2,11 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.memory import Memory
-from tests.support.workspace import Place
 
 FILES = {
     "MEMORY.md": "# Long term\n\nThe [[deploy plan]] holds.\n",
@@ -27,7 +25,7 @@ DEAD = ["memory/2026-02-11.md:1: dead link: ../old/gone.md", "memory/steps.md:5:
 ORPHAN = "memory/lonely.md:1: orphan: no link joins it with another note"
 
 
-def test_get_says_what_the_whole_note_links_to_and_what_links_to_it(place: Place) -> None:
+def test_get_says_what_the_whole_note_links_to_and_what_links_to_it(place):
     place.index()
 
     ran = place.call("get", "memory/plan.md#L4", "--json")
@@ -45,7 +43,7 @@ def test_get_says_what_the_whole_note_links_to_and_what_links_to_it(place: Place
     assert (found["totalLinks"], found["totalBacklinks"]) == (3, 2)
 
 
-def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place: Place) -> None:
+def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place):
     for number in range(60):
         place.write(f"memory/n{number:02}.md", "[[hub]]\n")
     place.write("memory/hub.md", "".join(f"[[n{number:02}]]\n" for number in range(60)))
@@ -63,7 +61,7 @@ def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place: Place) -> N
     assert several[1]["links"] == [{"path": "memory/hub.md", "title": "hub"}]
 
 
-def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
+def test_a_group_learns_nothing_of_the_long_term_note(place):
     place.index()
     tools = Calls(place.settings, (place.agent.agent,))
     owner = Caller(agent=place.agent.agent)
@@ -76,7 +74,7 @@ def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
     assert [each["path"] for each in seen[1]["backlinks"]] == ["memory/steps.md"]
 
 
-def test_lint_looks_at_no_file_outside_of_the_memory(place: Place, tmp_path: Path) -> None:
+def test_lint_looks_at_no_file_outside_of_the_memory(place, tmp_path):
     (tmp_path / "there.md").write_text("x")
     above = "../" * len(place.workspace.parts)
     links = [f"[x]({up}{tmp_path}/{name}.md)" for up in (above, above[3:]) for name in ("there", "missing")]
@@ -88,7 +86,7 @@ def test_lint_looks_at_no_file_outside_of_the_memory(place: Place, tmp_path: Pat
     assert told == [f"{place.workspace}/memory/guess.md:1: dead link: ../none.md"]
 
 
-def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it(place: Place) -> None:
+def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it(place):
     place.index()
     (place.workspace / "memory/work").mkdir()
     shutil.move(place.workspace / "memory/plan.md", place.workspace / "memory/work/plan.md")
@@ -108,9 +106,7 @@ def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it
         assert [each.path for each in excerpt.backlinks] == ["MEMORY.md", "memory/steps.md"]
 
 
-def test_lint_names_dead_links_and_orphans_and_ends_with_1(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lint_names_dead_links_and_orphans_and_ends_with_1(place, monkeypatch):
     """Without an index it makes one first, as a search does."""
     monkeypatch.chdir(place.workspace)
 
@@ -125,13 +121,13 @@ def test_lint_names_dead_links_and_orphans_and_ends_with_1(
     assert as_json["orphans"] == [{"path": "memory/lonely.md", "line": 1}]
 
 
-def test_an_editor_finds_what_lint_names_from_another_folder(place: Place) -> None:
+def test_an_editor_finds_what_lint_names_from_another_folder(place):
     ran = place.run("lint")
 
     assert ran.stdout.splitlines() == [f"{place.workspace}/{line}" for line in (*DEAD, ORPHAN)]
 
 
-def test_lint_says_nothing_and_ends_with_0_when_all_is_mended(place: Place) -> None:
+def test_lint_says_nothing_and_ends_with_0_when_all_is_mended(place):
     place.index()
     place.write("memory/no such note.md", "Back to [[steps]].\n")
     place.write("memory/2026-02-11.md", "[[lonely]]\n")

@@ -6,7 +6,7 @@ from memline.producers.api.calls import Caller, Calls
 from memline.producers.memory import Memory
 from memline.shared.errors import BadRequest, PathNotAllowed
 from memline.shared.sources.excerpt import MAX_CHARS
-from tests.support.workspace import Place, paths
+from tests.support.workspace import paths
 
 PLAN = """---
 title: Deploy Plan
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.place(files=FILES, is_indexed=True)
         "[[Ada Lovelace]]",
     ],
 )
-def test_what_a_note_says_of_itself_and_links_to_is_found(place: Place, question: str) -> None:
+def test_what_a_note_says_of_itself_and_links_to_is_found(place, question):
     assert paths(place.search(question))[:1] == ["projects/p1.md"]
 
 
@@ -49,15 +49,13 @@ def test_what_a_note_says_of_itself_and_links_to_is_found(place: Place, question
         ("2019-01-01", "2019-12-31", ["old/untitled.md"]),
     ],
 )
-def test_days_of_names_and_of_front_matter_limit_a_search(
-    place: Place, since: str, until: str, found: list[str]
-) -> None:
+def test_days_of_names_and_of_front_matter_limit_a_search(place, since, until, found):
     answer = place.search("auditors late steps", since=since, until=until)
 
     assert paths(answer) == found
 
 
-def test_a_day_of_the_front_matter_makes_a_note_fade(place: Place) -> None:
+def test_a_day_of_the_front_matter_makes_a_note_fade(place):
     (before, *_) = [hit.score for hit in place.search("auditors").hits if hit.path == "old/untitled.md"]
     place.configure(query={"hybrid": {"temporalDecay": {"enabled": True}}})
 
@@ -66,7 +64,7 @@ def test_a_day_of_the_front_matter_makes_a_note_fade(place: Place) -> None:
     assert after < before
 
 
-def test_a_note_that_was_just_saved_is_read_by_its_name(place: Place) -> None:
+def test_a_note_that_was_just_saved_is_read_by_its_name(place):
     place.write("walk.md", "# Harbour walk\n\nAlong the pier.\n")
 
     ran = place.call("get", "harbour walk")
@@ -77,7 +75,7 @@ def test_a_note_that_was_just_saved_is_read_by_its_name(place: Place) -> None:
     assert "[it has no line 90]" in beyond.stderr
 
 
-def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place: Place) -> None:
+def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place):
     place.write("walk.md", f"# Walk\n\n{'x' * MAX_CHARS}y\nend\n")
 
     assert place.call("get", "walk.md:3").stderr == "[line 3 is longer, and cut here]\n[more: --from 4]\n"
@@ -87,7 +85,7 @@ def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place: Place) ->
     assert place.call("get", "walk.md").stderr == "[more: --from 2]\n", "a line that just fits is whole"
 
 
-def test_a_note_is_read_by_its_title(place: Place) -> None:
+def test_a_note_is_read_by_its_title(place):
     place.write("other.md", "---\ntitle: Twin\n---\n")
     place.write("another.md", "---\naliases: [twin]\n---\n")
     place.index()
@@ -121,9 +119,7 @@ def test_a_note_is_read_by_its_title(place: Place) -> None:
         ("notes/at 10:30", "Notes/At 10:30.md", 1),
     ],
 )
-def test_a_note_is_read_by_whatever_names_it_in_any_case(
-    place: Place, name: str, path: str, first: int
-) -> None:
+def test_a_note_is_read_by_whatever_names_it_in_any_case(place, name, path, first):
     place.write("Notes/At 10:30.md", "# Breakfast\n\nWe met.\n")
     place.index()
 
@@ -149,9 +145,7 @@ def test_a_note_is_read_by_whatever_names_it_in_any_case(
         ("![all](<crew.md>)", 1),
     ],
 )
-def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(
-    place: Place, link: str, first: int
-) -> None:
+def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(place, link, first):
     lines = ["# Crew", "", "- Ada steers", "- Bo ties knots ^knots", "", "## The cook", "", "Cy cooks."]
     place.write("crew.md", "\n".join([*lines, ""]))
     place.index()
@@ -165,7 +159,7 @@ def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(
 @pytest.mark.parametrize(
     "name", ["two\nlines.md", "\u202eturned\u200b.md", "tab\there.md", "a\\b.md", "bell\a.md"]
 )
-def test_a_citation_is_read_as_an_agent_sees_it(place: Place, name: str) -> None:
+def test_a_citation_is_read_as_an_agent_sees_it(place, name):
     place.write(name, "# Zeppelin\n")
     place.index()
     tools = Calls(place.settings, (place.agent.agent,))
@@ -179,7 +173,7 @@ def test_a_citation_is_read_as_an_agent_sees_it(place: Place, name: str) -> None
     assert (read["path"], read["status"], read["text"]) == (name, "ok", "# Zeppelin")
 
 
-def test_a_link_to_a_heading_that_is_not_there_says_so(place: Place) -> None:
+def test_a_link_to_a_heading_that_is_not_there_says_so(place):
     with Memory.of(place.settings, place.agent) as memory:
         with pytest.raises(PathNotAllowed, match=r"'No such' names no lines of projects/p1\.md"):
             memory.get("[[Deploy Plan#No such]]")
@@ -189,7 +183,7 @@ def test_a_link_to_a_heading_that_is_not_there_says_so(place: Place) -> None:
             memory.get("[text](nothing.md#Steps)")
 
 
-def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place: Place) -> None:
+def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place):
     for number in range(12):
         place.write(f"{number:02}/Twin.md", "x\n")
     place.index()
@@ -208,7 +202,7 @@ def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place: Place) -> 
     tools.close()
 
 
-def test_names_and_days_of_an_older_index_come_with_its_next_run(place: Place) -> None:
+def test_names_and_days_of_an_older_index_come_with_its_next_run(place):
     place.execute("UPDATE files SET names = '', day = '', chunking = '1:400:80'")
 
     report = place.index()

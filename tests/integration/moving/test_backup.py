@@ -10,19 +10,16 @@ from memline.producers.actions.backup import back_up, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import copies, driver
 from memline.shared.values import replace
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, note, paths
+from tests.support.workspace import note, paths
 
 pytestmark = pytest.mark.place(server={}, notes=3, is_indexed=True)
 
 
-def files_of(place: Place) -> list[str]:
+def files_of(place):
     return sorted(path.name for path in place.index_path.parent.iterdir() if "-" not in path.name)
 
 
-def test_a_backup_is_the_index_again_where_that_is_missing(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_a_backup_is_the_index_again_where_that_is_missing(place, server, tmp_path):
     before, sent = place.contents(), server.texts.copy()
 
     (saved,) = back_up([place.agent], tmp_path / "saved")
@@ -41,9 +38,7 @@ def test_a_backup_is_the_index_again_where_that_is_missing(
     assert server.texts == sent
 
 
-def test_an_index_that_is_there_takes_the_vectors_of_a_backup(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_an_index_that_is_there_takes_the_vectors_of_a_backup(place, server, tmp_path):
     (saved,) = back_up([place.agent], tmp_path / "all.sqlite")
     place.index_path.unlink()
     place.run("search", "nothing")
@@ -60,7 +55,7 @@ def test_an_index_that_is_there_takes_the_vectors_of_a_backup(
     assert len(server.texts) == len(sent) + 3
 
 
-def test_a_damaged_index_is_moved_aside_and_replaced(place: Place, tmp_path: Path) -> None:
+def test_a_damaged_index_is_moved_aside_and_replaced(place, tmp_path):
     before = place.contents()
     (saved,) = back_up([place.agent], tmp_path / "saved")
     place.index_path.write_bytes(b"no database at all" * 500)
@@ -73,9 +68,7 @@ def test_a_damaged_index_is_moved_aside_and_replaced(place: Place, tmp_path: Pat
     )
 
 
-def test_the_wal_of_an_index_that_was_deleted_is_not_taken_for_that_of_the_new_one(
-    place: Place, tmp_path: Path
-) -> None:
+def test_the_wal_of_an_index_that_was_deleted_is_not_taken_for_that_of_the_new_one(place, tmp_path):
     before = place.contents()
     (saved,) = back_up([place.agent], tmp_path / "saved")
     with closing(driver.open_writer(place.index_path)) as connection:
@@ -89,13 +82,11 @@ def test_the_wal_of_an_index_that_was_deleted_is_not_taken_for_that_of_the_new_o
     assert place.contents() == before
 
 
-def test_a_restore_that_is_killed_leaves_no_index(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_that_is_killed_leaves_no_index(place, tmp_path, monkeypatch):
     (saved,) = back_up([place.agent], tmp_path / "saved")
     place.index_path.unlink()
 
-    def killed(part: Path, target: Path, *, replaces: bool) -> None:
+    def killed(part, target, *, replaces):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(copies, "settle", killed)
@@ -105,9 +96,7 @@ def test_a_restore_that_is_killed_leaves_no_index(
     assert not place.index_path.exists()
 
 
-def test_the_backup_of_another_workspace_is_not_put_in_place_and_not_replaced(
-    place: Place, tmp_path: Path
-) -> None:
+def test_the_backup_of_another_workspace_is_not_put_in_place_and_not_replaced(place, tmp_path):
     (saved,) = back_up([place.agent], tmp_path / "saved")
     (tmp_path / "other").mkdir()
     other = replace(place.agent, workspace=tmp_path / "other", index_path=tmp_path / "other.sqlite")
@@ -123,9 +112,7 @@ def test_the_backup_of_another_workspace_is_not_put_in_place_and_not_replaced(
 
 @pytest.mark.parametrize("harm", ["cut", "foreign", "text", "flipped", "trigger", "view", "newer", "older"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_file_that_is_not_a_whole_backup_changes_nothing(
-    place: Place, tmp_path: Path, harm: str, is_there: bool
-) -> None:
+def test_a_file_that_is_not_a_whole_backup_changes_nothing(place, tmp_path, harm, is_there):
     (saved,) = back_up([place.agent], tmp_path / "saved")
     data = bytearray(saved.path.read_bytes())
     if harm == "cut":
@@ -162,7 +149,7 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(
         assert place.contents() == before
 
 
-def test_a_backup_takes_no_place_of_another_programs_file(place: Place, tmp_path: Path) -> None:
+def test_a_backup_takes_no_place_of_another_programs_file(place, tmp_path):
     taken = tmp_path / "main.sqlite"
     taken.write_bytes(b"mine")
 
@@ -174,7 +161,7 @@ def test_a_backup_takes_no_place_of_another_programs_file(place: Place, tmp_path
     assert taken.read_bytes() == b"mine"
 
 
-def test_the_command_backs_up_and_restores(place: Place, tmp_path: Path) -> None:
+def test_the_command_backs_up_and_restores(place, tmp_path):
     inside = place.run("backup", "--json")
     outside = place.run("backup", str(tmp_path / "saved" / "mine.sqlite"))
     place.index_path.unlink()

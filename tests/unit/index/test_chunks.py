@@ -4,11 +4,10 @@ import pytest
 
 from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.chunks import grams
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row
 
 
-def found(writer: IndexWriter, match: str) -> list[str]:
+def found(writer, match):
     rows = writer.connection.execute(
         "SELECT files.path FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
         " JOIN files ON files.id = chunks.file_id WHERE chunks_fts MATCH ? ORDER BY files.path",
@@ -17,12 +16,12 @@ def found(writer: IndexWriter, match: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def is_consistent(writer: IndexWriter) -> bool:
+def is_consistent(writer):
     writer.connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
     return True
 
 
-def test_a_stored_file_is_found_by_its_words_at_once(writer: IndexWriter) -> None:
+def test_a_stored_file_is_found_by_its_words_at_once(writer):
     change = writer.store_file(file_row("MEMORY.md", "the deploy broke", "the café opened"))
 
     assert change == "added"
@@ -31,7 +30,7 @@ def test_a_stored_file_is_found_by_its_words_at_once(writer: IndexWriter) -> Non
     assert found(writer, "deploys") == ["MEMORY.md"]
 
 
-def test_new_content_replaces_the_old(writer: IndexWriter) -> None:
+def test_new_content_replaces_the_old(writer):
     writer.store_file(file_row("a.md", "apples", "pears", at=1))
 
     change = writer.store_file(file_row("a.md", "plums", at=2))
@@ -48,8 +47,8 @@ def test_new_content_replaces_the_old(writer: IndexWriter) -> None:
     [(ledger.REMOVED, "removed", {}), ("symlink", "refused", {"a.md": "symlink"})],
 )
 def test_a_removed_or_refused_file_is_no_longer_found_and_a_refused_one_stays_in_the_ledger(
-    writer: IndexWriter, outcome: str, changed: str, kept: dict[str, str]
-) -> None:
+    writer, outcome, changed, kept
+):
     writer.store_file(file_row("a.md", "apples", at=1))
 
     change = writer.store_file(file_row("a.md", at=2, outcome=outcome))
@@ -62,16 +61,16 @@ def test_a_removed_or_refused_file_is_no_longer_found_and_a_refused_one_stays_in
 
 
 @pytest.mark.parametrize("late", [file_row("a.md", "old", at=1), file_row("a.md", at=1, outcome="removed")])
-def test_an_older_look_never_replaces_a_newer_one(writer: IndexWriter, late: object) -> None:
+def test_an_older_look_never_replaces_a_newer_one(writer, late):
     writer.store_file(file_row("a.md", "new", at=2))
 
-    change = writer.store_file(late)  # type: ignore[arg-type]
+    change = writer.store_file(late)
 
     assert change == "late"
     assert found(writer, "new") == ["a.md"]
 
 
-def test_a_late_message_does_not_bring_a_removed_file_back(writer: IndexWriter) -> None:
+def test_a_late_message_does_not_bring_a_removed_file_back(writer):
     writer.store_file(file_row("a.md", "apples", at=2))
     writer.store_file(file_row("a.md", at=3, outcome=ledger.REMOVED))
 
@@ -80,7 +79,7 @@ def test_a_late_message_does_not_bring_a_removed_file_back(writer: IndexWriter) 
     assert found(writer, "apples") == []
 
 
-def test_the_same_message_twice_changes_nothing(writer: IndexWriter) -> None:
+def test_the_same_message_twice_changes_nothing(writer):
     row = file_row("a.md", "apples", at=2)
     writer.store_file(row)
 
@@ -88,7 +87,7 @@ def test_the_same_message_twice_changes_nothing(writer: IndexWriter) -> None:
     assert chunks.count(writer.connection) == 1
 
 
-def test_words_of_a_path_find_the_file(writer: IndexWriter) -> None:
+def test_words_of_a_path_find_the_file(writer):
     writer.store_file(file_row("memory/2026-02-10.md", "something"))
 
     assert found(writer, 'path:"2026 02 10"') == ["memory/2026-02-10.md"]
@@ -104,18 +103,18 @@ def test_words_of_a_path_find_the_file(writer: IndexWriter) -> None:
         ("東京 と café", "東京 京 と"),
     ],
 )
-def test_runs_without_spaces_become_pairs(text: str, expected: str) -> None:
+def test_runs_without_spaces_become_pairs(text, expected):
     assert grams(text) == expected
 
 
-def test_a_word_inside_a_chinese_sentence_is_found(writer: IndexWriter) -> None:
+def test_a_word_inside_a_chinese_sentence_is_found(writer):
     writer.store_file(file_row("a.md", "今天讨论了金银价格上涨"))
 
     assert found(writer, 'grams:"金银 银价 价格"') == ["a.md"]
     assert found(writer, "grams:金*") == ["a.md"]
 
 
-def test_an_unchanged_file_only_moves_its_time(writer: IndexWriter) -> None:
+def test_an_unchanged_file_only_moves_its_time(writer):
     first = file_row("a.md", "apples", at=1)
     writer.store_file(first)
 
@@ -127,9 +126,7 @@ def test_an_unchanged_file_only_moves_its_time(writer: IndexWriter) -> None:
 
 
 @pytest.mark.parametrize("between", ["removed", "changed"])
-def test_a_worker_that_compared_with_an_older_ledger_never_empties_a_file(
-    writer: IndexWriter, between: str
-) -> None:
+def test_a_worker_that_compared_with_an_older_ledger_never_empties_a_file(writer, between):
     first = file_row("a.md", "apples", at=1)
     writer.store_file(first)
     if between == "removed":
@@ -143,7 +140,7 @@ def test_a_worker_that_compared_with_an_older_ledger_never_empties_a_file(
     assert found(writer, "pears") == ([] if between == "removed" else ["a.md"])
 
 
-def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(writer: IndexWriter) -> None:
+def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(writer):
     hour_ns = 3_600 * 10**9
     writer.store_file(file_row("a.md", "apples", at=2 * hour_ns))
 
@@ -152,12 +149,12 @@ def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(wr
     assert change == "changed"
 
 
-def tags_in(writer: IndexWriter) -> list[tuple[str, str]]:
+def tags_in(writer):
     query = "SELECT path, tag FROM tags JOIN files ON files.id = file_id ORDER BY path, tag"
     return writer.connection.execute(query).fetchall()
 
 
-def test_tags_go_with_the_content_they_stand_in(writer: IndexWriter) -> None:
+def test_tags_go_with_the_content_they_stand_in(writer):
     writer.store_file(replace(file_row("a.md", "apples"), tags="boat\nboat/dinghy"))
     writer.store_file(replace(file_row("b.md", "pears"), tags="boat"))
     assert tags_in(writer) == [("a.md", "boat"), ("a.md", "boat/dinghy"), ("b.md", "boat")]
@@ -167,7 +164,7 @@ def test_tags_go_with_the_content_they_stand_in(writer: IndexWriter) -> None:
     assert tags_in(writer) == [("a.md", "sail")]
 
 
-def test_full_text_is_written_once_for_all_files_of_a_transaction(writer: IndexWriter) -> None:
+def test_full_text_is_written_once_for_all_files_of_a_transaction(writer):
     writer.retarget(MODEL_A)
     writer.store_files([file_row(f"{number}.md", f"word{number}", at=1) for number in range(12)])
 
@@ -176,7 +173,7 @@ def test_full_text_is_written_once_for_all_files_of_a_transaction(writer: IndexW
         assert driver.scalar(writer.connection, segments) == 1
 
 
-def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer: IndexWriter) -> None:
+def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer):
     writer.store_files([file_row("a.md", "apples", at=1), file_row("a.md", "pears", at=10**12)])
 
     for table in ("chunks_fts", "names_fts"):
@@ -186,7 +183,7 @@ def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer: I
         assert driver.scalar(writer.connection, found, word) == expected
 
 
-def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer: IndexWriter) -> None:
+def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer):
     """Its vectors may come for hours."""
     writer.retarget(MODEL_A)
     with writer.transaction() as (connection, _):

@@ -21,7 +21,7 @@ from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import file_row
 
 
-def test_a_new_index_is_private_and_marked_as_ours(path: Path) -> None:
+def test_a_new_index_is_private_and_marked_as_ours(path):
     open_writer(path).close()
 
     with closing(sqlite3.connect(path)) as plain:
@@ -32,7 +32,7 @@ def test_a_new_index_is_private_and_marked_as_ours(path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_opening_twice_changes_nothing(path: Path) -> None:
+def test_opening_twice_changes_nothing(path):
     open_writer(path).close()
     before = path.read_bytes()
 
@@ -41,7 +41,7 @@ def test_opening_twice_changes_nothing(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_two_processes_may_make_the_same_index_at_once(path: Path) -> None:
+def test_two_processes_may_make_the_same_index_at_once(path):
     code = (
         "import sys; from pathlib import Path; from memline.shared.index.driver import open_writer\n"
         "open_writer(Path(sys.argv[1]))"
@@ -53,7 +53,7 @@ def test_two_processes_may_make_the_same_index_at_once(path: Path) -> None:
     open_reader(path).close()
 
 
-def test_the_database_of_another_program_is_refused_and_left_untouched(path: Path) -> None:
+def test_the_database_of_another_program_is_refused_and_left_untouched(path):
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE theirs (x)")
@@ -66,7 +66,7 @@ def test_the_database_of_another_program_is_refused_and_left_untouched(path: Pat
     assert path.read_bytes() == before
 
 
-def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path):
     notes = tmp_path / "notes.md"
     notes.write_text("# my notes")
 
@@ -76,7 +76,7 @@ def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path: Path) ->
     assert notes.read_text() == "# my notes"
 
 
-def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
+def test_a_newer_schema_is_refused_with_its_version(path):
     open_writer(path).close()
     with closing(sqlite3.connect(path)) as future:
         future.execute("PRAGMA user_version = 99")
@@ -87,7 +87,7 @@ def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
         assert "upgrade Memline" in caught.value.hint
 
 
-def test_a_damaged_header_is_reported_as_damage(path: Path) -> None:
+def test_a_damaged_header_is_reported_as_damage(path):
     path.parent.mkdir()
     path.write_bytes(b"garbage" * 1000)
 
@@ -95,28 +95,28 @@ def test_a_damaged_header_is_reported_as_damage(path: Path) -> None:
         open_writer(path)
 
 
-def test_a_reader_says_that_there_is_no_index_yet(path: Path) -> None:
+def test_a_reader_says_that_there_is_no_index_yet(path):
     with pytest.raises(IndexMissing) as missing:
         open_reader(path)
 
     assert missing.value.hint == "memline index"
 
 
-def test_a_reader_cannot_write(path: Path) -> None:
+def test_a_reader_cannot_write(path):
     open_writer(path).close()
 
     with closing(open_reader(path)) as reader, pytest.raises(driver.library().OperationalError):
         reader.execute("DELETE FROM files")
 
 
-def test_a_folder_where_nothing_can_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_where_nothing_can_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(IndexUnwritable, match="cannot write the index"):
         open_writer(tmp_path / "file" / "main.sqlite")
 
 
-def test_a_full_disk_is_a_clear_error_and_leaves_the_index_whole(path: Path) -> None:
+def test_a_full_disk_is_a_clear_error_and_leaves_the_index_whole(path):
     with closing(open_writer(path)) as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -132,7 +132,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_index_whole(path: Path) -> 
         assert connection.execute("SELECT count(*) FROM meta").fetchone()[0] == 0
 
 
-def test_sqlite_vec_loads_without_importing_its_package() -> None:
+def test_sqlite_vec_loads_without_importing_its_package():
     code = (
         "import sys; from memline.shared.index import driver as d; c = d.library().connect(':memory:')\n"
         "print(d.load_vec(c) or c.execute('select vec_version()').fetchone()[0], 'numpy' in sys.modules)"
@@ -143,7 +143,7 @@ def test_sqlite_vec_loads_without_importing_its_package() -> None:
     assert printed.stdout.split() == ["v0.1.9", "False"]
 
 
-def test_a_wrong_extension_path_is_reported_and_nothing_breaks() -> None:
+def test_a_wrong_extension_path_is_reported_and_nothing_breaks():
     connection = driver.library().connect(":memory:")
 
     problem = driver.load_vec(connection, "/nowhere/vec0.so")
@@ -160,13 +160,11 @@ IndexWriter(Path(sys.argv[1])).close()
 """
 
 
-def in_another_process(code: str, *arguments: str) -> None:
+def in_another_process(code, *arguments):
     subprocess.run([sys.executable, "-c", code, *arguments], check=True)
 
 
-def test_reading_in_the_same_process_never_drops_the_locks_of_its_writer(
-    writer: IndexWriter, path: Path
-) -> None:
+def test_reading_in_the_same_process_never_drops_the_locks_of_its_writer(writer, path):
     writer.store_file(file_row("a.md", "apples"))
 
     for _ in range(3):
@@ -181,9 +179,7 @@ def test_reading_in_the_same_process_never_drops_the_locks_of_its_writer(
         assert len(ledger.entries(reader)) == 4
 
 
-def test_opening_another_writer_in_the_same_process_keeps_them_as_well(
-    writer: IndexWriter, path: Path
-) -> None:
+def test_opening_another_writer_in_the_same_process_keeps_them_as_well(writer, path):
     writer.store_file(file_row("a.md", "apples"))
 
     IndexWriter(path).close()
@@ -194,14 +190,14 @@ def test_opening_another_writer_in_the_same_process_keeps_them_as_well(
         assert sorted(ledger.entries(reader)) == ["a.md", "b.md"]
 
 
-def test_a_short_busy_timeout_gives_up_early(writer: IndexWriter, path: Path) -> None:
+def test_a_short_busy_timeout_gives_up_early(writer, path):
     writer.connection.execute("BEGIN IMMEDIATE")
     with closing(IndexWriter(path, busy_timeout_ms=10)) as other, pytest.raises(IndexFault, match="locked"):
         other.store_file(file_row("a.md", "apples"))
     writer.connection.execute("ROLLBACK")
 
 
-def test_what_another_process_built_in_the_place_of_a_damaged_index_is_not_moved(tmp_path: Path) -> None:
+def test_what_another_process_built_in_the_place_of_a_damaged_index_is_not_moved(tmp_path):
     path = tmp_path / "main.sqlite"
     path.write_bytes(b"no database")
     found = driver.file_id(path)

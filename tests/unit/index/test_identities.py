@@ -1,11 +1,10 @@
 """An identity has one row, whatever address it is reached at."""
 
 from memline.shared.index import identities
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, MODEL_B
 
 
-def test_an_identity_keeps_its_row_and_takes_the_newest_address(writer: IndexWriter) -> None:
+def test_an_identity_keeps_its_row_and_takes_the_newest_address(writer):
     first = identities.ensure(writer.connection, MODEL_A, "http://one", 1.0)
     again = identities.ensure(writer.connection, MODEL_A, "http://two", 2.0)
 
@@ -15,7 +14,7 @@ def test_an_identity_keeps_its_row_and_takes_the_newest_address(writer: IndexWri
     assert identities.by_key(writer.connection, MODEL_B.key) is None
 
 
-def test_the_target_is_searched_at_once_while_there_are_no_vectors(writer: IndexWriter) -> None:
+def test_the_target_is_searched_at_once_while_there_are_no_vectors(writer):
     assert identities.active(writer.connection) is None
 
     writer.retarget(MODEL_A)

@@ -1,11 +1,10 @@
 """The ledger keeps a row for every file, also for a while after it was removed."""
 
 from memline.shared.index import ledger
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import file_row
 
 
-def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer: IndexWriter) -> None:
+def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer):
     writer.store_file(file_row("a.md", "apples", at=1))
     writer.store_file(file_row("b.md", at=1, outcome="not_text"))
     writer.store_file(file_row("a.md", at=5, outcome=ledger.REMOVED))
@@ -17,13 +16,13 @@ def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer: Index
     assert ledger.entry(writer.connection, "a.md") is None
 
 
-def test_an_observation_tells_when_a_file_was_read_and_whether_to_its_end(writer: IndexWriter) -> None:
+def test_an_observation_tells_when_a_file_was_read_and_whether_to_its_end(writer):
     writer.store_file(file_row("a.md", "apples", at=7))
 
     assert ledger.observations(writer.connection, ["a.md", "unknown.md"]) == {"a.md": 7}
 
 
-def test_problems_are_the_files_that_a_user_should_look_at(writer: IndexWriter) -> None:
+def test_problems_are_the_files_that_a_user_should_look_at(writer):
     for path, outcome in (("b.md", "not_text"), ("a.md", "failed"), ("c.md", "symlink"), ("d.md", "empty")):
         writer.store_file(file_row(path, outcome=outcome))
 
@@ -32,7 +31,7 @@ def test_problems_are_the_files_that_a_user_should_look_at(writer: IndexWriter) 
     assert [(entry.path, entry.outcome) for entry in found] == [("a.md", "failed"), ("b.md", "not_text")]
 
 
-def test_files_of_other_sources_are_noticed(writer: IndexWriter) -> None:
+def test_files_of_other_sources_are_noticed(writer):
     writer.store_file(file_row("a.md", "apples"))
 
     assert ledger.has_others(writer.connection, ["sessions"])

@@ -4,7 +4,6 @@ import pytest
 
 from memline.shared.index.links import Resolver, check, linked, notes_named
 from memline.shared.index.rows import Link
-from memline.shared.index_writer import IndexWriter
 from memline.shared.values import replace
 from tests.support.index_rows import file_row
 
@@ -12,11 +11,11 @@ from tests.support.index_rows import file_row
 class Notes:
     """Writes notes with links into an index."""
 
-    def __init__(self, writer: IndexWriter) -> None:
+    def __init__(self, writer):
         self.writer = writer
         self._at = 0
 
-    def add(self, path: str, *targets: str, names: str = "", text: str = "x") -> None:
+    def add(self, path, *targets, names="", text="x"):
         """A target that begins or ends like a path is a Markdown link."""
         self._at += 1
         links = tuple(
@@ -25,17 +24,17 @@ class Notes:
         )
         self.writer.store_file(replace(file_row(path, text, at=self._at), links=links, names=names))
 
-    def remove(self, path: str) -> None:
+    def remove(self, path):
         self._at += 1
         self.writer.store_file(file_row(path, at=self._at, outcome="removed"))
 
-    def of(self, path: str, *, private: bool = True) -> tuple[list[str], list[str]]:
+    def of(self, path, *, private=True):
         out, back = linked(self.writer.connection, path, private=private)
         return [each.path for each in out], [each.path for each in back]
 
 
 @pytest.fixture
-def notes(writer: IndexWriter) -> Notes:
+def notes(writer):
     return Notes(writer)
 
 
@@ -71,9 +70,7 @@ def notes(writer: IndexWriter) -> Notes:
         ("../../../etc/passwd", ""),
     ],
 )
-def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(
-    notes: Notes, target: str, meant: str
-) -> None:
+def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(notes, target, meant):
     notes.add("boats/plan.md", names="rollout", text="# The Heading")
     notes.add("pages/a___b.md")
     notes.add("pages/What%3A a___b%3F.md")
@@ -100,9 +97,7 @@ def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(
         ("../elsewhere", ""),
     ],
 )
-def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(
-    notes: Notes, target: str, meant: str
-) -> None:
+def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(notes, target, meant):
     notes.add("docs/guide/index.md", text="# Guide")
     notes.add("docs/guide/start.md")
     notes.add("docs/install/README.md")
@@ -132,9 +127,7 @@ def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(
         ("guide/index.md", "old/a.md", "old/guide/index.md"),
     ],
 )
-def test_of_pages_that_a_path_may_mean_the_whole_path_is_surest(
-    notes: Notes, target: str, of: str, meant: str
-) -> None:
+def test_of_pages_that_a_path_may_mean_the_whole_path_is_surest(notes, target, of, meant):
     paths = "guide.md old/guide/index.md README.md docs/a/index.md tour/README.md z/tour/index.md 12.md"
     for path in (*paths.split(), "b/help/index.md", "z/help.md"):
         notes.add(path, names="title")
@@ -142,7 +135,7 @@ def test_of_pages_that_a_path_may_mean_the_whole_path_is_surest(
     assert Resolver(notes.writer.connection).note(target, is_path=True, of=of) == meant
 
 
-def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes: Notes) -> None:
+def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes):
     notes.add("a.md", "boat")
     notes.add("memory/boat.md")
     notes.add("MEMORY.md", names="boat")
@@ -151,7 +144,7 @@ def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes: Notes) 
     assert notes.of("a.md", private=False)[0] == ["memory/boat.md"]
 
 
-def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes: Notes) -> None:
+def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes):
     notes.add("guide/README.md", text="# Everything that there is to know")
     notes.add("a.md", "/guide")
 
@@ -159,14 +152,14 @@ def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes: Notes) -> No
     assert notes.of("guide/README.md") == ([], ["a.md"])
 
 
-def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes: Notes) -> None:
+def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes):
     notes.add("a.md", "/pricing", "gone.md", "gone")
 
     dead, _ = check(notes.writer.connection, private=True)
     assert [(line, target) for _, line, target, _ in dead] == [(2, "gone.md"), (3, "gone")]
 
 
-def test_a_question_mark_at_the_end_of_a_name_may_be_left_out(notes: Notes) -> None:
+def test_a_question_mark_at_the_end_of_a_name_may_be_left_out(notes):
     notes.add("boats/why.md", names="what-is-a-boat?")
     notes.add("boats/twin.md", names="why-not")
     notes.add("boats/other.md", names="why-not?")
@@ -177,9 +170,7 @@ def test_a_question_mark_at_the_end_of_a_name_may_be_left_out(notes: Notes) -> N
     assert notes_named(connection, "Why not") == ["boats/twin.md"]
 
 
-def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(
-    notes: Notes,
-) -> None:
+def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(notes):
     notes.add("twin.md")
     notes.add("a/twin.md")
     notes.add("a/b/c/twin.md", names="name")
@@ -191,7 +182,7 @@ def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest
     assert resolver.note("name", is_path=False, of="q/x.md") == "z/twin.md"
 
 
-def test_a_note_says_what_it_links_to_and_what_links_to_it(notes: Notes) -> None:
+def test_a_note_says_what_it_links_to_and_what_links_to_it(notes):
     notes.add("a.md", "c", "b.md", "nothing", "a", "C")
     notes.add("b.md", "A", text="# Title of b")
     notes.add("c.md", "the a", "./sub/../a.md")
@@ -205,7 +196,7 @@ def test_a_note_says_what_it_links_to_and_what_links_to_it(notes: Notes) -> None
     assert notes.of("no.md") == ([], [])
 
 
-def test_a_page_of_logseq_has_its_name_and_what_links_to_it_whatever_its_file_is_called(notes: Notes) -> None:
+def test_a_page_of_logseq_has_its_name_and_what_links_to_it_whatever_its_file_is_called(notes):
     notes.add("pages/What%3F.md", "Feb 10th, 2026")
     notes.add("journals/2026_02_10.md", "What?", "a/b")
     notes.add("pages/a___b.md")
@@ -217,7 +208,7 @@ def test_a_page_of_logseq_has_its_name_and_what_links_to_it_whatever_its_file_is
     assert check(notes.writer.connection, private=True) == ([], [])
 
 
-def test_a_link_waits_for_its_note_and_goes_with_its_own(notes: Notes) -> None:
+def test_a_link_waits_for_its_note_and_goes_with_its_own(notes):
     notes.add("a.md", "later")
     assert notes.of("a.md") == ([], [])
 
@@ -229,7 +220,7 @@ def test_a_link_waits_for_its_note_and_goes_with_its_own(notes: Notes) -> None:
     assert notes.writer.connection.execute("SELECT count(*) FROM links").fetchone() == (0,)
 
 
-def test_a_note_that_moves_keeps_its_links_and_those_to_it(notes: Notes) -> None:
+def test_a_note_that_moves_keeps_its_links_and_those_to_it(notes):
     notes.add("old/a.md", "b.md", "c")
     notes.add("old/b.md", "a.md")
     notes.add("old/c.md", "old/a", "a.md")
@@ -243,7 +234,7 @@ def test_a_note_that_moves_keeps_its_links_and_those_to_it(notes: Notes) -> None
     assert check(notes.writer.connection, private=True) == ([], [])
 
 
-def test_private_notes_are_left_out_for_who_may_not_read_them(notes: Notes) -> None:
+def test_private_notes_are_left_out_for_who_may_not_read_them(notes):
     notes.add("MEMORY.md", "a")
     notes.add("a.md", "MEMORY", "b")
     notes.add("b.md")
@@ -252,7 +243,7 @@ def test_private_notes_are_left_out_for_who_may_not_read_them(notes: Notes) -> N
     assert notes.of("a.md", private=False) == (["b.md"], [])
 
 
-def test_dead_links_and_notes_alone_are_told(notes: Notes) -> None:
+def test_dead_links_and_notes_alone_are_told(notes):
     notes.add("a.md", "b", "nothing", "gone/b2.md")
     notes.add("b.md")
     notes.add("alone.md", "alone")

@@ -1,33 +1,30 @@
 """Token vectors live and die with their vector, and lose their dimensions once the axes are known."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
 from tests.support.index_rows import MODEL_A, file_row, lease_all, vector_of
 
 DIMS = 96
 
 
-def tokens_of(text: str, count: int = 8) -> bytes:
+def tokens_of(text, count=8):
     random = np.random.default_rng(len(text) + ord(text[-1]))
     return token_vectors.pack(range(count), random.normal(size=(count, DIMS)).astype(np.float32))
 
 
 @pytest.fixture
-def searched(wanting: IndexWriter) -> IndexWriter:
+def searched(wanting):
     """An index whose texts have vectors and those of their tokens."""
     store(wanting)
     return wanting
 
 
-def store(writer: IndexWriter) -> None:
+def store(writer):
     for request in lease_all(writer):
         rows = [
             VectorRow(hash=each.hash, vector=vector_of(each.text), tokens=tokens_of(each.text))
@@ -36,12 +33,12 @@ def store(writer: IndexWriter) -> None:
         writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
 
 
-def stored(writer: IndexWriter) -> list[tuple[Any, ...]]:
+def stored(writer):
     query = "SELECT vector_id, tokens FROM token_vectors ORDER BY vector_id"
     return writer.connection.execute(query).fetchall()
 
 
-def test_token_vectors_are_stored_with_the_vector_and_read_by_it(searched: IndexWriter) -> None:
+def test_token_vectors_are_stored_with_the_vector_and_read_by_it(searched):
     texts = dict(
         searched.connection.execute(
             "SELECT id, (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash) FROM vectors"
@@ -53,7 +50,7 @@ def test_token_vectors_are_stored_with_the_vector_and_read_by_it(searched: Index
     assert found == {vector_id: tokens_of(text) for vector_id, text in texts.items()}
 
 
-def test_only_the_candidates_are_read(searched: IndexWriter) -> None:
+def test_only_the_candidates_are_read(searched):
     seen: list[str] = []
     searched.connection.set_trace_callback(seen.append)
     token_rows.read(searched.connection, [1])
@@ -66,7 +63,7 @@ def test_only_the_candidates_are_read(searched: IndexWriter) -> None:
     assert plan[0] == "SEARCH token_vectors USING INTEGER PRIMARY KEY (rowid=?)"
 
 
-def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched: IndexWriter) -> None:
+def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched):
     searched.store_file(file_row("a.md", at=2, outcome="removed"))
     assert stored(searched), "as long as the vector is cached, they are"
 
@@ -76,16 +73,14 @@ def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched: IndexWrit
     assert stored(searched) == []
 
 
-def test_vectors_that_are_made_anew_lose_the_old_ones(searched: IndexWriter) -> None:
+def test_vectors_that_are_made_anew_lose_the_old_ones(searched):
     with searched.session() as (connection, now):
         model_change.forget_vectors(connection, now)
 
     assert stored(searched) == []
 
 
-def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(
-    wanting: IndexWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(wanting, monkeypatch):
     monkeypatch.setattr(token_rows, "SLICE_TEXTS", 1)
     monkeypatch.setattr(token_rows, "FIT_TOKENS", 1_000)
     store(wanting)

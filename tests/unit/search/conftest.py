@@ -1,6 +1,4 @@
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -25,7 +23,7 @@ DIMS = 32
 class Notes:
     """An index filled from texts, with vectors of the fake embedder when asked for."""
 
-    def __init__(self, path: Path, clock: ManualClock) -> None:
+    def __init__(self, path, clock):
         self.path = path
         self.clock = clock
         self.embedder = FakeEmbedder(dims=DIMS)
@@ -33,17 +31,7 @@ class Notes:
         #: The identity of the vectors that are searched.
         self.active: identities.IdentityRow | None = None
 
-    def add(
-        self,
-        path: str,
-        text: str,
-        *,
-        source: str = "memory",
-        mtime: float = 0,
-        tags: str = "",
-        names: str = "",
-        day: str = "",
-    ) -> None:
+    def add(self, path, text, *, source="memory", mtime=0, tags="", names="", day=""):
         self.clock.advance(1)
         chunks = tuple(
             Chunk(
@@ -68,13 +56,13 @@ class Notes:
             )
         )
 
-    def remove(self, path: str) -> None:
+    def remove(self, path):
         self.clock.advance(1)
         self.writer.store_file(
             FileRow(path=path, source="memory", outcome="removed", observed_ns=self.clock.now_ns(), chunks=())
         )
 
-    def embed(self) -> None:
+    def embed(self):
         """Give every text its vector."""
         self.writer.retarget(self.embedder.identity)
         while requests := self.writer.lease(self.embedder.caps, credits=8, only_full=False):
@@ -88,7 +76,7 @@ class Notes:
         self.writer.recover()
         self.active = identities.active(self.writer.connection)
 
-    def give_tokens(self, *paths: str) -> None:
+    def give_tokens(self, *paths):
         """Give the texts of these files token vectors: one direction a word, whatever its case."""
         marks = ",".join("?" * len(paths))
         rows = self.writer.connection.execute(
@@ -99,19 +87,19 @@ class Notes:
         for vector_id, identity_id, text in rows.fetchall():
             token_rows.store(self.writer.connection, identity_id, [(vector_id, tokens_of(text))])
 
-    def question(self, text: str) -> bytes:
+    def question(self, text):
         return self.embedder.embed_query(text, timeout_s=1)
 
-    def vector(self, text: str) -> QueryVector:
+    def vector(self, text):
         """The vector of a question, under the identity that was active after the last `embed`."""
         identity_id = 0 if self.active is None else self.active.id
         return QueryVector(embedding=self.question(text), identity_id=identity_id)
 
-    def vector_with_tokens(self, text: str) -> QueryVector:
+    def vector_with_tokens(self, text):
         return replace(self.vector(text), tokens=tokens_of(text))
 
 
-def tokens_of(text: str) -> bytes:
+def tokens_of(text):
     """Token vectors of a text: a direction of its own for every word."""
     words = [(match.start(), match[0].lower()) for match in re.finditer(r"\w+", text)]
     rows = np.array([np.random.default_rng(crc32(word.encode())).normal(size=64) for _, word in words])
@@ -123,29 +111,31 @@ def paths(index, question, **options):
     return [hit.path for hit in ask(index, question, **options).hits]
 
 
-def ask(index, question, *, max_results=10, settings=None, embed_query=None, **options):
+def ask(index, question, *, max_results=10, settings=None, embed_query=None, clock=None, **options):
     request = SearchRequest(query=question, max_results=max_results, **options)
-    return retrieve(index, request, settings or Query(), embed_query=embed_query, clock=ManualClock())
+    return retrieve(
+        index, request, settings or Query(), embed_query=embed_query, clock=clock or ManualClock()
+    )
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
 @pytest.fixture
-def notes(tmp_path: Path, clock: ManualClock) -> Iterator[Notes]:
+def notes(tmp_path, clock):
     made = Notes(tmp_path / "index.sqlite", clock)
     yield made
     made.writer.close()
 
 
 @pytest.fixture
-def opened(notes: Notes) -> Iterator[Callable[..., SearchIndex]]:
+def opened(notes):
     """Open the index of `notes` for searching."""
     indexes: list[SearchIndex] = []
 
-    def open_index(**options: bool) -> SearchIndex:
+    def open_index(**options):
         indexes.append(SearchIndex(notes.path, **options))
         return indexes[-1]
 
@@ -155,5 +145,5 @@ def opened(notes: Notes) -> Iterator[Callable[..., SearchIndex]]:
 
 
 @pytest.fixture
-def index(opened: Callable[..., SearchIndex]) -> SearchIndex:
+def index(opened):
     return opened()

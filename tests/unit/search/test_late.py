@@ -7,24 +7,21 @@ from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
 from memline.shared.search import late
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Hit
-from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
-from tests.unit.search.conftest import Notes
 
 #: A direction a word.
 WORDS = ("deploy", "failed", "rollback", "tuesday", "coffee", "reset")
 
 
-def rows_of(*words: str) -> np.ndarray:
+def rows_of(*words):
     return np.eye(len(WORDS), dtype=np.float32)[[WORDS.index(word) for word in words]]
 
 
-def chunk(*words: str, apart: int = 10) -> bytes:
+def chunk(*words, apart=10):
     return token_vectors.pack([apart * at for at in range(len(words))], rows_of(*words))
 
 
-def question(text: str, **rarity: float) -> late.QuestionTokens:
+def question(text, **rarity):
     words = text.split()
     places = [text.index(word) for word in words]
     tokens = late.question_tokens(text, token_vectors.pack(places, rows_of(*words)), b"", rarity)
@@ -32,7 +29,7 @@ def question(text: str, **rarity: float) -> late.QuestionTokens:
     return tokens
 
 
-def test_a_chunk_that_holds_every_token_scores_1_and_one_that_holds_none_0() -> None:
+def test_a_chunk_that_holds_every_token_scores_1_and_one_that_holds_none_0():
     asked = question("deploy failed", deploy=1, failed=1)
 
     scores = late.scores(asked, [(7, chunk("coffee", "failed", "deploy")), (8, chunk("coffee"))], b"")
@@ -40,7 +37,7 @@ def test_a_chunk_that_holds_every_token_scores_1_and_one_that_holds_none_0() -> 
     assert scores == {7: pytest.approx(1, abs=0.02), 8: pytest.approx(0)}
 
 
-def test_a_rare_word_weighs_more_and_a_word_of_no_note_as_much_as_the_rarest() -> None:
+def test_a_rare_word_weighs_more_and_a_word_of_no_note_as_much_as_the_rarest():
     asked = question("deploy rollback reset", deploy=1, rollback=3)
 
     scores = late.scores(asked, [(1, chunk("deploy")), (2, chunk("rollback")), (3, chunk("reset"))], b"")
@@ -50,7 +47,7 @@ def test_a_rare_word_weighs_more_and_a_word_of_no_note_as_much_as_the_rarest() -
     }
 
 
-def test_words_near_each_other_count_together_and_those_far_apart_do_not() -> None:
+def test_words_near_each_other_count_together_and_those_far_apart_do_not():
     asked = question("deploy failed", deploy=1, failed=1)
     near, far = chunk("deploy", "failed", apart=150), chunk("deploy", "failed", apart=250)
 
@@ -59,7 +56,7 @@ def test_words_near_each_other_count_together_and_those_far_apart_do_not() -> No
     assert scores == {1: pytest.approx(1, abs=0.02), 2: pytest.approx(0.5, abs=0.02)}
 
 
-def test_windows_never_reach_from_one_chunk_into_the_next() -> None:
+def test_windows_never_reach_from_one_chunk_into_the_next():
     asked = question("deploy failed", deploy=1, failed=1)
 
     scores = late.scores(asked, [(1, chunk("coffee", "deploy")), (2, chunk("failed", "coffee"))], b"")
@@ -67,7 +64,7 @@ def test_windows_never_reach_from_one_chunk_into_the_next() -> None:
     assert scores == {1: pytest.approx(0.5, abs=0.01), 2: pytest.approx(0.5, abs=0.01)}
 
 
-def test_chunks_and_questions_without_tokens_have_no_score() -> None:
+def test_chunks_and_questions_without_tokens_have_no_score():
     empty = token_vectors.pack([], np.zeros((0, len(WORDS)), np.float32))
 
     assert late.scores(question("deploy"), [(1, empty)], b"") == {}
@@ -75,7 +72,7 @@ def test_chunks_and_questions_without_tokens_have_no_score() -> None:
     assert late.question_tokens("?", empty, b"", {}) is None
 
 
-def test_scores_agree_with_the_formula_written_out() -> None:
+def test_scores_agree_with_the_formula_written_out():
     random = np.random.default_rng(5)
     rows = random.normal(size=(30, 16)).astype(np.float32)
     places = sorted(random.choice(800, 30, replace=False).tolist())
@@ -104,20 +101,20 @@ SCATTERED = (
 TOGETHER = "The valve of the boiler lost pressure. " + "Birds sing in the garden. " * 14
 
 
-def found(notes: Notes, index: SearchIndex, **hybrid: bool) -> list[Hit]:
+def found(notes, index, **hybrid):
     request = SearchRequest(query="boiler valve pressure", explain=True)
     settings = Query(hybrid=Hybrid(**hybrid))
     return list(retrieve(index, request, settings, embed_query=notes.vector_with_tokens).hits)
 
 
-def late_of(hit: Hit) -> float | None:
+def late_of(hit):
     assert hit.explanation is not None
     score = hit.explanation["late"]
     assert score is None or isinstance(score, float)
     return score
 
 
-def test_the_note_that_holds_the_words_together_comes_first(notes: Notes, index: SearchIndex) -> None:
+def test_the_note_that_holds_the_words_together_comes_first(notes, index):
     notes.add("a.md", SCATTERED)
     notes.add("b.md", TOGETHER)
     notes.embed()
@@ -131,7 +128,7 @@ def test_the_note_that_holds_the_words_together_comes_first(notes: Notes, index:
     assert 0 <= scattered.score <= together.score <= 1
 
 
-def test_a_light_word_of_a_question_is_no_evidence(notes: Notes, index: SearchIndex) -> None:
+def test_a_light_word_of_a_question_is_no_evidence(notes, index):
     notes.add("a.md", TOGETHER)
     notes.embed()
     notes.give_tokens("a.md")
@@ -142,7 +139,7 @@ def test_a_light_word_of_a_question_is_no_evidence(notes: Notes, index: SearchIn
     assert late_of(hit) == pytest.approx(1, abs=0.02)
 
 
-def test_without_token_vectors_or_with_late_off_nothing_changes(notes: Notes, index: SearchIndex) -> None:
+def test_without_token_vectors_or_with_late_off_nothing_changes(notes, index):
     notes.add("a.md", SCATTERED)
     notes.add("b.md", TOGETHER)
     notes.embed()
@@ -156,7 +153,7 @@ def test_without_token_vectors_or_with_late_off_nothing_changes(notes: Notes, in
     assert found(notes, index) != plain
 
 
-def test_each_line_says_as_much_of_a_token_as_its_best_word() -> None:
+def test_each_line_says_as_much_of_a_token_as_its_best_word():
     asked = question("deploy failed", deploy=1, failed=3)
     text = "deploy coffee\ncoffee\nfailed deploy"
     places = [text.index("deploy"), 7, 14, text.index("failed"), text.rindex("deploy")]
@@ -172,13 +169,13 @@ def test_each_line_says_as_much_of_a_token_as_its_best_word() -> None:
     assert late.line_evidence(asked, token_vectors.pack([], rows_of()), b"", text) == [[], [], []]
 
 
-def test_a_snippet_shows_the_line_that_says_it_in_other_words(notes: Notes, index: SearchIndex) -> None:
+def test_a_snippet_shows_the_line_that_says_it_in_other_words(notes, index):
     filler = "\n".join(f"- coffee {number} about nothing in particular" for number in range(24))
     notes.add("memory/a.md", f"# Log\n\nThe deploy was on Tuesday.\n{filler}\n- The rollback failed.")
     notes.embed()
     notes.give_tokens("memory/a.md")
 
-    def snippet(tokens_of: str) -> str:
+    def snippet(tokens_of):
         (hit,) = retrieve(
             index,
             SearchRequest(query="deploy"),

@@ -2,8 +2,7 @@ import pytest
 
 from memline.shared.search.passages import passages
 from memline.shared.search.scorer import Row
-from memline.shared.search.search_index import SearchIndex
-from tests.unit.search.conftest import Notes, ask, paths
+from tests.unit.search.conftest import ask, paths
 
 LINES = [f"{n} kestrels nest in the barn, as far as I know" for n in range(1, 101)]
 
@@ -21,7 +20,7 @@ def cited(*spans, wanted=6, max_tokens=600):
     return [(passage.start, passage.end) for passage in made]
 
 
-def test_chunks_that_overlap_or_adjoin_are_one_passage() -> None:
+def test_chunks_that_overlap_or_adjoin_are_one_passage():
     assert cited((10, 20), (18, 30)) == [(10, 30)]
     assert cited((18, 30), (10, 20)) == [(10, 30)]
     assert cited((10, 20), (21, 30)) == [(10, 30)]
@@ -29,7 +28,7 @@ def test_chunks_that_overlap_or_adjoin_are_one_passage() -> None:
     assert cited((10, 20), (22, 30)) == [(10, 20), (22, 30)]
 
 
-def test_a_passage_is_a_chunk_and_a_half_at_most() -> None:
+def test_a_passage_is_a_chunk_and_a_half_at_most():
     (first, last), *rest = cited((1, 30), (26, 60))
 
     assert (first, rest) == (1, [])
@@ -41,11 +40,11 @@ def test_a_passage_is_a_chunk_and_a_half_at_most() -> None:
     assert cited((1, 45), (40, 90)) == [(1, 45), (40, 90)]
 
 
-def test_the_places_that_are_freed_go_to_others() -> None:
+def test_the_places_that_are_freed_go_to_others():
     assert cited((1, 10), (9, 18), (40, 50), wanted=2) == [(1, 18), (40, 50)]
 
 
-def test_fewer_passages_are_a_prefix_of_more() -> None:
+def test_fewer_passages_are_a_prefix_of_more():
     spans = [(n * 7 % 90 + 1, n * 7 % 90 + 8) for n in range(60)]
     most = cited(*spans, wanted=30)
 
@@ -53,7 +52,7 @@ def test_fewer_passages_are_a_prefix_of_more() -> None:
         assert cited(*spans, wanted=wanted) == most[:wanted]
 
 
-def test_chunks_of_other_files_and_pieces_of_one_line_stay_apart() -> None:
+def test_chunks_of_other_files_and_pieces_of_one_line_stay_apart():
     ranked = [row(1, 5, 5, text="one half of it"), row(2, 5, 5, text="the other half")]
     ranked.append(row(3, 5, 5, path="b.md"))
 
@@ -69,9 +68,7 @@ def test_chunks_of_other_files_and_pieces_of_one_line_stay_apart() -> None:
     ],
 )
 @pytest.mark.parametrize("question", ["reading list", "Reading list.md", "ERR_CONN_42 boat"])
-def test_a_note_of_links_is_found_as_any_other(
-    notes: Notes, index: SearchIndex, links: str, question: str
-) -> None:
+def test_a_note_of_links_is_found_as_any_other(notes, index, links, question):
     notes.add("memory/Reading list.md", f"{links}\n<https://example.org/ERR_CONN_42>")
     notes.add("memory/o.md", "# Habits\n\nReading, a list of reading, and lists. A boat, the boat.")
     for number in range(8):
@@ -80,7 +77,7 @@ def test_a_note_of_links_is_found_as_any_other(
     assert paths(index, question)[0] == "memory/Reading list.md"
 
 
-def test_a_search_cites_neighbours_once(notes: Notes, index: SearchIndex) -> None:
+def test_a_search_cites_neighbours_once(notes, index):
     notes.add("memory/a.md", "\n".join(LINES[:55]))
     notes.add("memory/b.md", "Kestrels in the barn.")
 

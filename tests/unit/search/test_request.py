@@ -1,20 +1,17 @@
 import time
 from datetime import UTC, date, datetime
-from typing import Any
 
 import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, from_workspace
-from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
-from tests.unit.search.conftest import Notes
 
 ALL = ("MEMORY.md", "memory/2026-02-10.md", "memory/work/2026-01-05-plan.md", "sessions/a.jsonl")
 NOW = datetime(2026, 2, 28, tzinfo=UTC).timestamp()
 
 
-def passing(notes: Notes, index: SearchIndex, **options: Any) -> set[str]:
+def passing(notes, index, **options):
     request = SearchRequest(query="x", **options)
     with index.snapshot() as connection:
         ids = set(files_within(connection, request, day_bounds(request, NOW)))
@@ -22,7 +19,7 @@ def passing(notes: Notes, index: SearchIndex, **options: Any) -> set[str]:
 
 
 @pytest.fixture
-def filled(notes: Notes) -> Notes:
+def filled(notes):
     feb_1 = datetime(2026, 2, 1, tzinfo=UTC).timestamp()
     notes.add("MEMORY.md", "x", mtime=feb_1)
     notes.add("memory/2026-02-10.md", "x", mtime=0)
@@ -44,9 +41,7 @@ def filled(notes: Notes) -> Notes:
         ("[", set()),
     ],
 )
-def test_a_path_stays_within_a_folder_unless_it_says_otherwise(
-    filled: Notes, index: SearchIndex, glob: str, paths: set[str]
-) -> None:
+def test_a_path_stays_within_a_folder_unless_it_says_otherwise(filled, index, glob, paths):
     assert passing(filled, index, path=glob) == paths
 
 
@@ -59,16 +54,12 @@ def test_a_path_stays_within_a_folder_unless_it_says_otherwise(
         ({"exclude": "no/such/*"}, {*ALL}),
     ],
 )
-def test_what_is_excluded_is_left_out_of_what_a_path_names(
-    filled: Notes, index: SearchIndex, globs: dict[str, str], paths: set[str]
-) -> None:
+def test_what_is_excluded_is_left_out_of_what_a_path_names(filled, index, globs, paths):
     assert passing(filled, index, **globs) == paths
 
 
 @pytest.mark.parametrize("path", ["memory/br[a].md", "memory/cr{a,b}.md", "/memory/plan [v2].md"])
-def test_the_path_of_a_hit_means_that_file_also_with_brackets(
-    filled: Notes, index: SearchIndex, path: str
-) -> None:
+def test_the_path_of_a_hit_means_that_file_also_with_brackets(filled, index, path):
     filled.add(path, "x", mtime=0)
 
     for named in (path, path.rpartition("/")[2]):
@@ -80,9 +71,7 @@ def test_the_path_of_a_hit_means_that_file_also_with_brackets(
     "glob", ["caf\u00e9.md", "cafe\u0301.md", "memory/caf\u00e9.md", "memory/c*\u00e9.md"]
 )
 @pytest.mark.parametrize("name", ["caf\u00e9.md", "cafe\u0301.md"])
-def test_a_glob_means_a_name_in_any_form_of_its_letters(
-    filled: Notes, index: SearchIndex, name: str, glob: str
-) -> None:
+def test_a_glob_means_a_name_in_any_form_of_its_letters(filled, index, name, glob):
     filled.add(f"memory/{name}", "x", mtime=0)
 
     assert passing(filled, index, path=glob) == {f"memory/{name}"}
@@ -102,9 +91,7 @@ def test_a_glob_means_a_name_in_any_form_of_its_letters(
     ],
 )
 @pytest.mark.parametrize("workspace", ["/notes", "/notes/"])
-def test_a_full_path_means_the_file_below_the_workspace(
-    filled: Notes, index: SearchIndex, workspace: str, glob: str, paths: set[str]
-) -> None:
+def test_a_full_path_means_the_file_below_the_workspace(filled, index, workspace, glob, paths):
     filled.add("/data/far.md", "x", mtime=0)
     named = from_workspace(SearchRequest(query="x", path=glob), workspace)
     left_out = from_workspace(SearchRequest(query="x", exclude=glob), workspace)
@@ -113,7 +100,7 @@ def test_a_full_path_means_the_file_below_the_workspace(
     assert passing(filled, index, exclude=left_out.exclude) == {*ALL, "/data/far.md"} - paths
 
 
-def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, index: SearchIndex) -> None:
+def test_a_question_that_excludes_finds_the_other_notes_alone(filled, index):
     found = retrieve(index, SearchRequest(query="x", exclude="memory/**", source="memory"), Query())
 
     assert [hit.path for hit in found.hits] == ["MEMORY.md"]
@@ -136,9 +123,7 @@ def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, ind
         ("12", set()),
     ],
 )
-def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
-    notes: Notes, index: SearchIndex, tag: str | tuple[str, ...], paths: set[str]
-) -> None:
+def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(notes, index, tag, paths):
     tagged = (("a.md", "boat/dinghy"), ("b.md", "boat\nsail"), ("c.md", "boathouse"), ("d.md", "red,-white"))
     for path, tags in tagged:
         notes.add(path, "x", tags=tags)
@@ -146,19 +131,17 @@ def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
     assert passing(notes, index, tag=tag) == paths
 
 
-def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:
+def test_a_source_is_one_of_the_two(filled, index):
     assert passing(filled, index, source="sessions") == {"sessions/a.jsonl"}
 
 
-def test_the_day_in_the_name_wins_over_the_time_of_the_file(filled: Notes, index: SearchIndex) -> None:
+def test_the_day_in_the_name_wins_over_the_time_of_the_file(filled, index):
     assert passing(filled, index, since="2026-02-02") == {"memory/2026-02-10.md"}
     assert passing(filled, index, until="2026-01-31") == {"memory/work/2026-01-05-plan.md"}
     assert passing(filled, index, since="4w", until="2026-02-01") == {"MEMORY.md", "sessions/a.jsonl"}
 
 
-def test_limits_are_read_in_words_and_end_with_the_last_of_their_days(
-    filled: Notes, index: SearchIndex
-) -> None:
+def test_limits_are_read_in_words_and_end_with_the_last_of_their_days(filled, index):
     days = {"since": "2026-02", "until": "2026-02"}
 
     assert passing(filled, index, until="January 2026") == {"memory/work/2026-01-05-plan.md"}
@@ -168,15 +151,13 @@ def test_limits_are_read_in_words_and_end_with_the_last_of_their_days(
     }
 
 
-def test_today_is_that_of_who_asks(filled: Notes, index: SearchIndex) -> None:
+def test_today_is_that_of_who_asks(filled, index):
     request = SearchRequest(query="x", since="yesterday", until="today", today="2026-02-11")
 
     assert day_bounds(request, NOW) == (date(2026, 2, 10), date(2026, 2, 11))
 
 
-def test_without_a_request_of_another_process_today_is_that_of_this_time_zone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_request_of_another_process_today_is_that_of_this_time_zone(monkeypatch):
     night = datetime(2026, 2, 28, 23, 30, tzinfo=UTC).timestamp()
     request = SearchRequest(query="x", since="today")
     days = []
@@ -190,9 +171,7 @@ def test_without_a_request_of_another_process_today_is_that_of_this_time_zone(
     assert days == ["2026-02-28", "2026-03-01", "2026-02-28"]
 
 
-def test_without_private_files_long_term_notes_and_conversations_are_left_out(
-    filled: Notes, index: SearchIndex
-) -> None:
+def test_without_private_files_long_term_notes_and_conversations_are_left_out(filled, index):
     filled.add("memory/projects/MEMORY.md", "x")
     filled.add("/elsewhere/memory.md", "x")
     filled.add("/elsewhere/notes.md", "x")

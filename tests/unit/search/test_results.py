@@ -15,14 +15,12 @@ from memline.shared.search.results import pattern_of
         (["c++"], "c++ and c", ["c++"]),
     ],
 )
-def test_words_are_found_as_the_full_text_index_cuts_them(
-    matched: list[str], text: str, found: list[str]
-) -> None:
+def test_words_are_found_as_the_full_text_index_cuts_them(matched, text, found):
     pattern = pattern_of(matched)
 
     assert pattern is not None and pattern.findall(text) == found
 
 
 @pytest.mark.parametrize("matched", [[], [""]])
-def test_without_words_there_is_no_pattern(matched: list[str]) -> None:
+def test_without_words_there_is_no_pattern(matched):
     assert pattern_of(matched) is None

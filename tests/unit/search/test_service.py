@@ -1,24 +1,21 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from memline.shared.config.schema import AgentSettings, MemorySearch
-from memline.shared.embedders.protocol import Identity
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search import service
 from memline.shared.search.request import SearchRequest
 from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
-from tests.unit.search.conftest import Notes
 
 
-def without_provider(notes: Notes, folder: Path) -> AgentSettings:
+def without_provider(notes, folder):
     return AgentSettings(
         agent="main",
         workspace=folder,
@@ -28,7 +25,7 @@ def without_provider(notes: Notes, folder: Path) -> AgentSettings:
     )
 
 
-def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -> None:
+def test_a_search_sees_every_change_of_the_index(notes, tmp_path):
     settings = without_provider(notes, tmp_path)
     notes.add("memory/a.md", "redis")
     memory = Answerer(settings, long_lived=True)
@@ -48,7 +45,7 @@ def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -
 class Choices:
     """Builds the fake embedder of any identity, and switches the model while a question is embedded."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes):
         self.notes = notes
         self.asked: list[str] = []
         #: Names of models that the writer switches to, one at each question.
@@ -57,7 +54,7 @@ class Choices:
         self.provider, self.model, self.reason, self.action = "openai", "unused", "", ""
         self.fallback_from = self.base_url = ""
 
-    def for_identity(self, _settings: object, identity: Identity, _base_url: str) -> Any:
+    def for_identity(self, _settings, identity, _base_url):
         return SimpleNamespace(
             identity=identity,
             provider="fake",
@@ -68,11 +65,11 @@ class Choices:
 
 
 class Switching(FakeEmbedder):
-    def __init__(self, model: str, choices: Choices) -> None:
+    def __init__(self, model, choices):
         super().__init__(dims=32, model=model)
         self.choices = choices
 
-    def embed_query(self, text: str, *, timeout_s: float) -> bytes:
+    def embed_query(self, text, *, timeout_s):
         self.choices.asked.append(self.identity.model)
         if self.choices.switches:
             self.choices.notes.embedder = FakeEmbedder(dims=32, model=self.choices.switches.pop(0))
@@ -81,20 +78,18 @@ class Switching(FakeEmbedder):
 
 
 @pytest.fixture
-def choices(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> Choices:
+def choices(notes, monkeypatch):
     choices = Choices(notes)
     monkeypatch.setattr(questions, "choose_for_identity", choices.for_identity)
     return choices
 
 
-def search_of(notes: Notes, choices: Choices, tmp_path: Path) -> Answerer:
+def search_of(notes, choices, tmp_path):
     settings = AgentSettings(agent="main", workspace=tmp_path, index_path=notes.path, state_dir=tmp_path)
     return Answerer(settings, choice=cast(Any, choices))
 
 
-def test_a_question_is_embedded_again_when_the_model_is_switched_meanwhile(
-    notes: Notes, choices: Choices, tmp_path: Path
-) -> None:
+def test_a_question_is_embedded_again_when_the_model_is_switched_meanwhile(notes, choices, tmp_path):
     notes.add("memory/a.md", "Redis.")
     notes.embed()
     choices.switches = ["other"]
@@ -108,9 +103,7 @@ def test_a_question_is_embedded_again_when_the_model_is_switched_meanwhile(
     assert answer.hits[0].vector_score > 0.5
 
 
-def test_a_model_that_is_switched_at_each_question_leaves_keyword_hits_and_a_word(
-    notes: Notes, choices: Choices, tmp_path: Path
-) -> None:
+def test_a_model_that_is_switched_at_each_question_leaves_keyword_hits_and_a_word(notes, choices, tmp_path):
     notes.add("memory/a.md", "Redis.")
     notes.embed()
     choices.switches = [f"model-{number}" for number in range(service.QUESTION_ATTEMPTS)]

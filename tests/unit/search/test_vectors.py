@@ -1,16 +1,12 @@
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Hit
-from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
 from memline.shared.search.vectors import NumpyMatrix, SqliteVec
-from tests.unit.search.conftest import Notes
 
 WORDS = ["redis", "timeout", "garden", "kestrel", "bread", "flour"]
 WORDS += ["invoice", "train", "ticket", "battery", "solar", "violin"]
@@ -18,7 +14,7 @@ needs_vec = pytest.mark.skipif(bool(driver.vec_error()), reason="this SQLite lib
 
 
 @pytest.fixture
-def filled(notes: Notes) -> Notes:
+def filled(notes):
     for n in range(60):
         words = [WORDS[(n * step) % len(WORDS)] for step in (1, 5, 7)]
         folder = "home" if n % 5 == 0 else "work"
@@ -31,25 +27,25 @@ def filled(notes: Notes) -> Notes:
 class Ways:
     """The same index, opened so that each backend is used."""
 
-    def __init__(self, opened: Callable[..., SearchIndex]) -> None:
+    def __init__(self, opened):
         self._opened = opened
 
-    def open(self, way: type) -> SearchIndex:
+    def open(self, way):
         return self._opened(long_lived=way is NumpyMatrix)
 
 
 @pytest.fixture
-def ways(opened: Callable[..., SearchIndex]) -> Ways:
+def ways(opened):
     return Ways(opened)
 
 
-def way_of(index: SearchIndex, notes: Notes) -> type:
+def way_of(index, notes):
     with index.snapshot() as connection:
         return type(index.backends.choose(connection, notes.active, notes.question("x")))
 
 
-def ask(index: SearchIndex, notes: Notes, question: str, **options: object) -> tuple[Hit, ...]:
-    request = SearchRequest(query=question, max_results=20, min_score=0.0, **options)  # type: ignore[arg-type]
+def ask(index, notes, question, **options):
+    request = SearchRequest(query=question, max_results=20, min_score=0.0, **options)
     return retrieve(index, request, Query(), embed_query=notes.vector).hits
 
 
@@ -63,7 +59,7 @@ QUESTIONS: list[tuple[str, dict[str, str]]] = [
 
 
 @needs_vec
-def test_both_backends_give_the_same_hits(filled: Notes, ways: Ways) -> None:
+def test_both_backends_give_the_same_hits(filled, ways):
     by_matrix = ways.open(NumpyMatrix)
     expected = [ask(by_matrix, filled, question, **options) for question, options in QUESTIONS]
     assert way_of(by_matrix, filled) is NumpyMatrix
@@ -84,7 +80,7 @@ def test_both_backends_give_the_same_hits(filled: Notes, ways: Ways) -> None:
 
 @needs_vec
 @pytest.mark.parametrize("way", [SqliteVec, NumpyMatrix])
-def test_a_filter_comes_before_the_best_are_chosen(filled: Notes, ways: Ways, way: type) -> None:
+def test_a_filter_comes_before_the_best_are_chosen(filled, ways, way):
     index = ways.open(way)
     active = filled.active
 
@@ -100,7 +96,7 @@ def test_a_filter_comes_before_the_best_are_chosen(filled: Notes, ways: Ways, wa
 
 @needs_vec
 @pytest.mark.parametrize("way", [SqliteVec, NumpyMatrix])
-def test_a_text_in_two_files_is_a_hit_in_both(filled: Notes, ways: Ways, way: type) -> None:
+def test_a_text_in_two_files_is_a_hit_in_both(filled, ways, way):
     hits = ask(ways.open(way), filled, "note 7 " + " ".join(WORDS[(7 * step) % 12] for step in (1, 5, 7)))
 
     assert {"memory/work/07.md", "memory/work/copy.md"} <= {
@@ -109,7 +105,7 @@ def test_a_text_in_two_files_is_a_hit_in_both(filled: Notes, ways: Ways, way: ty
 
 
 @needs_vec
-def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled: Notes, ways: Ways) -> None:
+def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled, ways):
     index = ways.open(SqliteVec)
     query = filled.question("nothing of the kind")
     active = filled.active
@@ -124,9 +120,7 @@ def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled: Notes
     assert looked_up == pytest.approx({one: everything[one] for one in some}, abs=1e-6)
 
 
-def test_without_the_extension_a_one_shot_search_uses_the_matrix(
-    filled: Notes, opened: Callable[..., SearchIndex]
-) -> None:
+def test_without_the_extension_a_one_shot_search_uses_the_matrix(filled, opened):
     index = opened(vec_enabled=False)
 
     assert way_of(index, filled) is NumpyMatrix
@@ -134,17 +128,13 @@ def test_without_the_extension_a_one_shot_search_uses_the_matrix(
 
 
 @needs_vec
-def test_without_numpy_a_long_lived_process_uses_the_extension(
-    filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_numpy_a_long_lived_process_uses_the_extension(filled, opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
 
     assert way_of(opened(long_lived=True), filled) is SqliteVec
 
 
-def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(
-    filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(filled, opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
     request = SearchRequest(query="kestrel garden")
 
