@@ -191,6 +191,9 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
     ("args", "status", "said"),
     [
         (("search",), 2, "a question is missing"),
+        (("search", ""), 2, "must not be empty"),
+        (("get", "MEMORY.md", "--from", "99"), 1, "MEMORY.md has 3 lines, and no line 99"),
+        (("get", "MEMORY.md#L99"), 1, "MEMORY.md has 3 lines, and no line 99"),
         (("search", "x", "--max-results", "0"), 2, "max-results"),
         (("search", "x", "--since", "soonish"), 2, "since is not a valid date"),
         (("serach", "x"), 2, "search"),

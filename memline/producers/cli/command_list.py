@@ -1,61 +1,88 @@
-"""The commands and the global options of `memline`, as its own help lists them. Imports nothing."""
-
-from __future__ import annotations
+"""The commands and the global options of `memline`, as its help lists them. Imports nothing."""
 
 PROGRAM = "memline"
 
-#: Name of a command: where it is, and its line in the list of commands.
-COMMANDS = {
-    "init": ("memline.producers.cli.init:init", "Make a folder of Markdown searchable."),
-    "index": ("memline.producers.cli.index:index", "Bring the index up to date with the files."),
-    "search": ("memline.producers.cli.search:search", "Answer a question from the notes, with citations."),
-    "get": ("memline.producers.cli.read:get", "Print a memory file or some of its lines."),
-    "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
-    "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
-    "lint": ("memline.producers.cli.read:lint", "Name the links that lead nowhere, and notes without any."),
-    "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
-    "up": ("memline.producers.cli.up:up", "Run everything in one process."),
-    "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
-    "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
-    "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
-    "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
-    "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
-    "reindex": ("memline.producers.cli.jobs:reindex", "Ask for a reindex and return, or plan one."),
-    "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
-    "batch": ("memline.producers.cli.jobs:batch", "List, show and cancel jobs of a provider's Batch API."),
-    "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),
-    "setup": (
-        "memline.producers.cli.setup:setup",
-        "Connect Claude Code, Codex, Cursor or another MCP client.",
+_CLI = "memline.producers.cli."
+
+#: The commands in five groups: the name of each, where it is, and its line in the list.
+GROUPS = {
+    "Notes": (
+        ("init", "init:init", "Make a folder of Markdown searchable."),
+        ("index", "index:index", "Bring the index up to date with the files."),
+        ("search", "search:search", "Answer a question from the notes, with citations."),
+        ("get", "read:get", "Print a memory file or some of its lines."),
+        ("status", "status:status", "Say what is indexed and what is behind."),
+        ("doctor", "status:doctor", "Find problems and say what fixes them."),
+        ("lint", "read:lint", "Name the links that lead nowhere, and notes without any."),
+        ("config", "config:config", "Show and check the configuration."),
     ),
-    "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
-    "context": (
-        "memline.producers.cli.session_start:context",
-        "Print what an agent reads when a session starts.",
+    "Agents": (
+        ("setup", "setup:setup", "Connect Claude Code, Codex, Cursor or another MCP client."),
+        ("mcp", "serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
+        ("serve", "serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
+        ("hook", "setup:hook", "Answer a hook of Claude Code."),
+        ("context", "session_start:context", "Print what an agent reads when a session starts."),
+        ("flush", "setup:flush", "Write down what is worth keeping of a session."),
     ),
-    "flush": ("memline.producers.cli.setup:flush", "Write down what is worth keeping of a session."),
-    "forget": (
-        "memline.producers.cli.forget_command:forget",
-        "Forget lines of notes, or sessions, for good.",
+    "Processes": (
+        ("up", "up:up", "Run everything in one process."),
+        ("watch", "up:watch", "Follow the files and put changes on the queue."),
+        ("worker", "up:worker", "Work on messages of the queue, in one role or more."),
     ),
-    "import": (
-        "memline.producers.cli.moving:import_command",
-        "Take over the conversations of ChatGPT or Claude.",
+    "Queue": (
+        ("queue", "queue:queue", "Show depth, backlog, workers and dead messages."),
+        ("reindex", "jobs:reindex", "Ask for a reindex and return, or plan one."),
+        ("jobs", "jobs:jobs", "List, show, pause, resume and cancel jobs."),
     ),
-    "backup": ("memline.producers.cli.moving:backup", "Copy the indexes, and bring such a copy back."),
+    "Keep": (
+        ("forget", "forget_command:forget", "Forget lines of notes, or sessions, for good."),
+        ("import", "moving:import_command", "Take over the conversations of ChatGPT or Claude."),
+        ("backup", "moving:backup", "Copy the indexes, and bring such a copy back."),
+    ),
 }
 
-#: The first command of each section of that list.
-SECTIONS = {
-    "init": "Notes and search",
-    "up": "Processes",
-    "reindex": "Work",
-    "setup": "Agents",
-    "forget": "Upkeep",
+#: Where each command is; the last ones are not listed.
+COMMANDS = {name: _CLI + place for group in GROUPS.values() for name, place, _ in group} | {
+    "batch": _CLI + "jobs:batch",
+    "metrics": _CLI + "serve:metrics",
 }
 
-#: What else people type for a command.
+#: What else people type for a command, and it works.
 ALIASES = {"find": "search", "query": "search", "ask": "search"}
+
+#: The command that a word means, and the option: other programs have them.
+MEANINGS = {
+    **dict.fromkeys(("grep", "lookup", "recall", "vsearch"), "search"),
+    **dict.fromkeys(("show", "cat", "read", "open", "view", "multi-get"), "get"),
+    **dict.fromkeys(("sync", "update", "refresh", "scan", "embed", "ingest"), "index"),
+    **dict.fromkeys(("add", "new", "create", "collection"), "init"),
+    **dict.fromkeys(("info", "stats", "ls", "list"), "status"),
+    **dict.fromkeys(("check", "health", "diagnose", "debug"), "doctor"),
+    **dict.fromkeys(("settings", "configure"), "config"),
+    **dict.fromkeys(("run", "start", "daemon"), "up"),
+    **dict.fromkeys(("server", "http", "api", "dashboard", "ui", "web"), "serve"),
+    **dict.fromkeys(("install", "connect", "integrate"), "setup"),
+    **dict.fromkeys(("delete", "remove", "rm", "purge"), "forget"),
+    **dict.fromkeys(("export", "restore", "dump"), "backup"),
+    **dict.fromkeys(("help", "man"), "--help"),
+    "version": "--version",
+    **dict.fromkeys(("--top", "--top-k", "--count", "--num", "--max"), "--max-results"),
+    **dict.fromkeys(("--dir", "--folder", "--directory", "--root", "--vault"), "--workspace"),
+    **dict.fromkeys(("--threshold", "--score", "--min"), "--min-score"),
+    **dict.fromkeys(("--after", "--newer", "--start"), "--since"),
+    **dict.fromkeys(("--before", "--older", "--end"), "--until"),
+    **dict.fromkeys(("--glob", "--file", "--files", "--in"), "--path"),
+    **dict.fromkeys(("--not", "--ignore"), "--exclude"),
+    **dict.fromkeys(("--tags", "--label"), "--tag"),
+    **dict.fromkeys(("--type", "--corpus"), "--source"),
+    **dict.fromkeys(("--full", "--rebuild", "--all"), "--force"),
+    **dict.fromkeys(("--preview", "--check"), "--dry-run"),
+    **dict.fromkeys(("--line", "--offset", "-l"), "--from"),
+    **dict.fromkeys(("--context", "-C"), "--around"),
+    **dict.fromkeys(("--as-json", "--output"), "--json"),
+    **dict.fromkeys(("--configuration", "-c"), "--config"),
+    **dict.fromkeys(("-y", "--no-input", "--assume-yes"), "--yes"),
+}
 
 #: What stands above the lists of `memline --help`.
 SUMMARY = """Memory search for AI agents: Markdown notes in, cited answers out.

@@ -76,6 +76,7 @@ def forget(
     if dry_run:
         print_result({"agentId": agent.agent, "wouldForget": [*map(str, targets)]}, as_json, ())
         return None
+    invocation.name_workspace(agent, changes=True)
     if not confirm("Forget this in the notes and in Memline for good?", is_answered=yes):
         return 1
     done = forgetting.forget(agent, targets)

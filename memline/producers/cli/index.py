@@ -14,7 +14,6 @@ import click
 from memline.producers.cli.invocation import Invocation, echo, print_json
 from memline.producers.cli.options import AS_JSON, advise, command, drawing, once_a_minute
 from memline.producers.memory import Memory
-from memline.shared.config.agents import USUAL
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import (
     IndexFault,
@@ -79,6 +78,8 @@ def index(
         advise(error.hint)
 
     several = list(agents.values())
+    for each in several:
+        invocation.name_workspace(each, changes=True)
     url, home = invocation.settings.queue.address, invocation.settings.home
     if url:
         fleet_owner.refuse_other(url, home)
@@ -87,11 +88,7 @@ def index(
         print_json([report.to_json() for report in reports])
     else:
         for report in reports:
-            settings = agents[report.agent]
             _print(report)
-            if settings.workspace_origin == USUAL:
-                # Neither the user nor the current folder said so.
-                echo(f"  of {settings.workspace} ({settings.workspace_origin})")
     return 1 if failed or any(report.failed for report in reports) else None
 
 

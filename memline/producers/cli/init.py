@@ -149,7 +149,9 @@ def _small_model(workspace: Path) -> str:
 def _folder(text: str) -> Path:
     path = Path(os.path.normpath(Path(text).expanduser().absolute()))
     if not path.is_dir():
-        raise click.UsageError(f"{path}: no such folder")
+        is_file = path.exists()
+        words = f"is a file, not a folder: memline init {shlex.quote(str(path.parent))}"
+        raise click.UsageError(f"{path} {words}" if is_file else f"{path}: no such folder")
     return path
 
 
@@ -244,9 +246,9 @@ def _mention_sessions(settings: AgentSettings) -> None:
 
 def _connections(settings: AgentSettings) -> Iterator[str]:
     """Yield the lines that connect an agent."""
-    yield "\nConnect an agent, from the folder in which you start Claude Code:"
-    for name, client in CLIENTS.items():
-        yield f"  {client.title:<12} {_command(settings, 'setup', name, '--write')}"
+    first, *others = CLIENTS
+    yield f"\nConnect an agent ({first}; or {', '.join(others)}):"
+    yield f"  {_command(settings, 'setup', first, '--write')}"
 
 
 def _command(settings: AgentSettings, *words: str) -> str:

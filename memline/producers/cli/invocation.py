@@ -72,12 +72,18 @@ class Invocation:
         """Put this command line's global options into the commands of a hint, so that they work as typed."""
         return self.options.as_typed(text)
 
-    def name_workspace(self, settings: AgentSettings) -> None:
-        """Say on stderr whose notes answer, unless they are at hand, or this command line says so."""
+    def name_workspace(self, settings: AgentSettings, *, changes: bool = False) -> None:
+        """Say on stderr which notes answer or change, where that can surprise.
+
+        It cannot in their folder and below, and where this command line names them. An answer that no person
+        reads on a terminal stays without; a change does not.
+        """
         is_named = self.options.workspace is not None or self.options.config is not None
         here, workspace = current_folder(), os.path.realpath(settings.workspace)
-        if not is_named and not (here and here.is_relative_to(workspace)):
-            echo(f"The notes of {settings.workspace} ({settings.workspace_origin}).", err=True)
+        is_at_hand = here is not None and here.is_relative_to(workspace)
+        if not is_named and not is_at_hand and (changes or sys.stdout.isatty()):
+            verb = "Changes the notes" if changes else "The notes"
+            echo(f"{verb} of {settings.workspace} ({settings.workspace_origin}).", err=True)
 
     def everywhere(self, settings: AgentSettings) -> Options:
         """Return the options that mean this agent's memory in any folder and any shell."""

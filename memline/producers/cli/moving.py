@@ -93,9 +93,10 @@ def import_command(invocation: Invocation, source: str, path: str, as_json: bool
     What a person and the model wrote in the thread that is shown becomes a note, secrets masked. The zip may
     be deleted; a later one adds what is new, and what was deleted or forgotten does not return.
     """
-    say = once_a_minute()
+    say, agent = once_a_minute(), invocation.agent()
+    invocation.name_workspace(agent, changes=True)
     chats = import_chats.take_in(
-        invocation.agent(),
+        agent,
         source,
         Path(path).expanduser().absolute(),
         lambda done: say(counted(done, "conversation")),

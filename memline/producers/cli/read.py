@@ -1,7 +1,5 @@
 """`memline get` and `memline lint`: lines of a note, or of what was said, and what is wrong with links."""
 
-from __future__ import annotations
-
 import click
 
 from memline.producers.cli.invocation import (
@@ -17,6 +15,10 @@ from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.excerpt import READABLE
 from memline.shared.visible_text import in_name
+from memline.shared.words import counted
+
+#: More than any note has.
+MAX_FILE_CHARS = 100_000_000
 
 
 @command(
@@ -57,9 +59,14 @@ def get(
     invocation.name_workspace(settings)
     if excerpt.status == "not_found":
         raise PathNotAllowed(f"{path} does not exist", hint=READABLE)
-    echo_file(excerpt.text)
     if not excerpt.lines and excerpt.first > 1:
-        echo(f"[it has no line {excerpt.first:,}]", err=True)
+        whole = memory.get(excerpt.path, first=1, lines=excerpt.first, max_chars=MAX_FILE_CHARS)
+        echo(
+            f"Error: {excerpt.path} has {counted(whole.lines, 'line')}, and no line {excerpt.first:,}",
+            err=True,
+        )
+        return 1
+    echo_file(excerpt.text)
     if excerpt.cut:
         echo(f"[line {excerpt.first:,} is longer, and cut here]", err=True)
     if excerpt.next_from:

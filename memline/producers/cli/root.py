@@ -1,18 +1,16 @@
 """The command line: finds a command, prints its help, and says what is wrong with it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from io import StringIO
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, PROGRAM, SECTIONS, SUMMARY
+from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, GROUPS, MEANINGS, PROGRAM, SUMMARY
 from memline.producers.cli.invocation import echo, put
 from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
 from memline.shared.config import environment
@@ -37,7 +35,7 @@ class LazyGroup(click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[name][0].partition(":")
+        module, _, function = COMMANDS[name].partition(":")
         command: click.Command = getattr(import_module(module), function)
         return command
 
@@ -50,31 +48,25 @@ class LazyGroup(click.Group):
             error.hint = invocation_of(ctx).as_typed(error.hint)
             raise
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            name = error.command_name
-            known = ["--help"] if name == "help" else COMMANDS
-            raise click.exceptions.NoSuchCommand(name, possibilities=known, ctx=ctx) from None
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Without the modules of the commands.
-        found = [(name, text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=text) for name, text in found]
-        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        title = ""
-        for name, (_, text) in COMMANDS.items():
-            title = SECTIONS.get(name, title)
-            sections.setdefault(title, []).append((name, text))
-        for title, rows in sections.items():
+        for title, rows in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name, text) for name, _, text in rows])
+
+
+def _by_meaning(error: click.ClickException) -> click.ClickException:
+    """Return an error that names the command or the option that a wrong word means, where one is known."""
+    meaning = ""
+    if isinstance(error, click.exceptions.NoSuchCommand) and error.ctx and error.ctx.parent is None:
+        near = get_close_matches(error.command_name, COMMANDS, n=1)
+        meaning = MEANINGS.get(error.command_name, "".join(near))
+    elif isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        option = MEANINGS.get(error.option_name, "")
+        meaning = option if any(option in each.opts for each in error.ctx.command.params) else ""
+    if not meaning:
+        return error
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=ctx)
 
 
 @click.group(
@@ -102,7 +94,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         # By `put`: what cannot be printed (a full disk, a closed pipe) does not change the status.
         shown = StringIO()
-        error.show(shown)
+        _by_meaning(error).show(shown)
         put(shown.getvalue(), err=True, end="")
         return error.exit_code
     except (click.Abort, Interrupted, KeyboardInterrupt) as error:

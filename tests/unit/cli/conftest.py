@@ -47,5 +47,5 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     module = type(sys)("probe")
     module.command = probe_command  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "probe", module)
-    monkeypatch.setitem(cli.COMMANDS, "probe", ("probe:command", "Probe."))
+    monkeypatch.setitem(cli.COMMANDS, "probe", "probe:command")
     return seen

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
+from memline.producers.cli.command_list import GROUPS
 from memline.shared.config.load import Options
 from tests.support.process import python
 
@@ -30,16 +31,17 @@ def run_process(
 def test_help_lists_every_command_and_imports_none() -> None:
     code = (
         "import sys; from memline.producers.cli import run, COMMANDS; run(['--help']);"
-        "loaded = [m for m, _ in COMMANDS.values() if m.partition(':')[0] in sys.modules];"
+        "loaded = [m for m in COMMANDS.values() if m.partition(':')[0] in sys.modules];"
         "sys.exit(repr(loaded) if loaded else 0)"
     )
 
     done = run_process(code=code)
 
     assert (done.returncode, done.stderr) == (0, "")
-    for name, (_, line) in cli.COMMANDS.items():
-        assert f"  {name} " in done.stdout
-        assert line in done.stdout
+    rows = [row for group in GROUPS.values() for row in group]
+    assert len(rows) == 23 and all(
+        f"  {name} " in done.stdout and line in done.stdout for name, _, line in rows
+    )
     for variable in ("MEMLINE_CONFIG", "MEMLINE_HOME", "MEMLINE_WORKSPACE"):
         assert variable in done.stdout
 
@@ -106,14 +108,26 @@ def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(
 
 
 @pytest.mark.parametrize(
-    ("args", "nearest"), [(["serach"], "search"), (["search", "x", "--max-result", "3"], "--max-results")]
+    ("args", "nearest"),
+    [
+        (["serach"], "search"),
+        (["search", "x", "--max-result", "3"], "--max-results"),
+        # By meaning, not by spelling.
+        (["show", "a.md"], "get"),
+        (["add", "notes"], "init"),
+        (["xyzzy"], ""),
+        (["search", "x", "--top", "3"], "--max-results"),
+        (["search", "x", "--folder", "n"], "--workspace"),
+        (["status", "--top", "3"], ""),
+    ],
 )
 def test_what_is_misspelt_is_answered_with_the_nearest_one(
     args: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(args) == 2
 
-    assert f"'{nearest}'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"Did you mean '{nearest}'?" in error if nearest else "mean" not in error
 
 
 @pytest.mark.parametrize(
@@ -130,7 +144,7 @@ def test_wrong_usage_is_exit_status_two(args: list[str], capsys: pytest.CaptureF
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([]) == 2
 
-    assert "Notes and search:" in capsys.readouterr().err
+    assert "Notes:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -141,7 +155,7 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
         "import click; from producers import cli;"
         "sys.modules['probe'] = type(sys)('probe');"
         "sys.modules['probe'].command = click.Command('probe', callback=lambda: print('x'));"
-        "cli.COMMANDS['probe'] = ('probe:command', ''); sys.exit(cli.run(['probe']))",
+        "cli.COMMANDS['probe'] = 'probe:command'; sys.exit(cli.run(['probe']))",
     ],
 )
 def test_a_closed_pipe_is_not_complained_about(code: str) -> None:
@@ -166,6 +180,7 @@ def test_a_closed_pipe_is_not_complained_about(code: str) -> None:
 TOLD = """
 import os, signal, sys
 from memline.producers import cli
+from memline.producers.cli.command_list import GROUPS
 from memline.producers.cli.long_running import stop_event
 from memline.producers.start import main
 
@@ -214,6 +229,7 @@ def test_a_process_that_is_told_to_end_before_it_has_begun_ends_whatever_it_is_i
     script = """
 import os, signal
 from memline.producers import cli
+from memline.producers.cli.command_list import GROUPS
 
 def in_a_library():
     try:
