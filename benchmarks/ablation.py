@@ -47,9 +47,9 @@ def _of_half(found: Mapping[int, Any]) -> dict[int, Any]:
 
 def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object]:
     """Take the vectors of half of the chunks away, as while an index gets them."""
-    nearest, vectors_of = vectors.nearest, vectors.vectors_of
+    nearest, vectors_of = vectors.Comparison.nearest, vectors.vectors_of
     return _changed(
-        (vectors, "nearest", lambda *given: _of_half(nearest(*given))),
+        (vectors.Comparison, "nearest", lambda *given: _of_half(nearest(*given))),
         (vectors, "vectors_of", lambda *given: _of_half(vectors_of(*given))),
         *more,
     )

@@ -102,24 +102,25 @@ def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float)
     `weight` 1 is score only, 0 novelty only. Each choice depends on the ones before it alone.
     """
     pool = list(ranked[:MMR_POOL])
-    lowest = min((scores[row.id] for row in pool), default=0.0)
-    span = max((scores[row.id] for row in pool), default=0.0) - lowest
+    best = max((scores[row.id] for row in pool), default=0.0)
+    span = best - min((scores[row.id] for row in pool), default=0.0) or 1.0
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
-    words = {row.id: set(token.findall(row.text.lower())) for row in pool}
-    nearest = dict.fromkeys(words, 0.0)
-    chosen: list[Row] = []
+    words = {row.id: {*token.findall(row.text.lower())} for row in pool}
+    likest, chosen = dict.fromkeys(words, 0.0), list[Row]()
+
+    def value(row: Row) -> float:
+        relevance = 1.0 - (best - scores[row.id]) / span
+        return round(weight * relevance - (1 - weight) * likest[row.id], DECIMALS)
+
     while pool:
-        values = [
-            weight * ((scores[row.id] - lowest) / span if span else 1.0) - (1 - weight) * nearest[row.id]
-            for row in pool
-        ]
         # The first of the best: `ranked` breaks ties.
-        winner = pool.pop(max(range(len(pool)), key=lambda place: (round(values[place], DECIMALS), -place)))
+        winner = max(pool, key=value)
+        pool.remove(winner)
         chosen.append(winner)
         for row in pool:
             both = words[winner.id] | words[row.id]
-            likeness = len(words[winner.id] & words[row.id]) / len(both) if both else 1.0
-            nearest[row.id] = max(nearest[row.id], likeness)
+            alike = len(words[winner.id] & words[row.id]) / (len(both) or 1)
+            likest[row.id] = max(likest[row.id], alike)
     return [*chosen, *ranked[MMR_POOL:]]
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.token_vectors import SCALE, Floats
 from memline.shared.sources.folding import fold
-from memline.shared.values import value
 
 #: Characters of half a window: a window of two such steps begins at each.
 STEP_CHARS = 100
@@ -33,8 +33,7 @@ Evidence = list[tuple[int, float]]
 _WORD, _NEWLINE = re.compile(r"[^\W_]+"), re.compile("\n")
 
 
-@value
-class QuestionTokens:
+class QuestionTokens(NamedTuple):
     """The content tokens of a question: unit vectors (n x axes), and their weights (a sum of 1)."""
 
     rows: Floats

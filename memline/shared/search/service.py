@@ -312,7 +312,7 @@ class _Search(Struct):
     def _is_near(self, chunk_id: int) -> bool:
         return self.cosines.get(chunk_id, 0.0) >= self.min_score
 
-    def _backend(self, vector: QueryVector) -> vectors.VectorBackend | None:
+    def _backend(self, vector: QueryVector) -> vectors.Comparison | None:
         active = identities.active(self.connection)
         if active is None or active.id != vector.identity_id:
             raise ModelSwitched
@@ -325,10 +325,10 @@ class _Search(Struct):
             self.findings.append(_no_vectors(self.index.backends.vec_error))
         return backend
 
-    def _compare(self, backend: vectors.VectorBackend, vector: QueryVector, words: Words, pool: int) -> None:
+    def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         connection, question = self.connection, self.question
-        found = vectors.nearest(connection, backend, self.file_ids, pool)
+        found = backend.nearest(self.file_ids, pool)
         others = words.sums if self.words else ()
         known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self.lifts.of})
         cosine_of = backend.cosines({row_id for chunk_id, row_id in known.items() if chunk_id not in found})

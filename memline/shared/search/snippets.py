@@ -7,6 +7,7 @@ conversations and .78 in notes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from memline.shared.patterns import late
 from memline.shared.search.scorer import Needle
@@ -14,7 +15,6 @@ from memline.shared.search.terms import plain, stem
 from memline.shared.sources.folding import fold
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.tokens import has_dense
-from memline.shared.values import value
 
 #: Longest snippet, in characters.
 MAX_CHARS = 700
@@ -31,8 +31,7 @@ _WORD = late(r"[\w\u0300-\u036f]+")
 Evidence = Mapping[Hashable, float]
 
 
-@value
-class Snippet:
+class Snippet(NamedTuple):
     """Some lines of a passage as they are shown; `first` and `last` count from 0."""
 
     text: str
@@ -127,17 +126,14 @@ def _best_run(lines: Sequence[str], evidence: Sequence[Evidence], skipped: int) 
 
 
 def _cut(line: str, needles: Sequence[Needle]) -> str:
-    """Cut at most MAX_CHARS of a longer line, around the first words that were found."""
+    """Cut at most MAX_CHARS of a longer line, around the first word that was found."""
     room, low = MAX_CHARS - 2, line.lower()
-    places = sorted(place for needle, _, _ in needles if (place := low.find(needle)) >= 0)
-    best = max(
-        places, key=lambda each: (sum(each <= other < each + room for other in places), -each), default=0
-    )
-    start = max(0, min(best - 60, len(line) - room))
-    if start and 0 <= (space := line.find(" ", start, start + 60)) < best:
+    place = min((at for needle, _, _ in needles if (at := low.find(needle)) >= 0), default=0)
+    start = max(0, min(place - 60, len(line) - room))
+    if start and 0 <= (space := line.find(" ", start, start + 60)) < place:
         start = space + 1
     part = line[start : start + room]
     is_open = start + room < len(line)
     if is_open and (space := part.rfind(" ", room - 60)) > 0:
         part = part[:space]
-    return ("…" if start else "") + part.strip() + ("…" if is_open else "")
+    return "…" * bool(start) + part.strip() + "…" * is_open

@@ -1,16 +1,17 @@
 """Compare the vector of a question with those of the chunks.
 
-    SqliteVec     the rows, by sqlite-vec: one-shot commands (numpy alone costs 110 ms of CPU to import)
-    NumpyMatrix   a matrix in memory: long-lived processes, and wherever the extension is missing
-
-Of many vectors those that are nearest by their bits are compared exactly, by both. Filters come before the
-best are chosen: the third best note of a folder may be the thousandth of all.
+A long-lived process keeps a matrix in memory (numpy alone costs 110 ms of CPU to import); a one-shot command
+has sqlite-vec compare the rows. Of many vectors those that are nearest by their bits are compared exactly, by
+both. Filters come before the best are chosen: the third best note of a folder may be the thousandth of all.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection
+
+from msgspec import Struct
 
 from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
@@ -58,54 +59,46 @@ _BEGINNINGS = (
 )
 
 
-class SqliteVec:
-    """Have sqlite-vec compare the rows of an identity with the question."""
+class Comparison(Struct, frozen=True):
+    """One question, and the active vectors of an identity."""
 
-    def __init__(self, connection: Connection, identity_id: int, query: bytes) -> None:
-        self._connection, self._identity_id, self._query = connection, identity_id, query
+    connection: Connection
+    identity_id: int
+    query: bytes
+    #: None: sqlite-vec compares the rows.
+    matrix: VectorMatrix | None
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
-        connection, within, values = self._connection, "", [self._query, self._identity_id, len(self._query)]
+        connection, within, given = self.connection, "", []
         if files is not None:
-            rows = connection.execute(_IN_FILES, (self._identity_id, files))
-            within, ids = _GIVEN, json_ids(row_id for (row_id,) in rows)
-            values.append(ids)
-        if centre := bits.centre_of(connection, self._identity_id):
-            nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * bool(within))
-            aim = [self._identity_id, bits.of_question(self._query, centre), max(bits.NEAREST, 5 * limit)]
-            near = connection.execute(nearest, [*aim, *values[3:]])
-            values.append(json_ids(row_id for (row_id,) in near))
-            within += _GIVEN
-        return connection.execute(_COSINES + within + _BEST, (*values, limit)).fetchall()
+            rows = connection.execute(_IN_FILES, (self.identity_id, files))
+            within, given = _GIVEN, [json_ids({row_id for (row_id,) in rows})]
+        if self.matrix is not None:
+            allowed = None if files is None else json.loads(given[0])
+            return self.matrix.top(connection, self.query, limit, allowed)
+        if centre := bits.centre_of(connection, self.identity_id):
+            nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * len(given))
+            aim = (self.identity_id, bits.of_question(self.query, centre), max(bits.NEAREST, 5 * limit))
+            near = connection.execute(nearest, (*aim, *given))
+            within, given = within + _GIVEN, [*given, json_ids(row_id for (row_id,) in near)]
+        values = (self.query, self.identity_id, len(self.query), *given, limit)
+        return connection.execute(_COSINES + within + _BEST, values).fetchall()
 
     def cosines(self, vector_ids: Collection[int]) -> dict[int, float]:
         """Return vectors.id -> cosine, for those of `vector_ids` that are active."""
-        values = (self._query, self._identity_id, len(self._query), json_ids(vector_ids))
-        return dict(self._connection.execute(_COSINES + _GIVEN, values).fetchall())
+        if self.matrix is not None:
+            return self.matrix.cosines(self.connection, self.query, vector_ids)
+        values = (self.query, self.identity_id, len(self.query), json_ids(vector_ids))
+        return dict(self.connection.execute(_COSINES + _GIVEN, values).fetchall())
 
-
-class NumpyMatrix:
-    """Multiply the matrix in memory with the question."""
-
-    def __init__(self, connection: Connection, matrix: VectorMatrix, query: bytes) -> None:
-        self._connection, self._matrix, self._query = connection, matrix, query
-
-    def top(self, limit: int, files: str | None) -> Scored:
-        """Do as `SqliteVec.top`."""
-        allowed = None
-        if files is not None:
-            rows = self._connection.execute(_IN_FILES, (self._matrix.identity_id, files))
-            allowed = {row_id for (row_id,) in rows}
-        return self._matrix.top(self._connection, self._query, limit, allowed)
-
-    def cosines(self, vector_ids: Collection[int]) -> dict[int, float]:
-        """Do as `SqliteVec.cosines`."""
-        return self._matrix.cosines(self._connection, self._query, vector_ids)
-
-
-#: One question compared with the active vectors of an identity.
-VectorBackend = SqliteVec | NumpyMatrix
+    def nearest(self, files: str | None, limit: int) -> dict[int, float]:
+        """Return chunk id -> cosine of the chunks nearest to the question, best first."""
+        cosine_of = dict(self.top(limit, files))
+        rows = self.connection.execute(_CHUNKS_OF_VECTORS, (json_ids(cosine_of), files))
+        # One text may be in many files: each is a chunk of its own, with the same vector.
+        hits = [(chunk_id, cosine_of[vector_id]) for chunk_id, vector_id in rows]
+        return dict(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit])
 
 
 class Backends:
@@ -118,19 +111,17 @@ class Backends:
         self._loaded_into: Connection | None = None
         self._matrix: VectorMatrix | None = None
 
-    def choose(self, connection: Connection, active: IdentityRow, query: bytes) -> VectorBackend | None:
+    def choose(self, connection: Connection, active: IdentityRow, query: bytes) -> Comparison | None:
         """Return what compares `query` with the vectors of `active`; None when no library is installed."""
-        if self._long_lived and (matrix := self._numpy(connection, active)):
-            return NumpyMatrix(connection, matrix, query)
-        if self._loaded_into is not connection:
+        matrix = self._numpy(connection, active) if self._long_lived else None
+        if matrix is None and self._loaded_into is not connection:
             self.vec_error = "store.vector.enabled is off"
             if self._vec_enabled:
                 self.vec_error = driver.load_vec(connection, self._extension_path)
             self._loaded_into = connection
-        if not self.vec_error:
-            return SqliteVec(connection, active.id, query)
-        fallback = self._numpy(connection, active)
-        return NumpyMatrix(connection, fallback, query) if fallback else None
+        if matrix is None and self.vec_error and (matrix := self._numpy(connection, active)) is None:
+            return None
+        return Comparison(connection, active.id, query, matrix)
 
     def _numpy(self, connection: Connection, active: IdentityRow) -> VectorMatrix | None:
         # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
@@ -146,17 +137,6 @@ class Backends:
             self._matrix = matrix = VectorMatrix(*key)
         matrix.refresh(connection)
         return matrix
-
-
-def nearest(
-    connection: Connection, backend: VectorBackend, files: str | None, limit: int
-) -> dict[int, float]:
-    """Return chunk id -> cosine of the chunks nearest to the question, best first."""
-    cosine_of = dict(backend.top(limit, files))
-    rows = connection.execute(_CHUNKS_OF_VECTORS, (json_ids(cosine_of), files))
-    # One text may be in many files: each is a chunk of its own, with the same vector.
-    hits = [(chunk_id, cosine_of[vector_id]) for chunk_id, vector_id in rows]
-    return dict(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit])
 
 
 def vectors_of(connection: Connection, identity_id: int, chunk_ids: Collection[int]) -> dict[int, int]:

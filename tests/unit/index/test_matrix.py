@@ -13,7 +13,7 @@ from memline.shared.index.driver import load_vec, open_reader
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import model_change
-from memline.shared.search.vectors import SqliteVec
+from memline.shared.search.vectors import Comparison
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, vector_of
 
 DIMS = 96
@@ -150,7 +150,7 @@ def test_the_nearest_by_their_bits_have_the_nearest_among_them(large, path, way,
                 found = some.top(connection, asked, 10, allowed)
             else:
                 assert load_vec(connection) == ""
-                found = SqliteVec(connection, some.identity_id, asked).top(10, files)
+                found = Comparison(connection, some.identity_id, asked, None).top(10, files)
             expected = exact.top(connection, asked, 10, allowed)
             hits += len({row for row, _ in found} & {row for row, _ in expected})
         assert hits >= 490

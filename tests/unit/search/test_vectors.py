@@ -6,7 +6,6 @@ from memline.shared.config.schema import Query
 from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.service import retrieve
-from memline.shared.search.vectors import NumpyMatrix, SqliteVec
 
 WORDS = ["redis", "timeout", "garden", "kestrel", "bread", "flour"]
 WORDS += ["invoice", "train", "ticket", "battery", "solar", "violin"]
@@ -31,7 +30,7 @@ class Ways:
         self._opened = opened
 
     def open(self, way):
-        return self._opened(long_lived=way is NumpyMatrix)
+        return self._opened(long_lived=way == "matrix")
 
 
 @pytest.fixture
@@ -41,7 +40,8 @@ def ways(opened):
 
 def way_of(index, notes):
     with index.snapshot() as connection:
-        return type(index.backends.choose(connection, notes.active, notes.question("x")))
+        chosen = index.backends.choose(connection, notes.active, notes.question("x"))
+        return "sqlite-vec" if chosen.matrix is None else "matrix"
 
 
 def ask(index, notes, question, **options):
@@ -60,14 +60,14 @@ QUESTIONS: list[tuple[str, dict[str, str]]] = [
 
 @needs_vec
 def test_both_backends_give_the_same_hits(filled, ways):
-    by_matrix = ways.open(NumpyMatrix)
+    by_matrix = ways.open("matrix")
     expected = [ask(by_matrix, filled, question, **options) for question, options in QUESTIONS]
-    assert way_of(by_matrix, filled) is NumpyMatrix
+    assert way_of(by_matrix, filled) == "matrix"
 
-    other = ways.open(SqliteVec)
+    other = ways.open("sqlite-vec")
     found = [ask(other, filled, question, **options) for question, options in QUESTIONS]
 
-    assert way_of(other, filled) is SqliteVec
+    assert way_of(other, filled) == "sqlite-vec"
     for mine, theirs in zip(found, expected, strict=True):
         assert [(hit.citation, hit.snippet) for hit in mine] == [
             (hit.citation, hit.snippet) for hit in theirs
@@ -79,7 +79,7 @@ def test_both_backends_give_the_same_hits(filled, ways):
 
 
 @needs_vec
-@pytest.mark.parametrize("way", [SqliteVec, NumpyMatrix])
+@pytest.mark.parametrize("way", ["sqlite-vec", "matrix"])
 def test_a_filter_comes_before_the_best_are_chosen(filled, ways, way):
     index = ways.open(way)
     active = filled.active
@@ -95,7 +95,7 @@ def test_a_filter_comes_before_the_best_are_chosen(filled, ways, way):
 
 
 @needs_vec
-@pytest.mark.parametrize("way", [SqliteVec, NumpyMatrix])
+@pytest.mark.parametrize("way", ["sqlite-vec", "matrix"])
 def test_a_text_in_two_files_is_a_hit_in_both(filled, ways, way):
     hits = ask(ways.open(way), filled, "note 7 " + " ".join(WORDS[(7 * step) % 12] for step in (1, 5, 7)))
 
@@ -106,7 +106,7 @@ def test_a_text_in_two_files_is_a_hit_in_both(filled, ways, way):
 
 @needs_vec
 def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled, ways):
-    index = ways.open(SqliteVec)
+    index = ways.open("sqlite-vec")
     query = filled.question("nothing of the kind")
     active = filled.active
 
@@ -123,7 +123,7 @@ def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled, ways)
 def test_without_the_extension_a_one_shot_search_uses_the_matrix(filled, opened):
     index = opened(vec_enabled=False)
 
-    assert way_of(index, filled) is NumpyMatrix
+    assert way_of(index, filled) == "matrix"
     assert index.backends.vec_error == "store.vector.enabled is off"
 
 
@@ -131,7 +131,7 @@ def test_without_the_extension_a_one_shot_search_uses_the_matrix(filled, opened)
 def test_without_numpy_a_long_lived_process_uses_the_extension(filled, opened, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
 
-    assert way_of(opened(long_lived=True), filled) is SqliteVec
+    assert way_of(opened(long_lived=True), filled) == "sqlite-vec"
 
 
 def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(filled, opened, monkeypatch):
