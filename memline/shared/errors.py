@@ -157,8 +157,11 @@ class ProviderError(MemlineError):
         retry_after_s: float | None = None,
         max_rows: int = 0,
         max_tokens: int = 0,
+        code: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
+        #: What is wrong, for programs, as `shared.embedders.provider_errors` lists it; empty: as `kind` says.
+        self.code = code
         #: Texts and tokens that a request may have, as the answer names its cap or quota; 0: it names none.
         self.max_rows = max_rows
         self.max_tokens = max_tokens
@@ -171,8 +174,8 @@ class ProviderError(MemlineError):
         self.maybe_done = False
         #: The provider may have done the work, and may ask for its price, although no answer came.
         self.maybe_paid = False
-        #: The time limit of the call was over: another attempt would have to wait as long.
-        self.has_waited = False
+        #: Another attempt at once would end in the same way: its time was over, or there is no such host.
+        self.is_definite = False
 
 
 class ProviderLater(ProviderError):

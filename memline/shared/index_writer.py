@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from memline.shared.batches import open_batches
-from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
+from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
+from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import IndexFault
 from memline.shared.index import (
+    batches,
     bits,
     chunks,
     copies,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
+#: Seconds after which the message about a due batch is sent again.
+RESEND_S = 30.0
+
 #: A page of the vectors of an identity, behind a row and of so many bytes.
 _VECTORS_OF = (
     "SELECT id, text_hash, embedding, coalesce(token_vectors.tokens, x'') FROM vectors"
@@ -93,7 +97,8 @@ class IndexWriter:
         self.budget = Budget(file)
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
-        self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
+        #: When this process sent a batch to its worker (monotonic seconds).
+        self._batch_sent_at: dict[str, float] = {}
         self._lease_s = lease_s
 
     @classmethod
@@ -146,9 +151,8 @@ class IndexWriter:
             yield connection, now
 
     def recover(self) -> None:
-        """After a start: free the batches of processes that are gone, make the bits that are missing."""
-        with self.session() as (connection, now):
-            open_batches.free_dead(connection, now)
+        """After a start: make the bits that are missing."""
+        with self.session() as (connection, _):
             bits.make_searched(connection)
 
     def end_leases(self, tokens: Iterable[str] | None = None) -> None:
@@ -364,37 +368,42 @@ class IndexWriter:
                 vectors.retry_failed(connection, target.id)
                 if is_asked:
                     health.retry(self.accounts, target.identity.provider, now)
-            open_batches.poll_now(connection, now)
+            batches.poll_now(connection, "", now)
 
-    def plan_batches(self, rules: BatchRules | None, *, only: Identity, has_pending_files: bool) -> BatchPlan:
-        """Make the batches there are texts and places for; see `shared.batches.planning`.
+    def plan_batches(self, settings: BatchSettings, *, only: Identity) -> tuple[int, ...]:
+        """Make the batches there are texts and places for; return the priorities whose texts wait for one.
 
-        `rules`: None when no text goes by batch. `only`: as in `lease`.
+        `only`: as in `lease`.
         """
         with self.session() as (connection, now):
             target = self._target(connection, only)
             # A probe of the provider is a request.
-            if rules is None or target is None or health.read(self.accounts, target.identity.provider).paused:
-                return BatchPlan()
-            return self._batch_planner.plan(target, rules, has_pending_files=has_pending_files, now=now)
+            if target is None or health.read(self.accounts, target.identity.provider).paused:
+                return ()
+            return batch_plan.plan(self.accounts, self.budget, target, settings, now)
 
-    def take_due_batches(self) -> tuple[Sequence[str], float | None]:
-        """Take the batches that a worker should work on now; also seconds until the next one, None: never."""
+    def due_batches(self) -> tuple[Sequence[str], float | None]:
+        """Return the batches to send to their worker now; also seconds until the next one, None: never.
+
+        One whose worker is at it, or was killed, is sent again after a while.
+        """
         with self.session() as (connection, now):
             is_paused = bool(meta.get(connection, meta.PAUSED, False))
-            due, next_due = open_batches.take_due(connection, now, is_paused=is_paused)
-        return due, None if next_due is None else max(next_due - now, 0.0)
+            due, next_due = batches.due(connection, now, is_paused=is_paused)
+        at = self._clock.monotonic()
+        unsent = [token for token in due if at - self._batch_sent_at.get(token, -RESEND_S) >= RESEND_S]
+        self._batch_sent_at = {token: at if token in unsent else self._batch_sent_at[token] for token in due}
+        return unsent, RESEND_S if due else None if next_due is None else max(next_due - now, 0.0)
 
     def sweep_batches(self, chosen: Identity | None = None) -> None:
-        """Free the batches of dead processes, end those without a use, forget the oldest closed ones.
+        """End batches without a use, forget the oldest closed ones.
 
         `chosen`: the identity of the settings, also while a fallback is active.
         """
         with self.session() as (connection, now):
-            open_batches.free_dead(connection, now)
-            open_batches.cancel_unwanted(connection, chosen, now)
+            batch_plan.cancel_unwanted(connection, chosen, now)
             with transaction(connection):
-                open_batches.prune(connection)
+                batches.prune(connection)
 
 
 def rescue(settings: AgentSettings, aside: Path) -> None:

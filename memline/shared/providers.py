@@ -35,9 +35,7 @@ class Provider:
     name: str
     #: Class of its embedder, see `shared.embedders.protocol` and `load`.
     embedder: str
-    #: Class of its Batch API, see `shared.batches.remote`; empty: it has none.
-    batch_api: str = ""
-    #: Hours within which it promises to finish a batch; 0: it promises nothing.
+    #: Hours within which its Batch API promises to finish a job; 0: it has none.
     batch_hours: int = 0
     default_model: str
     caps: RequestCaps
@@ -114,7 +112,6 @@ _TABLE = (
     Provider(
         name="openai",
         embedder="memline.shared.embedders.openai.OpenAIEmbedder",
-        batch_api="memline.shared.batches.openai.OpenAIBatch",
         batch_hours=24,
         default_model="text-embedding-3-small",
         caps=RequestCaps(max_rows=2048, max_tokens=_OPENAI_MAX_TOKENS),
@@ -134,7 +131,6 @@ _TABLE = (
     Provider(
         name="gemini",
         embedder="memline.shared.embedders.gemini.GeminiEmbedder",
-        batch_api="memline.shared.batches.gemini_batches.GeminiBatch",
         batch_hours=24,
         default_model="gemini-embedding-001",
         # 100 requests in one is documented and enforced. A free key has 30,000 tokens in a minute.
@@ -156,7 +152,6 @@ _TABLE = (
     Provider(
         name="voyage",
         embedder="memline.shared.embedders.openai.VoyageEmbedder",
-        batch_api="memline.shared.batches.openai.VoyageBatch",
         batch_hours=12,
         default_model="voyage-4-large",
         caps=_voyage_caps(120_000),

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from memline.shared.batches import planning
-from memline.shared.batches.planning import BatchRules
-from memline.shared.batches.remote import BatchApis
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.errors import ProviderStop
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
+from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
 from memline.shared.queue.in_flight import rows_per_request
@@ -148,7 +145,7 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
     if choice.identity is not None and choice.caps is not None:
         _request(context, agent, choice, only_full=only_full)
     if context.in_flight.serves_batches():
-        due, wait_s = writer.take_due_batches()
+        due, wait_s = writer.due_batches()
         for token in due:
             send(AdvanceBatch(agent=agent, token=token))
         if wait_s is not None:
@@ -164,29 +161,17 @@ def _switch_if_needed(context: Context, agent: str, identity: Identity) -> None:
             fallback.switch_if_needed(writer.accounts, primary, context.fallback(agent), now)
 
 
-def _batch_rules(context: Context, agent: str, choice: Choice) -> BatchRules | None:
-    """Say what goes by batch with a provider; None when nothing does."""
-    batch = context.agent(agent).memory.remote.batch
-    if not batch.enabled or choice.identity is None or not context.in_flight.serves_batches():
-        return None
-    apis = context.keep("batch apis", BatchApis)
-    try:
-        apis.of(context.agent(agent), choice.identity, choice.base_url)
-    except ProviderStop:
-        return None
-    return BatchRules(concurrency=batch.concurrency, min_texts=batch.min_texts)
-
-
 def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -> None:
     """Lease what the credits allow, one request a message; what is worth a batch waits for one."""
     writer, identity, caps = context.writer(agent), choice.identity, choice.caps
     assert identity is not None and caps is not None
     credits = context.in_flight.credits()
     caps = replace(caps, max_rows=rows_per_request(caps.max_rows, credits))
-    rules = _batch_rules(context, agent, choice)
-    has_pending_files = rules is not None and context.in_flight.is_chunking()
-    plan = writer.plan_batches(rules, only=identity, has_pending_files=has_pending_files)
-    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, held=plan.held)
+    batch, held = context.agent(agent).memory.remote.batch, tuple[int, ...]()
+    has_batches = PROVIDERS[identity.provider].batch_hours and context.in_flight.serves_batches()
+    if batch.enabled and has_batches:
+        held = writer.plan_batches(batch, only=identity)
+    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, held=held)
     for request in requests:
         message = EmbedTexts(
             agent=agent,
@@ -197,9 +182,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             is_probe=request.is_probe,
         )
         send(message)
-    if plan.is_growing:
-        context.sweep_timer.schedule(agent, planning.LINGER_S)
-    elif only_full:
+    if only_full:
         context.sweep_timer.schedule(agent, LINGER_S)
     elif not requests and (wait_s := writer.retry_in_s()):
         context.sweep_timer.schedule(agent, wait_s)

@@ -51,11 +51,12 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
     texts = rounds = 0
 
     with Fleet(place, redis_server.url) as fleet:
-        fleet.start("watch", "chunk", "embed", "batch", "store")
+        fleet.start("chunk", "embed", "batch", "store")
         for number in range(KILLS):
             if _open(place) == 0:
                 texts += write_notes(place, NOTES * number, NOTES)
                 rounds += 1
+                assert place.run("reindex").status == 0
             until(lambda: _open(place) > 0, "a batch")
             _let_live(server, dice, lambda: _open(place) == 0)
             # Now and then the one that hands the batches out, and stores what they bring.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared import providers
-from memline.shared.batches.remote import BatchApi
+from memline.shared.batches.wire import KINDS
 from memline.shared.embedders.protocol import Embedder
 from memline.shared.providers import (
     FREE,
@@ -32,7 +32,7 @@ def test_every_default_model_of_a_paid_service_has_a_price() -> None:
 
 def test_batches_cost_less_where_there_are_any() -> None:
     for model, price in list_prices().items():
-        has_batches = bool(PROVIDERS[model.partition("/")[0]].batch_api)
+        has_batches = model.partition("/")[0] in KINDS
         assert (price.batch_per_million is not None) is has_batches
         if price.batch_per_million is not None:
             assert price.per_million / 2 <= price.batch_per_million < price.per_million
@@ -93,9 +93,7 @@ def test_a_price_of_the_users_wins_and_the_longer_name_most() -> None:
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda provider: provider.name)
 def test_the_classes_that_the_table_names_exist(provider: Provider) -> None:
     assert Embedder in load(provider.embedder).__mro__
-    if provider.batch_api:
-        assert issubclass(load(provider.batch_api), BatchApi)
-        assert provider.batch_hours > 0
+    assert (provider.batch_hours > 0) is (provider.name in KINDS)
 
 
 def test_the_caps_and_dimensions_of_a_model_win_over_those_of_its_provider() -> None:

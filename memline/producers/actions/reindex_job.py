@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 
 from memline.producers.reports.job_reports import NamedJob
-from memline.shared.batches import open_batches
+from memline.shared.batches import plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import jobs
@@ -57,7 +57,7 @@ def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:
             given_up = jobs.cancel(connection, job.job, by=by, now=now)
             is_changed = given_up is not None
             files, texts = given_up or (0, 0)
-            batches = open_batches.cancel_idle(connection, now) if is_changed else 0
+            batches = plan.cancel_idle(connection, now) if is_changed else 0
             body |= {"files": files, "vectors": texts, "batches": batches}
         else:
             act = jobs.pause if verb == "pause" else jobs.resume

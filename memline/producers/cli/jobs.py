@@ -168,20 +168,15 @@ def list_batches(invocation: Invocation, open: bool, limit: int, as_json: bool) 
     jobs = [job.to_json(now) for job in found]
     if as_json or not jobs:
         return print_result(jobs, as_json, ["No open batches." if open else "No batches."])
-    columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "price", "age")
+    columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "age")
     print_table((*columns, "next poll"), (_batch_cells(job, now, job["id"][:SHORT]) for job in jobs))
 
 
 def _batch_cells(job: dict[str, Any], now: float, name: str) -> tuple[str, ...]:
-    counts = (job[key] for key in ("rows", "stored", "failed"))
-    cells = (name, job["agentId"], job["jobId"], job["progress"], job["providerState"], *counts, _price(job))
+    counts = (job[key] for key in ("rows", "stored"))
+    cells = (name, job["agentId"], job["jobId"], job["progress"], job["providerState"], *counts)
     next_poll = f"in {span(max(job['nextLookAt'] - now, 0))}" if job["nextLookAt"] else ""
     return (*("" if cell is None else str(cell) for cell in cells), span(job["ageSeconds"]), next_poll)
-
-
-def _price(job: dict[str, Any]) -> str:
-    """Write what a batch costs; empty where no price is known."""
-    return "" if job["cost"] is None else f"${job['cost']:.4f}"
 
 
 @command("memline batch show 5f3a", "memline batch show batch_68a1 --json", parent=batch)
@@ -190,9 +185,9 @@ def _price(job: dict[str, Any]) -> str:
 def show(invocation: Invocation, batch: str, as_json: bool) -> None:
     """Show all that is known of a batch; BATCH is its id, the beginning of it, or the provider's job id."""
     job = named(invocation.agents(), batch).to_json(time.time())
-    texts = f"{job['rows']}: {job['stored']} stored, {job['failed']} failed, {job['textsLeft']} to come"
-    done, failed = job["providerRowsDone"], job["providerRowsFailed"]
-    texts += f" (the provider has done {done}, failed {failed})" if done or failed else ""
+    texts = f"{job['rows']}: {job['stored']} stored, {job['textsLeft']} to come"
+    done = job["providerRowsDone"]
+    texts += f" (the provider has done {done})" if done else ""
     rows = {
         "Batch": job["id"],
         "Agent": job["agentId"],
@@ -201,7 +196,6 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
         "State": job["progress"],
         "Provider says": job["providerState"],
         "Texts": texts,
-        "Price": _price(job),
         "Made": _moment(job["createdAt"]),
         "Submitted": _moment(job["submittedAt"]),
         "Polled": _moment(job["lookedAt"]),
@@ -212,7 +206,6 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
         "Because": job["cancelReason"],
         "File": job["fileId"],
         "Attempts": job["attempts"],
-        "Worker": job["owner"],
         "Error": next((each["what"] for each in job["findings"]), job["error"]),
         "Try": job["action"],
     }

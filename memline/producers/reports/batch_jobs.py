@@ -16,9 +16,7 @@ from memline.shared.findings.check import of_agent
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.work import batch_blocked
 from memline.shared.index import batches, driver, identities
-from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch
-from memline.shared.scheduling.budget import reserved_batches
 from memline.shared.values import value
 
 #: Characters of a batch's id that are shown in a list; any beginning that fits one batch names it.
@@ -35,7 +33,6 @@ _NEXT = {
     "uploaded": "to be submitted",
     "submitted": "at the provider",
     "collecting": "being stored",
-    "cleaning": "being cleaned up",
 }
 
 #: Fields of the JSON contract that are null while there is nothing to say.
@@ -48,12 +45,10 @@ _OPTIONAL = {
     "lookedAt": "polled_at",
     "closedAt": "closed_at",
     "callingSince": "call_started_at",
-    "lookEverySeconds": "wait_s",
     "deadline": "deadline",
     "cancelAsked": "cancel_requested_at",
     "cancelReason": "cancel_reason",
     "cancelledAt": "cancelled_at",
-    "owner": "owner",
     "error": "error",
     "action": "action",
 }
@@ -67,10 +62,8 @@ class Job:
     batch: Batch
     provider: str
     model: str
-    #: Texts that have neither a vector nor an error yet.
+    #: Texts that have no vector yet.
     texts_left: int
-    #: Dollars, of an open batch what it is counted with; None where no price is known.
-    cost: float | None
     #: What is wrong with it.
     findings: tuple[Finding, ...] = ()
 
@@ -89,12 +82,10 @@ class Job:
             "id": batch.token,
             "provider": self.provider,
             "model": self.model,
-            **{name: getattr(batch, name) for name in ("state", "rows", "stored", "failed", "attempts")},
+            **{name: getattr(batch, name) for name in ("state", "rows", "stored", "attempts")},
             "progress": self.progress,
             "textsLeft": self.texts_left,
-            "cost": self.cost,
             "providerRowsDone": batch.rows_done,
-            "providerRowsFailed": batch.rows_failed,
             "createdAt": batch.created_at,
             "ageSeconds": round(max(now - batch.created_at, 0.0), 1),
             "nextLookAt": batch.due if batch.is_open and batch.due else None,
@@ -142,10 +133,6 @@ def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:
 def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
     row = identities.by_id(reader, batch.identity_id)
     provider, model = (row.identity.provider, row.identity.model) if row else ("", "")
-    cost = batch.cost
-    if cost is None and batch.is_open:
-        with closing(AccountFile(settings.account_path)) as file:
-            cost = reserved_batches(file).get(batch.token)
     left, found = batches.texts_left(reader, batch.token), tuple[Finding, ...]()
     if batch.is_open and batch.error:
         with closing(Facts(settings, choose(settings), reader, now=time.time())) as facts:
@@ -157,6 +144,5 @@ def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
         provider=provider,
         model=model,
         texts_left=left,
-        cost=cost,
         findings=found,
     )

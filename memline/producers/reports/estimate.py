@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memline.shared.batches.planning import MAX_BYTES, MAX_ROWS
+from memline.shared.batches.plan import MAX_BYTES, MAX_ROWS
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
@@ -213,7 +213,7 @@ def with_costs(
     chosen: Mode = _by_request(settings, choice, caps, texts, price)
     other: Mode | None = None
     # Another server may have no Batch API; it counts as having one when batches are enabled.
-    if provider.batch_api and (batch.enabled or not identity.endpoint):
+    if provider.batch_hours and (batch.enabled or not identity.endpoint):
         size = tokens * BYTES_PER_TOKEN + len(texts) * BYTES_PER_ROW
         other = Mode(
             mode=BATCH,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.runs.prepare import prepare
-from memline.shared.batches import open_batches as batch_waiting
-from memline.shared.batches.open_batches import OpenBatches
+from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose_fallback
@@ -74,7 +73,7 @@ class _Rows:
     target: IdentityRow | None = None
     backlog: Backlog = Backlog()
     health: Health = Health()
-    batches: OpenBatches = OpenBatches()
+    batches: batch_plan.Waiting = batch_plan.Waiting()
     #: Files that paused jobs have not read.
     paused_files: int = 0
 
@@ -171,14 +170,16 @@ class IndexRun:
             is_import = not self._plan.index.files and not waiting
             if not force:
                 files = self._plan.outside_jobs(files, waiting)
-            if not files or not (force or is_import):
+            # Only a backfill goes by batch.
+            has_batches = self._agent.memory.remote.batch.enabled
+            if not files or not (force or is_import or has_batches):
                 return files
             jobs.create(
                 connection,
                 jobs.IMPORT if is_import else jobs.REINDEX,
                 by=jobs.asker(),
                 now_ns=self._clock.now_ns(),
-                what="" if is_import else "all files",
+                what="" if is_import else "all files" if force else "changed files",
                 files=files,
                 force=force,
             )
@@ -329,9 +330,8 @@ class IndexRun:
             what += f"; {counted(rows.backlog.pending, 'vector', 'are')} pending"
             yield Finding(code="stalled", level=PROBLEM, what=what, action="memline doctor")
         since = self._started_ns / 1e9
-        if rows.target and (failed := batch_waiting.failed_since(self._reader, rows.target.id, since)):
-            batch, sent_in = failed
-            what = f"batch {batch.token[:8]} failed, the texts it did not bring were sent in {sent_in}"
+        if rows.target and (batch := batch_plan.failed_since(self._reader, rows.target.id, since)):
+            what = f"batch {batch.token[:8]} failed, the texts it did not bring are sent in requests"
             yield Finding(
                 code="batch_blocked",
                 level=NOTE,
@@ -352,7 +352,7 @@ class IndexRun:
             target=target,
             backlog=vectors.backlog(connection, target.id),
             health=health.read(self._accounts, target.identity.provider),
-            batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
+            batches=batch_plan.waiting(connection, target.id, batch, since=since),
             paused_files=paused_files,
         )
 

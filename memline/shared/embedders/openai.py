@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
+from memline.shared.embedders.http import Reply
 from memline.shared.embedders.protocol import Identity, note_usage
-from memline.shared.embedders.provider_client import Reply, loaded_msgspec
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
@@ -111,8 +113,7 @@ def values_of(embedding: Any) -> Values:
 
 
 def _from_base64(text: str) -> bytes:
-    """Decode base64 strictly, with msgspec where the process has it: 6 us for 1,536 numbers, not 30."""
-    if msgspec := loaded_msgspec():
-        with suppress(msgspec.ValidationError, ValueError):
-            return bytes(msgspec.convert(text, bytes))
+    """Decode base64 strictly: 6 us for 1,536 numbers, where base64 alone takes 30."""
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(text, bytes)
     return base64.b64decode(text, validate=True)

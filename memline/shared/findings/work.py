@@ -88,5 +88,5 @@ def in_batch(facts: Facts) -> Iterator[Finding]:
         what += f" ({done:,} done there)" * bool(done)
         yield Finding(code="in_batch", level=NOTE, what=f"{what}: {states}", action="memline batch ls")
     elif facts.batches:
-        what = "a batch is being sent, stored or cleaned up"
+        what = "a batch is being sent or stored"
         yield Finding(code="in_batch", level=NOTE, what=what)

@@ -52,17 +52,6 @@ CREATE TABLE IF NOT EXISTS spending (
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- Open batches, and what they were counted with.
-CREATE TABLE IF NOT EXISTS reservations (
-    token TEXT PRIMARY KEY,
-    day TEXT NOT NULL,
-    account TEXT NOT NULL,
-    model TEXT NOT NULL,
-    mode TEXT NOT NULL,
-    tokens INTEGER NOT NULL,
-    per_million REAL
-) STRICT;
-
 -- Processes of this home without a heartbeat: `up`, `watch`, `serve`, `mcp` and `index`. `owner` is
 -- `host:pid:start`, `boot` the start of the host it belongs to, `settings` what it does not take of them (JSON).
 CREATE TABLE IF NOT EXISTS processes (

@@ -1,93 +1,70 @@
 """Keep batches as rows: jobs of a provider's Batch API that are open, and the last ones that are closed.
 
-`shared.batches.batch_lifecycle` draws the states. The token of a batch is the lease of its rows in `vectors`
-and its tag at the provider: whatever a crash cut off is found again by it. A batch lease ends only
-through its row here, never by a time or a dead process.
+`shared.batches.life` draws the states. The token of a batch is the lease of its rows in `vectors` and its tag
+at the provider: whatever a crash cut off is found again by it. A batch lease ends only through its row here,
+never by a time or a dead process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from sqlite3 import Connection
 
-from memline.shared.index.driver import scalar, transaction
-from memline.shared.values import value
+import msgspec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+from memline.shared.index.driver import scalar
 
-#: The states in which a batch holds one of the places that `remote.batch.concurrency` gives.
+#: The states in which a batch has one of the places that `remote.batch.concurrency` gives.
 UNFINISHED = ("intent", "uploaded", "submitted")
 
-#: Outcomes besides the words of `shared.batches.remote.State` (done, failed, expired, cancelled).
+#: Outcomes besides the final states of a job (done, failed, expired, cancelled).
 PARTIAL, TIMED_OUT, LOST = "partial", "timed out", "lost"
-
-#: Why a batch is cancelled that took too long, and one that its provider does not have yet.
-TOO_LONG = "remote.batch.timeoutMinutes is over"
-SWITCHED_OFF = "remote.batch.enabled is off now"
-NOT_NEEDED = "its texts are gone"
-
-
-#: What the error of a closed batch says whose files could not be removed.
-FILES_LEFT = "files of this batch were left at the provider"
-
-#: Texts read from the index at a time.
-PAGE_ROWS = 500
 
 #: Outcomes that count as a failure of the provider's Batch API.
 FAILURES = ("failed", "expired", TIMED_OUT, LOST)
 
+#: Closed batches that are kept to be shown.
+KEPT = 100
 
-@value
-class Batch:
-    """One job, or what became of it."""
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """One job, or what became of it. Times are seconds since the epoch; 0 for not yet."""
 
     token: str
     identity_id: int
-    #: intent, uploaded, submitted, collecting, cleaning or closed.
+    #: intent, uploaded, submitted, collecting or closed.
     state: str
-    #: done, partial, failed, expired, cancelled, timed out, or lost (the provider does not know
-    #: the job any more, or cannot give what it made); empty until the batch is finished.
+    #: done, partial, failed, expired, cancelled, timed out, or lost (its provider does not know the job any
+    #: more, or cannot give what it made); empty while it is open.
     outcome: str
-    #: Texts in it, and what became of them so far: vectors stored, texts that brought an error instead.
     rows: int
+    #: Estimated, and counted as spent on the day of `created_at`.
+    tokens: int
     stored: int
-    failed: int
     #: The provider's names of the uploaded file and of the job; empty until they are known.
     file_id: str
     job_id: str
-    #: The provider's own word for the state of the job, and its counts, as of `polled_at`.
+    #: The provider's own word for the state of the job, and its count, as of `polled_at`.
     provider_state: str
     rows_done: int
-    rows_failed: int
     #: The last trouble with it, and what the operator can do about it.
     error: str
     action: str
-    #: Times in seconds since the epoch; 0 for not yet.
     created_at: float
-    #: When the upload or create began whose answer is unknown; 0 when every answer is known.
+    #: When the create began whose answer is not known.
     call_started_at: float
-    #: Times an upload was begun.
-    uploads: int
     submitted_at: float
     polled_at: float
     closed_at: float
-    #: When its next step is due, and the wait between two polls in seconds.
+    #: When its next step is due.
     due: float
-    wait_s: float
-    #: When it is cancelled at the provider because it took too long.
+    #: When it is cancelled at the provider because it took too long; after that, when it is given up.
     deadline: float
     #: Times in a row that its present step failed.
     attempts: int
-    #: The process that works on it, and until when at most; of none, when the last one ended.
-    owner: str
-    owner_until: float
     #: When its cancellation was asked for, why, and when the provider was told.
     cancel_requested_at: float
     cancel_reason: str
     cancelled_at: float
-    #: Dollars, once it is finished; None before, and where no price is known.
-    cost: float | None
 
     @property
     def is_open(self) -> bool:
@@ -104,12 +81,6 @@ def open_batches(connection: Connection) -> list[Batch]:
     return _select(connection, "WHERE state <> 'closed' ORDER BY created_at, token")
 
 
-def count_unfinished(connection: Connection) -> int:
-    """Count the batches that hold a place."""
-    query = "SELECT count(*) FROM batches WHERE state <> 'closed' AND state NOT IN ('collecting', 'cleaning')"
-    return int(scalar(connection, query))
-
-
 def latest(connection: Connection, limit: int) -> list[Batch]:
     """List the newest batches, open or closed, newest first."""
     return _select(connection, "ORDER BY created_at DESC, token LIMIT ?", limit)
@@ -122,77 +93,53 @@ def get(connection: Connection, token: str) -> Batch | None:
 
 def find(connection: Connection, name: str) -> list[Batch]:
     """Find batches by the beginning of their token, or by the provider's id of the job."""
-    if not name:
-        return []
     where = "WHERE substr(token, 1, length(?1)) = ?1 OR job_id = ?1 ORDER BY created_at DESC, token"
-    return _select(connection, where, name)
+    return _select(connection, where, name) if name else []
+
+
+def record(connection: Connection, token: str, **columns: object) -> None:
+    """Write columns of a batch: one statement."""
+    names = ", ".join(f"{name} = ?" for name in columns)
+    connection.execute(f"UPDATE batches SET {names} WHERE token = ?", (*columns.values(), token))
 
 
 def texts_left(connection: Connection, token: str) -> int:
-    """Count the texts of a batch that have neither a vector nor an error yet."""
+    """Count the texts of a batch that have no vector yet."""
     return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ?", token))
 
 
-def tokens_left(connection: Connection, token: str) -> int:
-    """Count the tokens of those texts, as they are estimated."""
-    return int(scalar(connection, "SELECT coalesce(sum(tokens), 0) FROM vectors WHERE lease = ?", token))
-
-
-def hashes_left(connection: Connection, token: str) -> set[bytes]:
-    """Return the hashes of those texts."""
-    return {row[0] for row in connection.execute("SELECT text_hash FROM vectors WHERE lease = ?", (token,))}
-
-
-def pages_of_texts(connection: Connection, token: str) -> Iterator[list[tuple[bytes, str]]]:
-    """Read hash and text of what a batch holds, a page at a time.
-
-    A read that lasts minutes would keep the write-ahead log from being taken in. A text whose last chunk was
-    removed since it was leased is left out: it needs no vector.
-    """
-    last = 0
-    while True:
-        page = connection.execute(
-            "SELECT id, text_hash,"
-            " (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
-            " FROM vectors WHERE lease = ? AND id > ? ORDER BY id LIMIT ?",
-            (token, last, PAGE_ROWS),
-        ).fetchall()
-        if not page:
-            return
-        last = page[-1][0]
-        yield [(digest, text) for _, digest, text in page if text is not None]
-
-
-def is_any_text_needed(connection: Connection, token: str) -> bool:
-    """Tell whether a chunk still needs any text of a batch."""
-    query = (
-        "SELECT 1 FROM vectors WHERE lease = ? AND EXISTS (SELECT 1 FROM chunks"
-        " WHERE chunks.text_hash = vectors.text_hash) LIMIT 1"
-    )
-    return bool(scalar(connection, query, token))
-
-
 def texts_awaited(connection: Connection, token: str) -> int:
-    """Count the texts of a batch that a chunk needs and that have neither a vector nor an error yet."""
+    """Count those of them that a chunk needs."""
     return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ? AND active = 1", token))
 
 
-def count(connection: Connection, token: str, *, stored: int = 0, failed: int = 0) -> bool:
-    """Add to the counts of a batch, inside the caller's transaction; False when the token names no batch."""
-    added = connection.execute(
-        "UPDATE batches SET stored = stored + ?, failed = failed + ? WHERE token = ?", (stored, failed, token)
-    )
-    return bool(added.rowcount)
+def count(connection: Connection, token: str, *, stored: int = 0) -> bool:
+    """Count vectors of a batch as stored, inside the caller's transaction; False when it is not a batch."""
+    query = "UPDATE batches SET stored = stored + ? WHERE token = ?"
+    return bool(connection.execute(query, (stored, token)).rowcount)
+
+
+def due(connection: Connection, now: float, *, is_paused: bool = False) -> tuple[list[str], float | None]:
+    """Return the open batches whose next step is due, and when the first of the others is.
+
+    `is_paused`: only batches that their provider has.
+    """
+    waiting = "WHERE state <> 'closed'" + (" AND submitted_at > 0" if is_paused else "")
+    rows = connection.execute(f"SELECT token, due FROM batches {waiting} ORDER BY due").fetchall()
+    later = [at for _, at in rows if at > now]
+    return [token for token, at in rows if at <= now], min(later, default=None)
 
 
 def poll_now(connection: Connection, token: str, now: float) -> bool:
-    """Make the next step of a batch due at once; False when it is closed, or an answer is to come."""
-    with transaction(connection):
-        changed = connection.execute(
-            "UPDATE batches SET due = min(due, ?), attempts = 0, action = ''"
-            " WHERE token = ? AND state <> 'closed' AND call_started_at = 0",
-            (now, token),
-        )
+    """Make the next step of a batch due at once; False when it is closed, or an answer is to come.
+
+    Without a token that of every batch.
+    """
+    changed = connection.execute(
+        "UPDATE batches SET due = min(due, ?1), attempts = 0, action = ''"
+        " WHERE (token = ?2 OR ?2 = '') AND state <> 'closed' AND call_started_at = 0",
+        (now, token),
+    )
     return bool(changed.rowcount)
 
 
@@ -202,15 +149,14 @@ def request_cancel(connection: Connection, token: str, *, reason: str, now: floa
     The batch worker does it: it tells the provider, keeps the rows that were finished, and lets the others be
     sent in requests.
     """
-    with transaction(connection):
-        asked = connection.execute(
-            "UPDATE batches SET cancel_requested_at = iif(cancel_requested_at, cancel_requested_at, ?),"
-            " cancel_reason = iif(cancel_requested_at, cancel_reason, ?), due = min(due, ?)"
-            " WHERE token = ? AND (state IN ('intent', 'uploaded', 'submitted')"
-            # The results cannot be fetched: the operator need not wait for them.
-            " OR (state = 'collecting' AND attempts > 0))",
-            (now, reason, now, token),
-        )
+    asked = connection.execute(
+        "UPDATE batches SET cancel_requested_at = iif(cancel_requested_at, cancel_requested_at, ?),"
+        " cancel_reason = iif(cancel_requested_at, cancel_reason, ?), due = min(due, ?)"
+        " WHERE token = ? AND (state IN ('intent', 'uploaded', 'submitted')"
+        # The results cannot be fetched: the operator need not wait for them.
+        " OR (state = 'collecting' AND attempts > 0))",
+        (now, reason, now, token),
+    )
     return bool(asked.rowcount)
 
 
@@ -221,6 +167,16 @@ def cancel_identity(connection: Connection, identity_id: int, *, reason: str, no
             request_cancel(connection, batch.token, reason=reason, now=now)
 
 
+def prune(connection: Connection) -> None:
+    """Forget the oldest closed batches, inside the caller's transaction."""
+    connection.execute(
+        "DELETE FROM batches WHERE state = 'closed' AND token NOT IN"
+        " (SELECT token FROM batches WHERE state = 'closed' ORDER BY closed_at DESC, token LIMIT ?)",
+        (KEPT,),
+    )
+
+
 def _select(connection: Connection, where: str, *parameters: object) -> list[Batch]:
-    rows = connection.execute(f"SELECT {', '.join(Batch.__annotations__)} FROM batches {where}", parameters)
-    return [Batch(**dict(zip(Batch.__annotations__, row, strict=True))) for row in rows]
+    names = Batch.__struct_fields__
+    rows = connection.execute(f"SELECT {', '.join(names)} FROM batches {where}", parameters)
+    return [Batch(**dict(zip(names, row, strict=True))) for row in rows]

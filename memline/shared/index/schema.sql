@@ -138,10 +138,9 @@ CREATE TABLE IF NOT EXISTS vectors (
     job INTEGER NOT NULL DEFAULT 0,
     tokens INTEGER NOT NULL DEFAULT 0,
     due REAL NOT NULL DEFAULT 0,
+    -- Requests and batches that brought no vector; after the first it goes in requests alone.
     attempts INTEGER NOT NULL DEFAULT 0,
     lease TEXT,
-    -- 1: a batch has failed to embed it, so it is sent in a request.
-    by_request INTEGER NOT NULL DEFAULT 0,
     error TEXT NOT NULL DEFAULT '',
     used_at REAL NOT NULL DEFAULT 0,
     embedding BLOB,
@@ -149,8 +148,8 @@ CREATE TABLE IF NOT EXISTS vectors (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS vectors_backlog ON vectors (state, identity_id, priority, job, id, tokens)
     WHERE state <> 'ready';
-CREATE INDEX IF NOT EXISTS vectors_by_request ON vectors (identity_id, priority, id)
-    WHERE by_request = 1 AND state <> 'ready';
+CREATE INDEX IF NOT EXISTS vectors_retried ON vectors (identity_id, priority, id)
+    WHERE attempts > 0 AND state <> 'ready';
 CREATE INDEX IF NOT EXISTS vectors_counts ON vectors (identity_id, active, state);
 CREATE INDEX IF NOT EXISTS vectors_lease ON vectors (lease) WHERE lease IS NOT NULL;
 CREATE INDEX IF NOT EXISTS vectors_cached ON vectors (used_at) WHERE active = 0;
@@ -193,36 +192,30 @@ CREATE TABLE IF NOT EXISTS batches (
     -- The lease of its rows in `vectors`, and its tag at the provider.
     token TEXT PRIMARY KEY,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    state TEXT NOT NULL CHECK (state IN
-        ('intent', 'uploaded', 'submitted', 'collecting', 'cleaning', 'closed')),
+    state TEXT NOT NULL CHECK (state IN ('intent', 'uploaded', 'submitted', 'collecting', 'closed')),
     outcome TEXT NOT NULL DEFAULT '',
     rows INTEGER NOT NULL DEFAULT 0,
+    -- Estimated, and counted as spent on the day of `created_at`.
+    tokens INTEGER NOT NULL DEFAULT 0,
     stored INTEGER NOT NULL DEFAULT 0,
-    failed INTEGER NOT NULL DEFAULT 0,
     file_id TEXT NOT NULL DEFAULT '',
     job_id TEXT NOT NULL DEFAULT '',
     provider_state TEXT NOT NULL DEFAULT '',
     rows_done INTEGER NOT NULL DEFAULT 0,
-    rows_failed INTEGER NOT NULL DEFAULT 0,
     error TEXT NOT NULL DEFAULT '',
     action TEXT NOT NULL DEFAULT '',
     created_at REAL NOT NULL,
+    -- When the create began whose answer is not known; 0: every answer is.
     call_started_at REAL NOT NULL DEFAULT 0,
-    uploads INTEGER NOT NULL DEFAULT 0,
     submitted_at REAL NOT NULL DEFAULT 0,
     polled_at REAL NOT NULL DEFAULT 0,
     closed_at REAL NOT NULL DEFAULT 0,
     due REAL NOT NULL DEFAULT 0,
-    wait_s REAL NOT NULL DEFAULT 0,
     deadline REAL NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
-    owner TEXT NOT NULL DEFAULT '',
-    owner_until REAL NOT NULL DEFAULT 0,
     cancel_requested_at REAL NOT NULL DEFAULT 0,
     cancel_reason TEXT NOT NULL DEFAULT '',
-    cancelled_at REAL NOT NULL DEFAULT 0,
-    -- In dollars, written when it is finished; null before, and where no price is known.
-    cost REAL
+    cancelled_at REAL NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX IF NOT EXISTS batches_open ON batches (state) WHERE state <> 'closed';
 

@@ -153,7 +153,7 @@ def store(connection: Connection, identity: IdentityRow, rows: Iterable[VectorRo
     for row in rows:
         updated = connection.execute(
             "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
-            " by_request = 0, used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready'"
+            " used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready'"
             " RETURNING id, job, tokens",
             (row.vector, now, identity.id, row.hash),
         ).fetchone()
@@ -166,8 +166,7 @@ def store(connection: Connection, identity: IdentityRow, rows: Iterable[VectorRo
             if row.tokens:
                 tokens.append((row_id, row.tokens))
             continue
-        # Its chunk was removed meanwhile; it is paid for, so it is kept as cache. Not one upsert of both: it
-        # would take an id for every vector, and a batch would wait for texts that seem to be coming.
+        # Its chunk was removed meanwhile; it is paid for, so it is kept as cache.
         cached = connection.execute(
             "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
             " VALUES (?, ?, 'ready', 0, ?, ?)"
@@ -200,7 +199,7 @@ def retry_or_fail(connection: Connection, texts: LeasedTexts, error: str, now: f
     Returns how many. From then on they are sent in requests, where what is wrong shows soonest.
     """
     changes = (
-        "attempts = attempts + 1, by_request = 1, state = iif(attempts + 1 >= ?, 'failed', 'wanted'),"
+        "attempts = attempts + 1, state = iif(attempts + 1 >= ?, 'failed', 'wanted'),"
         " due = ? + iif(attempts + 1 >= ?, ?, ? * (1 << attempts))"
     )
     values = (TEXT_ATTEMPTS, now, TEXT_ATTEMPTS, FAILED_RETRY_S, FIRST_RETRY_S)
@@ -235,8 +234,7 @@ def drop_unneeded(connection: Connection) -> None:
 
 _FAILED = "identity_id = ? AND state = 'failed' AND state <> 'ready'"
 
-# In a request it shows sooner what is wrong with it, and one text is not worth a batch.
-_RETRY = "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0, by_request = 1"
+_RETRY = "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0"
 
 
 def retry_failed(connection: Connection, identity_id: int, *, due_before: float = inf) -> int:

@@ -148,59 +148,6 @@ class Budget:
             left, refusal = self._left(connection, charge, now)
         return refusal if tokens > left else None
 
-    # Batches, whose rows have their count elsewhere.
-
-    def reserve(
-        self, charge: Charge, token: str, tokens: int, now: float, *, at_least: int = 0
-    ) -> int | Refusal:
-        """Do as `take`, and remember what the batch of this token was counted with."""
-        taken = self.take(charge, tokens, now, at_least=at_least)
-        if not isinstance(taken, Refusal):
-            self._remember(charge, token, day_of(now), taken)
-        return taken
-
-    def resize(self, charge: Charge, token: str, tokens: int, now: float) -> None:
-        """Count a batch with so many tokens, before it is sent."""
-        row = self._reservation(token)
-        day, before = (row[0], row[4]) if row else (day_of(now), 0)
-        self.correct(charge, day, tokens - before, 0 if row else 1)
-        self._remember(charge, token, day, tokens)
-
-    def reserved(self, token: str) -> int:
-        """Return the tokens that an open batch is counted with; 0 when it is settled."""
-        row = self._reservation(token)
-        return int(row[4]) if row else 0
-
-    def cost_of(self, token: str, tokens: int) -> float | None:
-        """Return what so many tokens of a batch cost, in dollars; None where no price is known."""
-        row = self._reservation(token)
-        return None if row is None or row[5] is None else tokens * row[5] / 1e6
-
-    def settle(self, token: str, tokens: int | None) -> None:
-        """Correct what a batch was counted with, once it has ended; again changes nothing."""
-        with self._file.writing() as connection:
-            row = connection.execute(
-                "DELETE FROM reservations WHERE token = ?"
-                " RETURNING day, account, model, mode, tokens, per_million",
-                (token,),
-            ).fetchone()
-            if row is not None and tokens is not None:
-                *keys, before, per_million = row
-                _add(connection, tuple(keys), tokens - before, 0 if tokens else -1, per_million)
-
-    def _reservation(self, token: str) -> tuple[Any, ...] | None:
-        query = "SELECT day, account, model, mode, tokens, per_million FROM reservations WHERE token = ?"
-        with self._file.reading() as reader:
-            row: tuple[Any, ...] | None = reader.execute(query, (token,)).fetchone() if reader else None
-        return row
-
-    def _remember(self, charge: Charge, token: str, day: str, tokens: int) -> None:
-        if charge.identity.provider != LOCAL:
-            row = (token, day, charge.account, charge.identity.model, charge.mode, tokens)
-            with self._file.writing() as connection:
-                statement = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)"
-                connection.execute(statement, (*row, self._per_million(charge)))
-
     def _per_million(self, charge: Charge) -> float | None:
         """Return the price of a million tokens; None when it is not known."""
         identity = charge.identity
@@ -285,13 +232,6 @@ def limits_of(ceilings: Ceilings) -> dict[str, float]:
 def day_of(now: float) -> str:
     """Return the day of a time, in UTC: `2026-11-22`."""
     return datetime.fromtimestamp(now, UTC).date().isoformat()
-
-
-def reserved_batches(file: AccountFile) -> dict[str, float | None]:
-    """Return what each open batch is counted with, in dollars, by its token; None where no price is known."""
-    query = "SELECT token, tokens * per_million / 1e6 FROM reservations"
-    with file.reading() as connection:
-        return dict(connection.execute(query).fetchall()) if connection is not None else {}
 
 
 _SPENT = """

@@ -70,17 +70,16 @@ def store_vectors(
         new = vectors.store(connection, row, good, now)
         stored = new.count
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
-        failed = 0
         if odd:
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
             texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=[vector.hash for vector in odd])
-            failed = vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
+            vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
             changes.append(
                 lambda was: breaker.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
             )
         elif good:
             changes.append(lambda was: breaker.after_success(was, probe=lease))
-        is_batch = batches.count(connection, lease, stored=stored, failed=failed)
+        is_batch = batches.count(connection, lease, stored=stored)
         jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch, now=now)
         if is_batch:
             # The result of a batch says nothing about requests.
@@ -110,7 +109,6 @@ def record_failure(
             return
         error, action, wait_s = failure.error, failure.action, failure.retry_after_s
         texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
-        failed = 0
         if failure.kind in ("stop", "later", "split", "unsent"):
             if failure.kind == "stop":
                 rules = breaker.REQUEST_RULES
@@ -136,11 +134,11 @@ def record_failure(
             else:
                 changes.append(lambda was: breaker.after_refused_text(was, probe=lease))
             reason = f"{error}; {action}" if action else error
-            failed = vectors.retry_or_fail(connection, texts, reason, now)
+            vectors.retry_or_fail(connection, texts, reason, now)
         else:
             changes.append(lambda was: breaker.after_refused_text(was, probe=lease))
-            failed = vectors.fail(connection, texts, error, now)
-        if batches.count(connection, lease, failed=failed):
+            vectors.fail(connection, texts, error, now)
+        if batches.count(connection, lease):
             changes.clear()
         leases.close_lease(connection, lease)
         _tell(accounts, identity, changes, now, of_model=failure.of_model)

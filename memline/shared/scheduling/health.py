@@ -148,7 +148,7 @@ def is_probe_lost(accounts: Accounts, health: Health, now: float) -> bool:
         return health.probe_until <= now
     query = (
         "SELECT 1 FROM leases WHERE token = ?"
-        " UNION SELECT 1 FROM batches WHERE token = ? AND state NOT IN ('cleaning', 'closed')"
+        " UNION SELECT 1 FROM batches WHERE token = ? AND state <> 'closed'"
     )
     return accounts.index.execute(query, (health.probe, health.probe)).fetchone() is None
 

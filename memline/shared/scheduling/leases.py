@@ -96,7 +96,7 @@ def lease(
     `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
     a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
     request wait while another request is in flight (Nagle's rule): more texts may join them meanwhile.
-    `held`: priorities whose texts wait for a batch (`shared.batches.planning`), but for those that a batch
+    `held`: priorities whose texts wait for a batch (`shared.batches.plan`), but for those that a batch
     could not embed. `reserve`: counts what a request costs before it is leased.
     """
     requests: list[Request] = []
@@ -275,11 +275,11 @@ def _next_rows(
     connection: Connection, identity_id: int, caps: RequestCaps, now: float, held: Collection[int]
 ) -> tuple[list[int], int, bool]:
     """Select the rows of the next request; also their tokens, and whether it is as large as may be."""
-    # Each priority by itself, and by the index of what is sent in requests (the +): SQLite would walk over
+    # Each priority by itself, and by the index of later attempts (the +): SQLite would walk over
     # all texts that wait for a batch. The second condition on the state lets it use the partial indexes.
-    parts = [f"by_request = 1 AND +state = 'wanted' AND priority < {CANCELLED}"]
+    parts = [f"attempts > 0 AND +state = 'wanted' AND priority < {CANCELLED}"]
     for priority in {LIVE_EDIT, BACKFILL}.difference(held):
-        parts.append(f"by_request = 0 AND state = 'wanted' AND priority = {priority}")
+        parts.append(f"attempts = 0 AND state = 'wanted' AND priority = {priority}")
     rows: list[tuple[int, int, int, int]] = []
     for part in parts:
         rows += connection.execute(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.embedders import provider_client
+from memline.shared.embedders import http as provider_client
 from memline.shared.index import vectors
 from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer

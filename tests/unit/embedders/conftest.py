@@ -1,7 +1,6 @@
 """Settings and a misbehaving server for the tests of embedders."""
 
 import json
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -51,15 +50,6 @@ def refusal(url: str, body: Any, headers: Mapping[str, str]) -> str:
         urllib.request.urlopen(request, timeout=120)
     with caught.value as answer:
         return answer.read().decode()
-
-
-@pytest.fixture(params=[True, False])
-def with_and_without_msgspec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once in a process that has loaded msgspec, as workers have, and once in one that has not."""
-    if request.param:
-        pytest.importorskip("msgspec")
-    else:
-        monkeypatch.delitem(sys.modules, "msgspec", raising=False)
 
 
 @pytest.fixture

@@ -212,7 +212,6 @@ def test_connections_are_kept(
     assert len(opened) == 1
 
 
-@pytest.mark.usefixtures("with_and_without_msgspec")
 def test_base64_is_read_strictly_with_the_faster_decoder_and_without() -> None:
     whole = bytes(range(256))
 

@@ -46,16 +46,3 @@ def test_a_batch_that_is_to_be_cancelled_is_due_at_once(writer: IndexWriter, clo
     assert found is not None
     assert (found.cancel_requested_at, found.cancel_reason) == (clock.now(), "cancelled by the operator")
     assert found.due == clock.now()
-
-
-def test_a_batch_whose_rows_are_back_cannot_be_ended_any_more(
-    writer: IndexWriter, clock: ManualClock
-) -> None:
-    a_batch(writer, clock, "back", state="cleaning")
-
-    assert not batches.request_cancel(
-        writer.connection, "back", reason="cancelled by the operator", now=clock.now()
-    )
-    assert not batches.request_cancel(
-        writer.connection, "unknown", reason="cancelled by the operator", now=clock.now()
-    )

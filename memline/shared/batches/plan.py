@@ -1,0 +1,177 @@
+"""Decide which wanted texts wait for a batch, and make the batches; and say what an open batch keeps waiting.
+
+A batch takes minutes to a day, so only texts of a backfill go by batch, in their first attempt, once no file
+of a job is left to be read. What a batch did not bring, live edits, and fewer texts than `minTexts` are sent
+in requests.
+"""
+
+from __future__ import annotations
+
+import uuid
+from sqlite3 import Connection
+
+import msgspec
+
+from memline.shared.config.schema import Batch as BatchSettings
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import batches, identities, jobs, vectors
+from memline.shared.index.accounts import Accounts
+from memline.shared.index.batches import FAILURES, Batch
+from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.vectors import BACKFILL, CANCELLED
+from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, day_of
+
+#: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
+#: is lost, late or looked for as a whole.
+MAX_ROWS, MAX_BYTES = 50_000, 200_000_000
+
+#: Bytes of the uploaded file by the estimate of tokens: English has 4 bytes a token, Cyrillic 8.
+BYTES_PER_TOKEN, BYTES_PER_ROW = 6, 256
+
+#: Texts of a backfill that no request or batch has failed to embed.
+_WANTED = "identity_id = ? AND state = 'wanted' AND state <> 'ready' AND priority = ? AND attempts = 0"
+
+
+def plan(
+    accounts: Accounts, budget: Budget, target: IdentityRow, settings: BatchSettings, now: float
+) -> tuple[int, ...]:
+    """Make the batches there are texts and places for; return the priorities whose texts wait for one."""
+    connection, provider = accounts.index, target.identity.provider
+    state = health.read(accounts, provider, health.BATCH)
+    is_probing = state.state == breaker.OPEN and state.probe_at <= now
+    if state.manual or not (state.state == breaker.CLOSED or is_probing):
+        return ()
+    min_texts = min(settings.min_texts, MAX_ROWS)
+    is_read = jobs.next_to_read(connection) is None
+    is_refused = False
+    while (count := _count_wanted(connection, target.id, MAX_ROWS)) >= min_texts and not is_refused:
+        is_full = sum(each.is_unfinished for each in batches.open_batches(connection)) >= settings.concurrency
+        if is_full or not (is_read or count == MAX_ROWS):
+            return (BACKFILL,)
+        is_refused = not _make(accounts, budget, target, now)
+        if is_probing:
+            # The others do not wait for the probe.
+            return ()
+    return () if is_read or is_refused else (BACKFILL,)
+
+
+def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -> bool:
+    """Write down the intent of a batch with its texts, and count what it costs; False when none may be made.
+
+    A process that dies between the two leaves it counted for good, never the other way round.
+    """
+    connection, token, rows, size = accounts.index, uuid.uuid4().hex, list[tuple[int, int]](), 0
+    query = f"SELECT id, tokens FROM vectors WHERE {_WANTED} ORDER BY id LIMIT ?"
+    for row_id, tokens in connection.execute(query, (target.id, BACKFILL, MAX_ROWS)):
+        size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
+        if size > MAX_BYTES and rows:
+            break
+        rows.append((row_id, tokens))
+    charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider), mode=BATCH)
+    total = sum(tokens for _, tokens in rows)
+    granted = budget.take(charge, total, now, at_least=max(1, rows[0][1]))
+    if isinstance(granted, Refusal):
+        return False
+    is_made = False
+    try:
+        with transaction(connection):
+            if not health.may_batch(accounts, target.identity.provider, now, tag=token):
+                return False
+            taken, last = 0, 0
+            for row_id, tokens in rows:
+                if taken + tokens > granted:
+                    break
+                taken, last = taken + tokens, row_id
+            leased = connection.execute(
+                f"UPDATE vectors SET state = 'leased', lease = ? WHERE {_WANTED} AND id <= ?",
+                (token, target.id, BACKFILL, last),
+            ).rowcount
+            connection.execute(
+                "INSERT INTO batches (token, identity_id, state, rows, tokens, created_at, due)"
+                " VALUES (?, ?, 'intent', ?, ?, ?, ?)",
+                (token, target.id, leased, granted, now, now),
+            )
+        is_made = True
+    finally:
+        if not is_made:
+            budget.correct(charge, day_of(now), -granted, -1)
+    return True
+
+
+def _count_wanted(connection: Connection, identity_id: int, limit: int) -> int:
+    query = f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE {_WANTED} LIMIT ?)"
+    return int(scalar(connection, query, identity_id, BACKFILL, limit))
+
+
+def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:
+    """Ask for the cancellation of batches whose model is neither chosen, searched nor built.
+
+    Not before the model that is built has brought a vector: a name may be misspelt for a day. `chosen` is the
+    identity of the settings, also while a fallback is active.
+    """
+    target = identities.target(connection)
+    by_settings = identities.by_key(connection, chosen.key) if chosen else None
+    wanted = [row.id for row in (identities.active(connection), target, by_settings) if row]
+    if target is None or not vectors.is_any_ready(connection, target.id):
+        return
+    for other in {batch.identity_id for batch in batches.open_batches(connection)}.difference(wanted):
+        batches.cancel_identity(connection, other, reason="the model was changed", now=now)
+
+
+def cancel_idle(connection: Connection, now: float) -> int:
+    """Ask for the cancellation of batches that have only texts of cancelled jobs; return how many."""
+    idle = connection.execute(
+        "SELECT token FROM batches WHERE state IN ('intent', 'uploaded', 'submitted') AND NOT EXISTS"
+        " (SELECT 1 FROM vectors WHERE lease = token AND priority <> ?)",
+        (CANCELLED,),
+    ).fetchall()
+    reason = "its job was cancelled"
+    return sum(batches.request_cancel(connection, token, reason=reason, now=now) for (token,) in idle)
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The open batches of an identity, as a command sees them that waits for its vectors."""
+
+    #: Those that the provider has and that were polled since the command began.
+    at_provider: tuple[Batch, ...] = ()
+    #: Their texts that are still to come, and texts that wait for a place among the open batches.
+    texts: int = 0
+    queued: int = 0
+    #: Whether another one is on its way to the provider, or is being stored: a matter of moments.
+    is_busy: bool = False
+    #: One that waits for the operator.
+    blocked: Batch | None = None
+
+    def may_leave(self, settings: BatchSettings) -> bool:
+        """Tell whether a command need not wait for what the provider has."""
+        return not settings.wait or self.blocked is not None
+
+
+def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *, since: float) -> Waiting:
+    """Read the open batches of an identity. `since`: when the command began."""
+    ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
+    at_provider = tuple(batch for batch in ours if batch.action or _was_polled(batch, since))
+    is_full = sum(batch.is_unfinished for batch in ours) >= settings.concurrency
+    count = _count_wanted(connection, identity_id, 2**62) if is_full else 0
+    return Waiting(
+        at_provider=at_provider,
+        texts=sum(batches.texts_awaited(connection, batch.token) for batch in at_provider),
+        queued=count if count >= settings.min_texts else 0,
+        is_busy=any(batch not in at_provider for batch in ours),
+        blocked=next((batch for batch in ours if batch.action), None),
+    )
+
+
+def failed_since(connection: Connection, identity_id: int, since: float) -> Batch | None:
+    """Return the last batch of an identity that failed since then."""
+    found = batches.latest(connection, batches.KEPT)
+    ours = (batch for batch in found if batch.identity_id == identity_id and batch.closed_at >= since)
+    return next((batch for batch in ours if batch.outcome in FAILURES), None)
+
+
+def _was_polled(batch: Batch, since: float) -> bool:
+    """Tell whether the provider has it, is working on it and has been told what there is to tell."""
+    is_told = bool(batch.cancelled_at) or not batch.cancel_requested_at
+    return batch.state == "submitted" and is_told and max(batch.submitted_at, batch.polled_at) >= since

@@ -1,0 +1,367 @@
+"""Speak the Batch APIs of OpenAI, Voyage and Gemini: upload a file of rows, make a job, read what it made.
+
+A job costs money, so `create` is sent once. It has a tag that was committed before, and `find` looks for it
+after an answer that was lost. Everything else may be sent again.
+
+As documented at platform.openai.com/docs/api-reference/batch, docs.voyageai.com/docs/batch-inference and
+ai.google.dev/gemini-api/docs/batch-api (2026). OpenAI and Voyage name two files, of answered and of other
+rows, whatever the final state is; Gemini answers with a long-running operation, whose place for the name of
+the result file has moved over time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import IO, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from memline.shared.clock import Clock
+from memline.shared.embedders import gemini, openai
+from memline.shared.embedders.choice import Choice
+from memline.shared.embedders.http import HttpClient, parse_json
+from memline.shared.embedders.provider_errors import redact_line
+from memline.shared.embedders.vector_checks import Values
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
+from memline.shared.tables import as_dict, as_list, as_text
+
+#: What a job is doing, in our words; all but `running` are final.
+State = Literal["running", "done", "failed", "expired", "cancelled"]
+
+#: The last word of the name of a final state, whatever it begins with (`BATCH_STATE_` at Gemini).
+FINAL: Mapping[str, State] = {
+    "completed": "done",
+    "succeeded": "done",
+    "done": "done",
+    "failed": "failed",
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "canceled": "cancelled",
+}
+
+#: Jobs in a page of a list, the providers' own maximum; and pages that are read, more than any account has.
+PAGE_ROWS, MAX_PAGES = 100, 1_000
+
+#: 3,072 numbers are 75 kB; a longer line is not a row.
+MAX_LINE_BYTES = 16 << 20
+
+#: Seconds after which OpenAI removes an uploaded file that nobody removed.
+EXPIRES_S = 7 * 24 * 3600
+
+#: What a provider says of an uploaded file that it has not looked through yet, with status 404 or 400.
+_NOT_READY = re.compile(
+    r"file[^\"{}]{0,80}(?:not (?:be )?found|does not exist|not exist|not ready|not in an active)", re.I
+)
+
+#: The part of a file's name or address that is its own.
+_GOOGLE_FILE = re.compile(r"files/[^/?#:\"]+")
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as its provider describes it at one moment."""
+
+    id: str
+    state: State
+    #: The provider's own word for the state.
+    provider_state: str = ""
+    #: Why it failed, fit to be shown; empty when there is no reason.
+    reason: str = ""
+    #: Rows that have a result, as the provider counts them.
+    done: int = 0
+    #: Files of results: they may be there whatever the final state is.
+    outputs: tuple[str, ...] = ()
+    input_file: str = ""
+    tag: str = ""
+
+
+def wire_of(choice: Choice, clock: Clock) -> OpenAI:
+    """Build the client of a provider's Batch API, without a network call. Raises ProviderStop without one."""
+    kind = KINDS.get(choice.provider)
+    if kind is None or choice.identity is None or choice.endpoint is None:
+        hint = "set remote.batch.enabled to false"
+        raise ProviderStop(f"{choice.provider} has no Batch API", hint=hint)
+    return kind(choice, clock)
+
+
+class OpenAI:
+    """Jobs at OpenAI, or at a server that speaks its protocol. Every failure is a ProviderError."""
+
+    window = "24h"
+
+    def __init__(self, choice: Choice, clock: Clock) -> None:
+        assert choice.identity is not None and choice.endpoint is not None
+        self.identity, self._endpoint = choice.identity, choice.endpoint
+        self.http = HttpClient(choice.endpoint, timeout_s=choice.timeout_s, clock=clock)
+
+    def row(self, key: str, text: str) -> dict[str, Any]:
+        """Make the row of a text."""
+        body = openai.request_body(self.identity, text)
+        if self._endpoint.public:
+            # Of others a refusal of it would look like a refusal of the text.
+            body["encoding_format"] = "base64"
+        return {"custom_id": key, "method": "POST", "url": "/v1/embeddings", "body": body}
+
+    def upload(self, file: IO[bytes], tag: str) -> str:
+        """Send the file of rows and return its name. Sent again it costs nothing."""
+        form = {"purpose": "batch", **self._expiry()}
+        files = {"file": (f"memline-{tag}.jsonl", file, "application/jsonl")}
+        reply = self.http.call("POST", "/files", data=form, files=files, what="batch file upload", once=True)
+        return self._word(self.http.json(reply), "id")
+
+    def _expiry(self) -> dict[str, str]:
+        if not self._endpoint.public:
+            return {}
+        return {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(EXPIRES_S)}
+
+    def create(self, file_id: str, tag: str, agent: str) -> Job:
+        """Make the job. The error says in `maybe_done` whether it may have been made."""
+        about = {"source": "memline", "agent": agent[:512], "tag": tag}
+        body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": self.window}
+        return self._made("/batches", {**body, "metadata": about, **self._parameters()})
+
+    def _parameters(self) -> dict[str, Any]:
+        return {}
+
+    def find(self, tag: str, file_id: str) -> Job | None:
+        """Find the job with this tag, or of this file, in the provider's whole list."""
+        cursor: dict[str, str] = {}
+        for _ in range(MAX_PAGES):
+            jobs, cursor = self._page(cursor)
+            for job in jobs:
+                if job.tag == tag or (not job.tag and job.input_file == file_id):
+                    return job
+            if not cursor:
+                return None
+        raise self._broken("batch list", "the list has no end")
+
+    def _page(self, cursor: dict[str, str]) -> tuple[list[Job], dict[str, str]]:
+        page = self._get("/batches", "batch list", {"limit": str(PAGE_ROWS), **cursor})
+        if not isinstance(page.get("data"), list):
+            # Not the same as an empty one: where no job is found, a second one may be made.
+            raise self._broken("batch list", "there is no list")
+        jobs = [self._job(each) for each in page["data"]]
+        # Voyage's own example has no `has_more`.
+        has_more = jobs and page.get("has_more", len(jobs) >= PAGE_ROWS)
+        return jobs, {"after": jobs[-1].id} if has_more else {}
+
+    def job(self, job_id: str) -> Job:
+        """Ask how far a job is."""
+        return self._job(self._get(_path("batches", job_id), "batch status"))
+
+    def cancel(self, job_id: str) -> None:
+        """Ask for the end of a job; rows that are finished are kept, and paid for."""
+        self.http.any_json(
+            self.http.post(f"{_path('batches', job_id)}{self._cancel}", {}, what="batch cancel")
+        )
+
+    _cancel = "/cancel"
+
+    def delete(self, file_id: str) -> None:
+        """Remove a file. Raises no ProviderError: it goes by itself after some days."""
+        try:
+            self.http.call("DELETE", _path("files", file_id), what="batch file delete")
+        except ProviderError:
+            return
+
+    def lines(self, file_id: str) -> Iterator[bytes]:
+        """Yield the lines of a file as they arrive, without those that are too long to be a row."""
+        pending = b""
+        for piece in self._pieces(file_id):
+            *whole, pending = (pending + piece).split(b"\n")
+            yield from (line for line in whole if len(line) <= MAX_LINE_BYTES)
+            pending = pending[: MAX_LINE_BYTES + 1]
+        yield pending
+
+    def _pieces(self, file_id: str) -> Iterator[bytes]:
+        return self.http.download(f"{_path('files', file_id)}/content", what="batch file content")
+
+    def vector(self, row: dict[str, Any]) -> Values:
+        """Return the embedding in a row of the results. Raises a ProviderError with what is in its place."""
+        response = as_dict(row.get("response"))
+        status, body = response.get("status_code"), as_dict(response.get("body"))
+        is_bad = isinstance(status, int) and status >= 400
+        if failure := row.get("error") or (is_bad and (body.get("error") or response.get("message"))):
+            raise self._broken("batch row", _words(failure))
+        data = as_list(body.get("data"))
+        if len(data) != 1:
+            raise self._broken("batch row", "a row has no vector")
+        return openai.values_of(as_dict(data[0]).get("embedding"))
+
+    def _job(self, raw: Any) -> Job:
+        raw = as_dict(raw)
+        state, counts = self._word(raw, "status"), as_dict(raw.get("request_counts"))
+        errors = raw.get("errors")
+        errors = as_list(errors["data"] if isinstance(errors, dict) and "data" in errors else errors)
+        return Job(
+            id=self._word(raw, "id"),
+            state=FINAL.get(state.lower(), "running"),
+            provider_state=self._shown(state),
+            reason=self._shown("; ".join(map(_words, errors[:3]))),
+            done=_number(counts.get("completed")),
+            outputs=tuple(filter(None, map(as_text, (raw.get("output_file_id"), raw.get("error_file_id"))))),
+            input_file=as_text(raw.get("input_file_id")),
+            tag=str(as_dict(raw.get("metadata")).get("tag") or ""),
+        )
+
+    # What all of them share.
+
+    def _get(self, path: str, what: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        return as_dict(self.http.any_json(self.http.call("GET", path, what=what, params=dict(params or {}))))
+
+    def _made(self, path: str, body: Mapping[str, object]) -> Job:
+        """Send what makes a job, once."""
+        reply = self.http.post(path, body, what="batch create", once=True)
+        try:
+            return self._job(self.http.any_json(reply))
+        except ProviderBrokenAnswer as error:
+            # It was taken, and the answer cannot be read.
+            error.maybe_done = True
+            raise
+        except ProviderError as error:
+            if reply.status in (400, 404) and _NOT_READY.search(error.message):
+                raise ProviderLater(error.message, status=reply.status) from None
+            error.maybe_done = reply.status in (408, 409)
+            raise
+
+    def _word(self, raw: Any, name: str) -> str:
+        found = raw.get(name) if isinstance(raw, dict) else None
+        if not isinstance(found, str) or not 0 < len(found) <= 1_000:
+            raise self._broken("batch", f"an answer without `{name}`")
+        return found
+
+    def _shown(self, text: str) -> str:
+        return redact_line(text, self._endpoint.secrets)
+
+    def _broken(self, what: str, problem: str) -> ProviderBrokenAnswer:
+        text = f"{self._endpoint.provider} {what} failed: {self._shown(problem)}"
+        return ProviderBrokenAnswer(text, status=200)
+
+
+class Voyage(OpenAI):
+    """Jobs at Voyage: model and parameters are given once for the whole job."""
+
+    window = "12h"
+
+    def row(self, key: str, text: str) -> dict[str, Any]:
+        return {"custom_id": key, "body": {"input": text}}
+
+    def _expiry(self) -> dict[str, str]:
+        return {}
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"request_params": openai.voyage_parameters(self.identity, as_query=False)}
+
+
+class Gemini(OpenAI):
+    """Jobs at Gemini: the Files API, `:asyncBatchEmbedContent` and a long-running operation."""
+
+    _cancel = ":cancel"
+
+    def row(self, key: str, text: str) -> dict[str, Any]:
+        return {"key": key, "request": gemini.whole_request(self.identity, text)}
+
+    def upload(self, file: IO[bytes], tag: str) -> str:
+        # httpx makes forms alone, and Google takes two parts without names.
+        about = {"file": {"displayName": f"memline-{tag}.jsonl", "mimeType": "application/jsonl"}}
+        head = f"--{tag}\r\nContent-Type: application/json\r\n\r\n{json.dumps(about)}\r\n".encode()
+        head += f"--{tag}\r\nContent-Type: application/jsonl\r\n\r\n".encode()
+        tail = f"\r\n--{tag}--\r\n".encode()
+        size = len(head) + file.seek(0, 2) + len(tail)
+        file.seek(0)
+        reply = self.http.call(
+            "POST",
+            "/files",
+            service="upload",
+            params={"uploadType": "multipart"},
+            headers={
+                "x-goog-upload-protocol": "multipart",
+                "content-type": f"multipart/related; boundary={tag}",
+                "content-length": str(size),
+            },
+            content=chain([head], iter(lambda: file.read(1 << 18), b""), [tail]),
+            what="batch file upload",
+            once=True,
+        )
+        made = as_dict(self.http.json(reply))
+        return self._word(made.get("file", made), "name")
+
+    def create(self, file_id: str, tag: str, agent: str) -> Job:
+        # The tag comes last: an agent's name may have blanks.
+        about = {"displayName": f"memline {agent[:400]} {tag}", "inputConfig": {"file_name": file_id}}
+        path = f"/models/{quote(self.identity.model, safe='')}:asyncBatchEmbedContent"
+        return self._made(path, {"batch": about})
+
+    def _page(self, cursor: dict[str, str]) -> tuple[list[Job], dict[str, str]]:
+        page = self._get("/batches", "batch list", {"pageSize": str(PAGE_ROWS), **cursor})
+        # Google leaves out a list that is empty, and answers nothing else then.
+        if not isinstance(page.get("operations"), list) and page.keys() - {"nextPageToken"}:
+            raise self._broken("batch list", "there is no list")
+        token = as_text(page.get("nextPageToken"))
+        return list(map(self._job, as_list(page.get("operations")))), {"pageToken": token} if token else {}
+
+    def _pieces(self, file_id: str) -> Iterator[bytes]:
+        path, params = f"{_path('files', file_id)}:download", {"alt": "media"}
+        return self.http.download(path, params=params, service="download", what="batch file content")
+
+    def vector(self, row: dict[str, Any]) -> Values:
+        response = as_dict(row.get("response"))
+        if failure := row.get("error") or response.get("error"):
+            raise self._broken("batch row", _words(failure))
+        return gemini.values_of(response.get("embedding") or row.get("embedding"))
+
+    def _job(self, raw: Any) -> Job:
+        raw = as_dict(raw)
+        about = as_dict(raw.get("metadata")) or raw
+        words, failure = str(about.get("state") or raw.get("state") or ""), raw.get("error")
+        state = FINAL.get(words.lower().rpartition("_")[2], "running")
+        if raw.get("done") and state == "running":
+            # The operation has ended, its state is only late.
+            state = "failed" if failure else "done"
+        counts, config = as_dict(about.get("batchStats")), as_dict(about.get("inputConfig"))
+        name = str(about.get("displayName") or "")
+        places = json.dumps([raw.get("response"), about.get("output"), about.get("dest")])
+        return Job(
+            id=self._word(raw if raw.get("name") else about, "name"),
+            state=state,
+            provider_state=self._shown(words),
+            reason=self._shown(_words(failure)) if failure else "",
+            done=_number(counts.get("successfulRequestCount")),
+            outputs=tuple(_GOOGLE_FILE.findall(places)[:1]),
+            input_file=str(config.get("fileName") or config.get("file_name") or ""),
+            tag=name.rpartition(" ")[2] if name.startswith("memline ") else "",
+        )
+
+
+#: The Batch API of each provider that has one.
+KINDS: Mapping[str, type[OpenAI]] = {"openai": OpenAI, "voyage": Voyage, "gemini": Gemini}
+
+
+def key_and_row(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Parse a line of results; without a key where it is not a row."""
+    try:
+        row = as_dict(parse_json(line))
+    except (ValueError, RecursionError):
+        return "", {}
+    return str(row.get("custom_id") or row.get("key") or ""), row
+
+
+def _path(kind: str, name: str) -> str:
+    """Return the path of a file or a job. Google's names begin with their kind."""
+    return f"/{kind}/{quote(name.removeprefix(f'{kind}/'), safe='')}"
+
+
+def _words(error: Any) -> str:
+    """Put one error in words."""
+    if not isinstance(error, dict):
+        return str(error)
+    words = str(error.get("message") or error.get("code") or "unknown error")
+    return f"{words} (line {error['line']})" if error.get("line") is not None else words
+
+
+def _number(value: object) -> int:
+    """Return a count, which a provider may write as text; 0 when it is not a number."""
+    return int(value) if str(value).isdecimal() else 0  # type: ignore[call-overload]
