@@ -111,8 +111,8 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(
 
     assert not first.failed
     assert first.vectors["pending"] == texts
-    (note,) = (each for each in first.findings if each.code == "waiting_in_batch")
-    assert f"{texts} texts wait in 1 batch at openai" in note.what
+    (note,) = (each for each in first.findings if each.code == "in_batch")
+    assert f"{texts} texts are in 1 batch at openai" in note.what
     assert (note.action, first.warning) == ("memline batch ls", "")
     assert not second.failed
     assert (second.vectors["embedded"], second.vectors["pending"]) == (1, texts)

@@ -243,10 +243,10 @@ class Life(msgspec.Struct, kw_only=True):
     ) -> bool:
         """End a batch: what it did not bring goes in requests, and its money is set right. Always False."""
         now, index = self.clock.now(), self.accounts.index
-        # Nothing is wrong with texts that were never sent, or that lack of a key kept from it.
-        is_tried = outcome != "cancelled" and not (cause is not None and cause.kind == "stop")
         with transaction(index):
             row = self._row(batch.token)
+            # Nothing is wrong with texts that were in no job, or whose job a person ended.
+            is_tried = bool(row.job_id) and outcome != "cancelled"
             index.execute(
                 "UPDATE vectors SET state = 'wanted', lease = NULL, due = 0, attempts = attempts + ?"
                 " WHERE lease = ?",
