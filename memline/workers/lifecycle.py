@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import dramatiq
 from dramatiq.middleware import Middleware
 
 from memline.shared import logs
-from memline.shared.config.config_file import for_owner
 from memline.shared.config.schema import Settings
-from memline.shared.errors import IndexUnwritable
-from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import fleet_owner
 from memline.shared.queue.broker import on_redis, send
@@ -48,66 +42,62 @@ SHUTDOWN_MS = 15_000
 IDLE_MS = 100
 IDLE_QUERY_MS = 20
 
-#: Seconds between two looks whether the process still works when no supervisor asks for more.
-LOOK_EVERY_S = 1.5
 
-#: Seconds between two tries of a second store process to become the only one.
-LOCK_EVERY_S = 0.5
+class Workers:
+    """Works on messages of some queues of a fleet: a part of a process (`producers.runs.parts`).
 
-
-def run(
-    settings: Settings,
-    threads_of: Mapping[str, int],
-    stop: threading.Event,
-    *,
-    liveness: Liveness | None = None,
-) -> None:
-    """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
-
-    What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
-    cannot be trusted with messages, and the error that ended the work when it was not `stop`.
+    At the end what is running is finished, and what was fetched goes back on its queue.
     """
-    url, liveness = settings.queue.address, liveness or Liveness()
-    retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
-    heartbeat = ShowAlive()
-    broker = on_redis(url, retry=retry, middleware=[LogFields(), heartbeat])
-    if any(QUEUES[role].is_beside_index for role in threads_of):
-        fleet_owner.refuse_other(url, settings.home, is_claimed="store" in threads_of)
-    context = Context(
-        settings,
-        limits=RedisLimits(url, retry),
-        in_flight=RedisRequests(url),
-        stopping=stop,
-        kind="store",
-    )
-    use(context)
-    declare_actors(threads_of)
-    # One that waits for its turn is ready too, else its start fails after some time.
-    liveness.ready()
-    with only_store(settings.home, stop, liveness) if "store" in threads_of else nullcontext():
-        if stop.is_set():
-            return
-        if "store" in threads_of:
-            context.sweep_timer.start()
-        workers = start(broker, threads_of)
-        heartbeat.start(url, broker.broker_id, threads_of, file=settings.file)
-        if {"store", "batch"} & set(threads_of):
+
+    def __init__(self, settings: Settings, threads_of: Mapping[str, int], stop: threading.Event) -> None:
+        """Work on the queues of `threads_of`, each with so many threads; an error of its own sets `stop`."""
+        self._settings = settings
+        self._threads_of = threads_of
+        self._stop = stop
+        self._retry = RetryPolicy(settings.queue.address, max_wait_s=MAX_WAIT_S)
+        self._heartbeat = ShowAlive()
+
+    def __enter__(self) -> Workers:
+        """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
+        settings, url, roles = self._settings, self._settings.queue.address, self._threads_of
+        broker = on_redis(url, retry=self._retry, middleware=[LogFields(), self._heartbeat])
+        if any(QUEUES[role].is_beside_index for role in roles):
+            fleet_owner.refuse_other(url, settings.home, is_claimed="store" in roles)
+        self._context = Context(
+            settings,
+            limits=RedisLimits(url, self._retry),
+            in_flight=RedisRequests(url),
+            stopping=self._stop,
+            kind="store",
+        )
+        use(self._context)
+        declare_actors(roles)
+        if "store" in roles:
+            self._context.sweep_timer.start()
+        self._workers = start(broker, roles)
+        self._heartbeat.start(url, broker.broker_id, roles, file=settings.file)
+        if {"store", "batch"} & set(roles):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
                 send(Sweep(agent=agent, deep=True))
-        Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
-        while not stop.wait(liveness.every_s or LOOK_EVERY_S):
-            liveness.alive()
-        liveness.stopping()
-        retry.stop_after(LAST_TRIES_S)
-        heartbeat.stop(context.failure.message if context.failure else "")
-        store = workers.pop("store", None)
-        stop_together(workers.values(), timeout_ms=SHUTDOWN_MS)
+        Log("worker").info("worker.started", queues=",".join(roles), pid=os.getpid())
+        return self
+
+    def tick(self) -> None:
+        """Do nothing: the threads of the workers do it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Raise the error that ended the work, if one did."""
+        failure = self._context.failure
+        self._retry.stop_after(LAST_TRIES_S)
+        self._heartbeat.stop(failure.message if failure else "")
+        store = self._workers.pop("store", None)
+        stop_together(self._workers.values(), timeout_ms=SHUTDOWN_MS)
         if store is not None:
             store.stop(timeout=SHUTDOWN_MS)
-        context.close()
-        if context.failure is not None:
-            raise context.failure
+        self._context.close()
+        if failure is not None:
+            raise failure
 
 
 def declare_actors(queues: Iterable[str]) -> None:
@@ -143,35 +133,6 @@ def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> Non
     with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
         for worker in workers:
             pool.submit(worker.stop, timeout=timeout_ms)
-
-
-@contextmanager
-def only_store(home: Path, stop: threading.Event, liveness: Liveness) -> Iterator[None]:
-    """Wait until this process is the only one that dispatches the indexes of a home, or `stop` is set."""
-    path = home / "store.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = open(path, "a+", opener=for_owner)  # noqa: SIM115
-    except OSError as error:
-        raise IndexUnwritable(f"cannot write {path}: {error.strerror}", hint="set MEMLINE_HOME") from error
-    with lock:
-        is_told = False
-        while not stop.is_set():
-            lock.seek(0)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not is_told:
-                    Log("store").warning("store.waits", holder=lock.read().strip(), lock=str(path))
-                    is_told = True
-                liveness.alive()
-                stop.wait(LOCK_EVERY_S)
-                continue
-            lock.truncate()
-            lock.write(f"pid {os.getpid()}\n")
-            lock.flush()
-            break
-        yield
 
 
 class ShowAlive(Heartbeat, Middleware):

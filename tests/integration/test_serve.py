@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place
+from tests.support.workspace import Place, until
 
 
 def test_the_server_says_where_it_is_answers_and_ends_well(place: Place) -> None:
@@ -60,6 +60,35 @@ def test_a_port_in_use_is_an_error_with_a_hint(place: Place) -> None:
     assert ran.status == 1
     assert f"cannot listen on 127.0.0.1:{port}" in ran.stderr
     assert f" serve --port {port + 1}" in ran.stderr
+
+
+def test_up_serves_too_and_goes_on_while_its_port_is_taken(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    place.index()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/search?query=cents"
+        with running_memline(*place.arguments("up", "--serve", "--port", str(port))) as process:
+            until(lambda: "following_fails" in codes(place), "the finding")
+            taken.close()
+            until(lambda: is_answered(url), "an answer")
+            until(lambda: "following_fails" not in codes(place), "its end")
+            place.write("memory/new.md", "A xyzzy.\n")
+            until(lambda: place.rows("SELECT 1 FROM files WHERE path = 'memory/new.md'") == [(1,)], "a note")
+            end(process, signal.SIGTERM)
+
+    assert process.returncode == 0
+
+
+def codes(place):
+    return [each["code"] for each in place.report()["findings"]]
+
+
+def is_answered(url):
+    try:
+        return httpx.get(url, timeout=120).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_the_context_of_a_session_is_printed(place: Place) -> None:

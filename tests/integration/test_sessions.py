@@ -50,7 +50,7 @@ def following(place: Place) -> Iterator[None]:
 
     def run() -> None:
         try:
-            runs_following.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
+            runs_following.up(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
         except BaseException as error:
             failed.append(error)
 

@@ -1,7 +1,6 @@
 """Two processes on one index at once: both end right, and no text is paid for twice."""
 
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 
@@ -170,30 +169,3 @@ def test_a_run_in_which_nothing_moves_says_so_and_ends_with_status_1(
     assert report.failed
     assert report.action == "memline doctor"
     assert "nothing has moved for 0 min" in waited
-
-
-def test_a_second_up_reads_no_file_until_the_first_has_ended(place: Place) -> None:
-    with (
-        running_memline(*place.arguments("up")) as first,
-        running_memline(*place.arguments("up")) as second,
-    ):
-        lines = {first: said_first(first), second: said_first(second)}
-        waiting = next(each for each, line in lines.items() if "already" in line)
-        following = next(each for each in lines if each is not waiting)
-        assert f"process {following.pid} already" in lines[waiting]
-        place.write("memory/one.md", "# One\n\nxyzzy\n")
-        until(lambda: place.rows("SELECT 1 FROM files WHERE path = 'memory/one.md'") == [(1,)], "the first")
-        by_first = end(following)
-        place.write("memory/two.md", "# Two\n\nxyzzy\n")
-        until(lambda: place.rows("SELECT 1 FROM files WHERE path = 'memory/two.md'") == [(1,)], "the second")
-        by_second = end(waiting)
-
-    assert (following.returncode, waiting.returncode) == (0, 0)
-    assert "follows" in by_second and "memory/one.md" not in by_second
-    assert "Traceback" not in by_first + by_second
-
-
-def said_first(process: Popen[str]) -> str:
-    """The first line on standard error that says who follows the files."""
-    assert process.stderr is not None
-    return next(line for line in process.stderr if "follow" in line)

@@ -130,9 +130,7 @@ def test_a_loop_that_hangs_sends_no_pings(
     with notify_socket(tmp_path, watchdog_s=0.1) as heard:
         arguments = {"stop": stop, "on_note": lambda _: None, "liveness": speaker(heard)}
         monkeypatch.setattr(Follower, "tick", tick)
-        thread = threading.Thread(
-            target=following.run, args=(place.settings, [place.agent]), kwargs=arguments
-        )
+        thread = threading.Thread(target=following.up, args=(place.settings, [place.agent]), kwargs=arguments)
         thread.start()
         try:
             heard.until("READY=1")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import closing
+from functools import partial
 
 import click
+import msgspec
 
 from memline.producers.agent_view import chat_for
 from memline.producers.api.calls import Caller, Calls
@@ -14,9 +16,9 @@ from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
 from memline.producers.cli.options import command
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
+from memline.producers.runs.parts import Part, run
 from memline.shared import logs
-from memline.shared.config.installation import Serve
-from memline.shared.values import replace
+from memline.shared.liveness import Liveness
 
 _PORT = click.IntRange(0, 65_535)
 
@@ -75,28 +77,37 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     that fresh.
     """
     invocation = invocation.of_service()
-    from memline.producers.web.serving import serving
-
     write_log()
+    with stop_event() as stop, listed(invocation, "serve", invocation.agents()):
+        run([server_of(invocation, host=host, port=port, liveness=liveness())], stop)
+
+
+def server_of(
+    invocation: Invocation,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    is_alone: bool = True,
+    liveness: Liveness | None = None,
+) -> Part:
+    """Make the HTTP server of these settings; the rest as of `Server`."""
+    # Starlette and uvicorn take 150 ms to import, which `mcp` and `up` never need.
+    from memline.producers.web.serving import Server
+
     logs.always(logs.AUDIT)
     logs.always(logs.REQUEST, style="json")
-    served = invocation.agents()
-    wanted = _served(invocation.settings.serve, host, port)
-    agents = tuple(each.agent for each in served)
-    with stop_event() as stop, serving(wanted, stop) as (url, run):
-        echo(f"memline: {url} (dashboard at /ui, MCP at /mcp)", err=True)
-        with (
-            listed(invocation, "serve", served),
-            closing(Calls(invocation.settings, agents, options_of=invocation.everywhere)) as calls,
-        ):
-            run(calls, liveness())
+    settings, agents = invocation.settings, invocation.agents()
+    wanted = msgspec.structs.replace(
+        settings.serve,
+        host=settings.serve.host if host is None else host,
+        port=settings.serve.port if port is None else port,
+    )
 
+    def calls() -> Calls:
+        return Calls(settings, tuple(each.agent for each in agents), options_of=invocation.everywhere)
 
-def _served(serve: Serve, host: str | None, port: int | None) -> Serve:
-    return replace(
-        serve,
-        host=serve.host if host is None else host,
-        port=serve.port if port is None else port,
+    return Server(
+        wanted, agents, calls, on_note=partial(echo, err=True), is_alone=is_alone, liveness=liveness
     )
 
 

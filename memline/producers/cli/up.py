@@ -10,18 +10,26 @@ from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
 from memline.producers.cli.options import command
+from memline.producers.cli.serve import server_of
 from memline.producers.runs import following
+from memline.producers.runs.parts import run
 from memline.shared.errors import QueueError
+from memline.shared.queue.broker import on_redis
 from memline.shared.queue.routes import QUEUES
-from memline.workers import lifecycle
+from memline.workers.lifecycle import Workers
 
 
-@command("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
-def up(invocation: Invocation) -> None:
+@command(
+    "memline --workspace ~/notes up", "memline up --serve", "MEMLINE_LOG_LEVEL=INFO memline up --agent main"
+)
+@click.option("--serve", "serves", is_flag=True, help="Serve HTTP, MCP and the dashboard too.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port of --serve.  [default: 7843]")
+def up(invocation: Invocation, serves: bool, port: int | None) -> None:
     """Run everything in one process, no server needed: follow the files, chunk, embed, store.
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work. A
-    second one for the same folder follows nothing until the first has ended, and then takes its place.
+    second one for the same folder follows its files, and sends texts to the provider once the first has
+    ended.
     """
     invocation = invocation.of_service()
     write_log()
@@ -30,7 +38,8 @@ def up(invocation: Invocation) -> None:
         fetch_model(agent)
     settings, note = invocation.settings, partial(echo, err=True)
     with stop_event() as stop, listed(invocation, "up", agents):
-        following.run(settings, agents, stop=stop, on_note=note, liveness=liveness())
+        more = [server_of(invocation, port=port, is_alone=False)] if serves else []
+        following.up(settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())
 
 
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
@@ -46,7 +55,8 @@ def watch(invocation: Invocation) -> None:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     agents = invocation.enabled_agents()
     with stop_event() as stop, listed(invocation, "watch", agents):
-        following.watch(invocation.settings, agents, stop=stop, liveness=liveness())
+        on_redis(invocation.settings.queue.address)
+        run([following.Following(invocation.settings, agents)], stop, liveness=liveness())
 
 
 @command(
@@ -74,4 +84,4 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
     with stop_event() as stop:
-        lifecycle.run(invocation.settings, threads_of, stop, liveness=liveness())
+        run([Workers(invocation.settings, threads_of, stop)], stop, liveness=liveness())

@@ -16,7 +16,7 @@ import dramatiq
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import IndexFault
+from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import FileFeeder
@@ -137,6 +137,11 @@ class InProcessWorkers:
 
     def missing(self) -> str:
         return ""
+
+    def tick(self) -> None:
+        """Raise IndexCorrupt when a worker met it; other errors are logged, and their work is done again."""
+        if isinstance(fault := self.fault(), IndexCorrupt):
+            raise fault
 
     def fault(self) -> BaseException | None:
         """Return the last error that ended an actor, if any; a command that waits ends with it."""

@@ -95,9 +95,6 @@ QUEUE_RETRY_S = 2.0
 #: Seconds between two scans at most, while nothing that is enqueued ever arrives: the workers refuse it.
 MAX_SCAN_EVERY_S = 3_600.0
 
-#: Seconds between two calls of `tick`.
-TICK_S = 0.25
-
 _log = Log("follow")
 
 
@@ -116,7 +113,7 @@ class Follower:
 
         `on_change` is told of an agent whose files changed, by any thread.
         """
-        self._errors = errors or LoopErrors(clock=clock)
+        self._errors = errors or LoopErrors()
         self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
         #: Why files are polled, as the processes of the home are told.
@@ -150,7 +147,7 @@ class Follower:
             _log.info("files.followed", agent=settings.agent, workspace=settings.workspace, mode=agent.mode())
 
     def tick(self) -> None:
-        """Feed what waits, and scan all files when that is due; for a loop every `TICK_S`."""
+        """Feed what waits, and scan all files when that is due; call it several times a second."""
         for agent in self._agents:
             with self._errors.guard(agent.settings, FILES):
                 if agent.tick():

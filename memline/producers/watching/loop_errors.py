@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault, MemlineError
 from memline.shared.index import meta
@@ -21,20 +20,16 @@ from memline.shared.logs import Log
 #: The part of an agent that is guarded: finding changed files.
 FILES = "files"
 
-#: Seconds after which an error that goes on is logged again.
-REMIND_S = 600.0
-
-_CLEAR = ("", 0.0)
+_log = Log("loop")
 
 
 class LoopErrors:
     """Notes the errors of a loop by agent and part. For the thread of that loop."""
 
-    def __init__(self, *, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
-        self._log = Log("loop")
-        #: Agent and part -> the error that goes on, and when it was logged last; `_CLEAR`: none is recorded.
-        self._current: dict[tuple[str, str], tuple[str, float]] = {}
+    def __init__(self) -> None:
+        #: Agent and part -> the error that was logged, and the one that is recorded; empty: none is.
+        self._logged: dict[tuple[str, str], str] = {}
+        self._recorded: dict[tuple[str, str], str] = {}
         #: The damaged index that was met last; `up` moves it aside and builds it again.
         self.corrupt: IndexCorrupt | None = None
 
@@ -46,32 +41,33 @@ class LoopErrors:
         except Exception as error:
             if isinstance(error, IndexCorrupt):
                 self.corrupt = error
-            self._note(settings, part, error)
+            self.note(settings, part, error)
+
+    def note(self, settings: AgentSettings, part: str, error: Exception) -> None:
+        """Log and record an error, unless it goes on."""
+        key, (text, hint) = (settings.agent, part), _words(error)
+        if self._logged.get(key) != text:
+            self._logged[key] = text
+            _log.error("loop.failed", agent=settings.agent, part=part, error=text, hint=hint)
+        entry = {"error": text, "action": hint}
+        if self._recorded.get(key) != text and self._record(settings, part, entry):
+            self._recorded[key] = text
 
     def clear(self, settings: AgentSettings, part: str) -> None:
         """Note that a part of an agent works (again)."""
         key = (settings.agent, part)
-        if self._current.get(key) != _CLEAR and self._record(settings, part, None):
-            self._current[key] = _CLEAR
+        if self._recorded.get(key) != "" and self._record(settings, part, None):
+            self._logged[key] = self._recorded[key] = ""
 
-    def _note(self, settings: AgentSettings, part: str, error: Exception) -> None:
-        key, now = (settings.agent, part), self._clock.now()
-        text, hint = _words(error)
-        before, logged_at = self._current.get(key, _CLEAR)
-        if text == before and now - logged_at < REMIND_S:
-            return
-        self._current[key] = (text, now)
-        self._log.error("loop.failed", agent=settings.agent, part=part, error=text, hint=hint)
-        # Each time: there may have been no index before, or one that could not be written.
-        self._record(settings, part, {"error": text, "action": hint, "since": now})
-
-    def _record(self, settings: AgentSettings, part: str, entry: dict[str, object] | None) -> bool:
-        """Set or remove what the index says of a part; False when the index cannot be read or written."""
+    def _record(self, settings: AgentSettings, part: str, entry: dict[str, str] | None) -> bool:
+        """Set or remove what the index says of a part; False when that failed, or there is no index yet."""
         path = settings.index_path
         try:
             with reading_if_any(path) as reader:
-                recorded = meta.get(reader, meta.LOOP_ERRORS, {}).get(part, {}) if reader else {}
-                if reader is None or recorded.get("error") == (entry or {}).get("error"):
+                if reader is None:
+                    return False
+                entries = meta.get(reader, meta.LOOP_ERRORS, {})
+                if entries.get(part) == entry:
                     return True
             with closing(open_writer(path)) as writer, faults(path), transaction(writer):
                 entries = {**meta.get(writer, meta.LOOP_ERRORS, {}), part: entry}
@@ -79,7 +75,7 @@ class LoopErrors:
                 meta.put(writer, meta.LOOP_ERRORS, entries or None)
             return True
         except IndexFault as error:
-            self._log.warning("loop.not_recorded", agent=settings.agent, error=error.message)
+            _log.warning("loop.not_recorded", agent=settings.agent, error=error.message)
             return False
 
 

@@ -1,36 +1,93 @@
-"""Listen, and serve API, MCP and dashboard at one address until the process is told to end."""
+"""Serve API, MCP and dashboard at one address, as a part of a process."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 
 from memline.producers.api.app import Api
 from memline.producers.api.calls import Calls
 from memline.producers.api.server import listen, require_token, run, url_of
+from memline.producers.watching.loop_errors import LoopErrors
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import MemlineError
 from memline.shared.liveness import Liveness
 
+#: Seconds between two tries to have an address that is taken.
+RETRY_S = 5.0
 
-@contextmanager
-def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callable[[Calls, Liveness], None]]]:
-    """Listen, and give the address and what serves API, MCP and dashboard there until `stop` is set.
+#: The part of `up` that fails then (`producers.watching.loop_errors`).
+HTTP = "HTTP server"
 
-    Raises ConfigError where a token is needed and there is none, or the address is not free.
-    """
-    require_token(wanted)
-    with listen(wanted) as opened:
 
-        def serve(calls: Calls, liveness: Liveness) -> None:
-            default = calls.settings.default_agent
-            api = Api(
-                calls,
-                wanted,
-                dashboard=Dashboard,
-                default_agent=default if default in calls.agents else calls.agents[0],
-            )
-            run(api.app, opened, stop, liveness=liveness)
+class Server:
+    """The HTTP server in a thread: a part of a process (`producers.runs.parts`)."""
 
-        yield url_of(opened), serve
+    def __init__(
+        self,
+        wanted: Serve,
+        agents: Sequence[AgentSettings],
+        make_calls: Callable[[], Calls],
+        *,
+        on_note: Callable[[str], None],
+        is_alone: bool = True,
+        liveness: Liveness | None = None,
+    ) -> None:
+        """With `is_alone` an address that is taken is an error; else a finding, and it is tried again."""
+        self._wanted = wanted
+        self._agents = agents
+        self._make_calls = make_calls
+        self._on_note = on_note
+        self._is_alone = is_alone
+        self._liveness = liveness or Liveness()
+
+    def __enter__(self) -> Server:
+        """Raise ConfigError where a token is needed and there is none, MemlineError for a taken address."""
+        require_token(self._wanted)
+        self._errors = LoopErrors()
+        self._stop, self._stack = threading.Event(), ExitStack()
+        self._thread: threading.Thread | None = None
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._stack.close()
+
+    def tick(self) -> None:
+        if self._thread is None and time.monotonic() >= self._retry_at:
+            self._begin()
+        if self._thread is not None and not self._thread.is_alive():
+            raise MemlineError("the HTTP server ended by itself", hint="memline doctor")
+
+    def _begin(self) -> None:
+        self._retry_at = time.monotonic() + RETRY_S
+        try:
+            opened = self._stack.enter_context(listen(self._wanted))
+        except MemlineError as error:
+            if self._is_alone:
+                raise
+            error.hint = error.hint.replace("memline serve", "memline up --serve")
+            for agent in self._agents:
+                self._errors.note(agent, HTTP, error)
+            return
+        for agent in self._agents:
+            self._errors.clear(agent, HTTP)
+        calls = self._stack.enter_context(closing(self._make_calls()))
+        default = calls.settings.default_agent
+        api = Api(
+            calls,
+            self._wanted,
+            dashboard=Dashboard,
+            default_agent=default if default in calls.agents else calls.agents[0],
+        )
+        self._on_note(f"memline: {url_of(opened)} (dashboard at /ui, MCP at /mcp)")
+        args, kwargs = (api.app, opened, self._stop), {"liveness": self._liveness}
+        self._thread = threading.Thread(target=run, args=args, kwargs=kwargs, name="serve", daemon=True)
+        self._thread.start()

@@ -16,7 +16,7 @@ import redis
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
-from memline.shared.queue.heartbeat import WorkerInfo, all_workers
+from memline.shared.queue.heartbeat import WorkerInfo, live_workers
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 from memline.shared.values import value
@@ -72,8 +72,6 @@ class Fleet:
     used_memory: int
     #: Bytes that Redis may use; 0 without a limit.
     max_memory: int = 0
-    #: Why a worker ended by itself of late; empty when none did.
-    worker_failure: str = ""
     #: Why messages are refused, or may be lost, though Redis answers.
     error: QueueError | None = None
 
@@ -96,12 +94,10 @@ def read(url: str, kept: redis.Redis | None = None) -> Fleet:
 
 def _read(client: redis.Redis, url: str) -> Fleet:
     memory: Any = client.info("memory")
-    workers = all_workers(client)
-    live = tuple(worker for worker in workers if not worker.failure)
+    workers = tuple(live_workers(client))
     return Fleet(
-        queues=tuple(_depths(client, live)),
-        workers=live,
-        worker_failure=next((worker.failure for worker in workers if worker.failure), ""),
+        queues=tuple(_depths(client, workers)),
+        workers=workers,
         used_memory=int(memory["used_memory"]),
         max_memory=int(memory.get("maxmemory", 0)),
         error=redis_client.trouble(client, memory, url),

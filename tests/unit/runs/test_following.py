@@ -1,57 +1,128 @@
 import threading
-from typing import Any
 
 import pytest
 
+from memline.producers.actions import provider_pauses
 from memline.producers.runs import following
+from memline.producers.runs.following import Lines
 from memline.producers.watching import follow
-from memline.shared.errors import IndexFault, QueueError
-from memline.shared.sync.plan import Plan
-from tests.support.workspace import Place
+from memline.shared.errors import IndexFault
+from tests.support.process import TIMEOUT_S
+from tests.support.workspace import remote
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
 
-def test_up_goes_on_and_status_says_so_when_a_scan_fails(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop = threading.Event()
-    monkeypatch.setattr(follow, "SCAN_EVERY_S", 0.1)
-    scans: list[str] = []
+def up(place, stop, on_note=lambda _: None):
+    following.up(place.settings, [place.agent], stop=stop, on_note=on_note)
 
-    def scan(*_: Any, **__: Any) -> Plan:
+
+def test_up_goes_on_and_status_says_so_when_a_scan_fails(place, monkeypatch):
+    stop, scans = threading.Event(), []
+    monkeypatch.setattr(follow, "SCAN_EVERY_S", 0.1)
+
+    def scan(*_, **__):
         scans.append("scan")
         if len(scans) == 3:
             stop.set()
         raise IndexFault("the index is locked") if len(scans) == 1 else TypeError("unhashable type: 'list'")
 
     monkeypatch.setattr(follow, "make_plan", scan)
-    following.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
-    trouble = next(each for each in place.report()["findings"] if each["code"] == "following_fails")
+    up(place, stop)
+    (trouble,) = (each for each in place.report()["findings"] if each["code"] == "following_fails")
 
     assert len(scans) == 3
-    assert trouble["subject"] == "files"
-    assert "TypeError in test_following.py, line " in trouble["what"]
+    assert "its files: TypeError in test_following.py, line " in trouble["what"]
 
 
-def test_up_moves_a_damaged_index_aside_and_builds_it_again(place: Place) -> None:
+def test_up_moves_a_damaged_index_aside_and_builds_it_again(place):
     place.index()
     place.index_path.write_bytes(b"this is not a database " * 1_000)
-    stop = threading.Event()
-    notes: list[str] = []
+    stop, notes = threading.Event(), []
 
-    def note(text: str) -> None:
+    def note(text):
         notes.append(text)
         if "follows" in text:
             stop.set()
 
-    following.run(place.settings, [place.agent], stop=stop, on_note=note)
+    up(place, stop, note)
 
     (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
     assert any(f"it was moved to {aside} and is built again" in text for text in notes)
-    assert "agent main embeds with none" in notes[1]
 
 
-def test_watch_needs_a_queue(place: Place) -> None:
-    with pytest.raises(QueueError):
-        following.watch(place.settings, [place.agent], stop=threading.Event())
+def test_up_says_one_line_a_change(place):
+    place.configure(sync={"watchDebounceMs": 50})
+    place.index()
+    stop, ready, notes = threading.Event(), threading.Event(), []
+
+    def note(text):
+        notes.append(text)
+        if "follows" in text:
+            ready.set()
+        if "new.md: " in text:
+            stop.set()
+
+    def save():
+        ready.wait(TIMEOUT_S)
+        place.write("memory/new.md", "The umbrella is in the cellar.\n")
+
+    saving = threading.Thread(target=save)
+    saving.start()
+    up(place, stop, note)
+    saving.join()
+
+    assert [text for text in notes if "new.md" in text] == ["memline: memory/new.md: 1 chunk"]
+
+
+def looking(place, monkeypatch):
+    """A function that gives what is said of what was stored since it was called last."""
+    monkeypatch.setattr(following, "LOOK_EVERY_S", 0.0)
+    said = []
+    lines = Lines(place.agent, said.append)
+
+    def look():
+        said.clear()
+        lines.tick()
+        return list(said)
+
+    return look
+
+
+def test_files_are_said_once_and_very_many_are_counted(place, monkeypatch):
+    place.index()
+    lines = looking(place, monkeypatch)
+    place.write("memory/a.md", "One.\n")
+    place.index()
+    assert lines() == ["memline: memory/a.md: 1 chunk"]
+    assert lines() == []
+    (place.workspace / "memory/a.md").unlink()
+    place.index()
+    assert lines() == ["memline: memory/a.md: removed"]
+
+    for number in range(following.MOST_LINES + 5):
+        place.write(f"memory/{number}.md", f"Note {number}.\n")
+    place.index()
+
+    assert lines() == [f"memline: {following.MOST_LINES + 5} files read"]
+
+
+def test_what_is_wrong_is_said_once_in_the_words_of_its_finding(place, monkeypatch):
+    monkeypatch.setattr(following, "TROUBLE_EVERY_S", 0.0)
+    place.index()
+    place.configure(**remote("http://127.0.0.1:9/v1"))
+    provider_pauses.pause(place.agent)
+    lines = looking(place, monkeypatch)
+
+    (line,) = lines()
+
+    assert "paused" in line and "memline queue resume" in line
+    assert lines() == []
+
+
+def test_a_damaged_index_is_no_matter_of_the_lines(place, monkeypatch):
+    place.index()
+    lines = looking(place, monkeypatch)
+    place.index_path.write_bytes(b"no database " * 1000)
+
+    assert lines() == []
