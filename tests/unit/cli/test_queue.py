@@ -39,7 +39,6 @@ REPORT: dict[str, Any] = {
         "thirtyDays": {"requests": 9, "tokens": 4_000_000, "cost": 0.06, "unpricedTokens": 1_000_000},
         "models": [{"provider": "openai", "model": "small"}],
     },
-    "workerFailure": None,
     "workers": [
         {
             "role": "embed",

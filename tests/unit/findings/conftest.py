@@ -47,7 +47,6 @@ def one(findings: list[Finding], code: str) -> Finding:
 def fleet(
     *roles: str,
     dead: int = 0,
-    failure: str = "",
     version: str = "",
     asked: int = 0,
     **about: Any,
@@ -82,7 +81,7 @@ def fleet(
         )
         for role in roles
     )
-    return Fleet(queues=queues, workers=alive, used_memory=1, worker_failure=failure)
+    return Fleet(queues=queues, workers=alive, used_memory=1)
 
 
 def fleet_now(*roles: str, **options: Any) -> tuple[float, Fleet]:
