@@ -368,7 +368,7 @@ class IndexWriter:
                 vectors.retry_failed(connection, target.id)
                 if is_asked:
                     health.retry(self.accounts, target.identity.provider, now)
-            batches.poll_now(connection, "", now)
+            batches.poll_now(connection, now)
 
     def plan_batches(self, settings: BatchSettings, *, only: Identity) -> tuple[int, ...]:
         """Make the batches there are texts and places for; return the priorities whose texts wait for one.

@@ -199,7 +199,7 @@ def test_a_run_ends_when_the_fallback_stops_as_well(
 
     (stopped,) = (each for each in report.findings if each.code == "breaker_open")
     assert (report.provider, report.failed, stopped.level) == ("voyage", True, PROBLEM)
-    assert stopped.what.endswith(f"{TEXTS} vectors wait")
+    assert stopped.what.endswith(f"{TEXTS} vectors are pending")
 
 
 def test_the_fallback_stays_until_an_operator_asks(

@@ -54,7 +54,7 @@ def test_a_changed_model_is_told_with_its_price_before_the_first_request(
 
     with running_memline(*place.arguments("up")) as process:
         until(lambda: bool(server.requests), "the first request")
-        (told,) = findings_of(place, "model_changing")
+        (told,) = findings_of(place, "model_differs")
         end(process)
 
     first = server.requests[0]

@@ -159,7 +159,7 @@ def test_a_wrong_key_stops_with_what_to_do_and_the_right_one_goes_on(
     assert (answer.mode, answer.stale) == ("keyword", True)
     assert f"check the {name} key" in answer.action
     assert status.json[0]["embeddingProbe"]["ok"] is False
-    assert status.json[0]["status"]["providerHealth"]["state"] == "paused"
+    assert status.json[0]["status"]["providerHealth"]["state"] == "open"
     assert mended.status == 0
     assert mended.json[0]["vectors"] == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
     assert place.search(QUESTION).mode == "hybrid"

@@ -1,7 +1,5 @@
 """Reindex jobs on a fleet, with a real redis-server and real worker processes."""
 
-import time
-
 import pytest
 
 from memline.producers.actions import reindex_job
@@ -46,7 +44,7 @@ def waiting(place: Place, redis: RedisServer, queue: str) -> int:
 
 def opened(place: Place) -> list[Job]:
     """The open jobs, the oldest first."""
-    found = report.listed([place.agent], prices={}, now=time.time(), only_open=True)
+    found = report.listed([place.agent], prices={}, only_open=True)
     return [each.job for each in reversed(found)]
 
 
@@ -75,7 +73,7 @@ def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
     assert f"job {job.token} reads {NOTES} files" in asked.stdout
     assert "no worker takes messages from the queue 'chunk' (try: memline worker chunk store)" in asked.stderr
     assert waiting(place, redis, "chunk") == 0
-    (shown,) = place.run("jobs", "ls", "--open", "--json").json
+    (shown,) = place.run("jobs", "--open", "--json").json
     assert (shown["id"], shown["name"]) == (job.token, "reindex (all files)")
     assert shown["progress"].startswith(f"0 of {NOTES} files read")
 

@@ -141,7 +141,7 @@ def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place
 
     assert citations(place, "pelicans") == []
     answer = place.search("pelicans", source="sessions")
-    assert "source_off" in [each.code for each in answer.findings]
+    assert "source_missing" in [each.code for each in answer.findings]
 
     report = place.index()
     assert report.files["removed"] == 1

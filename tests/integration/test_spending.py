@@ -47,7 +47,7 @@ def test_at_the_ceiling_embedding_pauses_with_a_word_and_search_goes_on(
     assert 0 < sent < TEXTS
     assert report.failed and report.vectors["pending"] == TEXTS - sent
     assert "the ceiling limits.maxTokensPerDay is reached" in report.warning
-    assert f"{TEXTS - sent} vectors wait" in report.warning
+    assert f"{TEXTS - sent} vectors are pending" in report.warning
     assert "00:00 UTC; or raise limits.maxTokensPerDay, then run: memline index" in report.action
     assert again.vectors["pending"] == TEXTS - sent
     assert [hit.path for hit in answer.hits][:1] == ["memory/note-3.md"]

@@ -10,6 +10,7 @@ from memline.shared.batches import plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import jobs
+from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.sync.plan import plan_of
@@ -18,29 +19,48 @@ from memline.shared.sync.plan import plan_of
 def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "") -> dict[str, Any]:
     """Write a reindex of an agent down as a job and wake the fleet; texts of cancelled jobs are part of it.
 
-    `by`: who asks, by default this process's user. Raises QueueError without a queue, or when it cannot be
-    reached; then no job is made.
+    A reindex that is under way already is not asked for twice. `by`: who asks, by default this process's
+    user. Raises QueueError without a queue, or when it cannot be reached; then no job is made.
     """
     by = by or jobs.asker()
     with Fleet(url) as fleet:
-        files = plan_of(settings).files(force=force)
+        plan = plan_of(settings)
+        files = plan.files(force=force)
         with closing(IndexWriter.of(settings)) as writer:
             with writer.transaction() as (connection, _):
-                job = jobs.create(
-                    connection,
-                    jobs.REINDEX,
-                    by=by,
-                    now_ns=SystemClock().now_ns(),
-                    what="all files" if force else "",
-                    files=files,
-                    force=force,
-                )
+                # The same reindex is one job, unless a file was saved since it was asked for.
+                new = plan.outside_jobs(files, jobs.waiting_files(connection))
+                equal = (each for each in jobs.open_jobs(connection) if _is_equal(each, force))
+                job = None if new else next(equal, None)
+                if under_way := job is not None:
+                    files = jobs.files_of(connection, job.id)
+                else:
+                    job = jobs.create(
+                        connection,
+                        jobs.REINDEX,
+                        by=by,
+                        now_ns=SystemClock().now_ns(),
+                        what="all files" if force else "",
+                        files=files,
+                        force=force,
+                    )
             with writer.session() as (connection, _):
                 resumed = jobs.take_up_cancelled(connection, job)
         fleet.wake(settings.agent)
         missing = fleet.missing_queue()
-    body = {"agentId": settings.agent, "id": job.token, "files": len(files), "takenUp": resumed}
-    return body | {"warning": f"no worker takes messages from the queue {missing!r}" if missing else ""}
+    return {
+        "agentId": settings.agent,
+        "id": job.token,
+        "files": len(files),
+        "underWay": under_way,
+        "takenUp": resumed,
+        "warning": f"no worker takes messages from the queue {missing!r}" if missing else "",
+    }
+
+
+def _is_equal(job: Job, force: bool) -> bool:
+    """Tell whether an open job reads what another reindex would."""
+    return job.kind == jobs.REINDEX and job.state == jobs.RUNNING and bool(job.force) == force
 
 
 def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:

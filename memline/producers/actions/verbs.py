@@ -6,7 +6,6 @@ Each takes who asks and its parameters, and returns what every face shows of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -16,7 +15,9 @@ import msgspec
 from memline.producers.actions import provider_pauses, reindex_job
 from memline.producers.actions.perform import Asker, Done, Verb
 from memline.producers.reports import batch_jobs, job_reports
+from memline.producers.reports.batch_jobs import SHORT, BatchReport
 from memline.producers.reports.fleet_state import queue_url
+from memline.producers.reports.job_reports import NamedJob
 from memline.producers.reports.providers import modes
 from memline.producers.reports.state import queue_of
 from memline.shared.config.schema import AgentSettings
@@ -37,7 +38,13 @@ _STATES = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}
 
 
 def _change_job(verb: str, asker: Asker, job: str) -> Done:
-    named = job_reports.named(asker.agents, job)
+    """Pause, resume or cancel a job."""
+    named = _named(asker, job)
+    if isinstance(named, BatchReport):
+        if verb == "cancel":
+            return _cancel_batch(asker, named)
+        hint = f"memline jobs cancel {job}; memline queue pause --mode batch lets no other one be made"
+        raise BadRequest(f"{named.batch.token[:SHORT]} is a batch, which cannot be {verb}d", hint=hint)
     done = reindex_job.change(named, verb, asker.queue_url, by=asker.by)
     words = _STATES[verb]
     if not done["changed"]:
@@ -47,8 +54,7 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
         words += f": {texts} will not be embedded, {files} will not be read"
     lines = [f"{done['agentId']}: job {done['id']} {words}."]
     if done.get("batches"):
-        batches = counted(done["batches"], "batch", "are")
-        lines.append(f"{batches} being cancelled at the provider (memline batch ls).")
+        lines.append(f"{counted(done['batches'], 'batch', 'are')} being cancelled at the provider.")
     return Done(
         value=done,
         words=tuple(lines),
@@ -65,26 +71,54 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
 pause_job, resume_job, cancel_job = (partial(_change_job, verb) for verb in _STATES)
 
 
-def _report(asker: Asker, job: job_reports.NamedJob) -> dict[str, Any]:
-    return job_reports.report(job, prices=asker.settings.prices, queue=queue_of(asker.settings)).to_json()
-
-
-def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> Done:
-    """List the open jobs and the last ones that ended."""
-    found = job_reports.listed(
-        asker.agents,
-        prices=asker.settings.prices,
-        limit=10 if limit is None else limit,
-        only_open=open,
-        queue=queue_of(asker.settings),
+def _cancel_batch(asker: Asker, report: BatchReport) -> Done:
+    """Cancel a batch; what it brought is kept."""
+    settings, batch = report.settings, report.batch
+    with closing(IndexWriter.of(settings)) as writer, writer.session() as (connection, now):
+        is_asked = batches.request_cancel(
+            connection, batch.token, reason="cancelled by the operator", now=now
+        )
+    why = "its rows are being stored" if batch.is_open else f"it has ended ({batch.outcome})"
+    words = (f"{batch.token} is not cancelled: {why}.",)
+    if is_asked:
+        wake(asker.queue_url, settings.agent)
+        words = (
+            f"{batch.token} will be cancelled: {counted(batch.stored, 'vector', 'are')} kept, and what the"
+            f" provider has finished; its other {counted(report.texts_left, 'text', 'are')} sent in"
+            " requests.",
+            *(() if asker.queue_url else ("A running `memline up` does it; else: memline index",)),
+        )
+    return Done(
+        value={"agentId": settings.agent, "id": batch.token, "cancelAsked": is_asked},
+        words=words,
+        audit={"agent": settings.agent, "batch": batch.token, "changed": is_asked},
+        is_changed=is_asked,
     )
-    jobs = [job.to_json() for job in found]
-    return Done(value=jobs)
+
+
+def _named(asker: Asker, name: str) -> NamedJob | BatchReport:
+    """Return the job or batch that a person named. Raises JobUnknown."""
+    named: dict[str, NamedJob | BatchReport] = {
+        each.batch.token: each for each in batch_jobs.matching(asker.agents, name)
+    }
+    return job_reports.named(asker.agents, name, named)
+
+
+def list_jobs(asker: Asker, *, open: bool = False, limit: int = 10) -> Done:
+    """List the open jobs and batches, and the last ones that ended."""
+    queue, prices = queue_of(asker.settings), asker.settings.prices
+    reports = job_reports.listed(asker.agents, prices=prices, limit=limit, only_open=open, queue=queue)
+    of_batches = batch_jobs.listed(asker.agents, limit=limit, only_open=open)
+    return Done(value=[*(each.to_json() for each in reports), *(each.to_json() for each in of_batches)])
 
 
 def show_job(asker: Asker, job: str) -> Done:
-    """Report one job."""
-    return Done(value=_report(asker, job_reports.named(asker.agents, job)))
+    """Report one job or batch."""
+    named = _named(asker, job)
+    if isinstance(named, BatchReport):
+        return Done(value=named.to_json())
+    report = job_reports.report(named, prices=asker.settings.prices, queue=queue_of(asker.settings))
+    return Done(value=report.to_json())
 
 
 def reindex(asker: Asker, *, force: bool = False) -> Done:
@@ -96,63 +130,19 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
     for settings in asker.agents:
         made = reindex_job.start(settings, asker.queue_url, force=force, by=asker.by)
         started.append(made)
-        resumed = (
-            f", {counted(made['takenUp'], 'cancelled text', 'are')} wanted again" if made["takenUp"] else ""
-        )
-        lines.append(f"{made['agentId']}: job {made['id']} reads {counted(made['files'], 'file')}{resumed}.")
-        lines.append(f"  memline jobs show {made['id']} says how far it is.")
+        files = counted(made["files"], "file")
+        line = f"{made['agentId']}: job {made['id']} reads {files}"
+        if made["underWay"]:
+            line = (
+                f"{made['agentId']}: the same reindex is under way, job {made['id']}; it has {files} to read"
+            )
+        if made["takenUp"]:
+            line += f", {counted(made['takenUp'], 'cancelled text', 'are')} pending again"
+        lines += [f"{line}.", f"  memline jobs show {made['id']} says how far it is."]
         if made["warning"]:
-            notes.append(f"{made['agentId']}: {made['warning']} (try: memline worker chunk store)")
-
+            notes.append(f"{made['agentId']}: {made['warning']} (try: memline worker chunk embed store)")
     names = {"agents": _names(asker), "jobs": ", ".join(made["id"] for made in started)}
     return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names)
-
-
-def cancel_batch(asker: Asker, batch: str) -> Done:
-    """Cancel a batch; what it brought is kept."""
-    job = batch_jobs.named(asker.agents, batch)
-    cancel = partial(batches.request_cancel, reason="cancelled by the operator")
-    is_asked, token = _change_batch(job, asker, cancel), job.batch.token
-    if is_asked:
-        kept = counted(job.batch.stored, "vector", "are")
-        words = (
-            f"{token} will be cancelled: {kept} kept, and what the provider has finished; the others of its"
-            f" {counted(job.texts_left, 'text', 'are')} sent in requests.",
-            *(() if asker.queue_url else ("A running `memline up` does it; else: memline index",)),
-        )
-    else:
-        why = "its rows are being stored" if job.batch.is_open else f"it has ended ({job.batch.outcome})"
-        words = (f"{token} is not cancelled: {why}.",)
-    return _of_batch(job, words, is_asked, "cancelAsked")
-
-
-def collect_batch(asker: Asker, batch: str) -> Done:
-    """Ask the provider about a batch now."""
-    job = batch_jobs.named(asker.agents, batch)
-    is_due, token = _change_batch(job, asker, batches.poll_now), job.batch.token
-    words = "is asked about now; the batch worker stores what is finished"
-    if not is_due:
-        words = "is left alone: it has ended, or an answer about it is to come"
-    return _of_batch(job, (f"{token} {words}.",), is_due, "due")
-
-
-def _change_batch(job: batch_jobs.Job, asker: Asker, change: Callable[..., bool]) -> bool:
-    """Change the row of a batch and wake the dispatcher; False when there is nothing to change."""
-    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
-        is_changed = change(connection, job.batch.token, now=now)
-    if is_changed:
-        wake(asker.queue_url, job.settings.agent)
-    return is_changed
-
-
-def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key: str) -> Done:
-    agent, token = job.settings.agent, job.batch.token
-    return Done(
-        value={"agentId": agent, "id": token, key: is_changed},
-        words=words,
-        audit={"agent": agent, "batch": token, "changed": is_changed},
-        is_changed=is_changed,
-    )
 
 
 def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
@@ -254,8 +244,6 @@ VERBS = {
     "jobs pause": Verb(run=pause_job, audit="pause"),
     "jobs resume": Verb(run=resume_job, audit="resume"),
     "jobs cancel": Verb(run=cancel_job, audit="cancel", is_danger=True),
-    "batch cancel": Verb(run=cancel_batch, audit="cancel", is_danger=True),
-    "batch collect": Verb(run=collect_batch, audit="collect"),
     "queue requeue": Verb(run=requeue, audit="requeue"),
     "queue drop": Verb(run=drop, audit="drop", is_danger=True),
     "queue pause": Verb(run=pause, audit="pause"),

@@ -32,7 +32,7 @@ GROUPS = {
     "Queue": (
         ("queue", "queue:queue", "Show depth, backlog, workers and dead messages."),
         ("reindex", "jobs:reindex", "Ask for a reindex and return, or plan one."),
-        ("jobs", "jobs:jobs", "List, show, pause, resume and cancel jobs."),
+        ("jobs", "jobs:jobs", "List, show, pause, resume and cancel jobs and batches."),
     ),
     "Keep": (
         ("forget", "forget_command:forget", "Forget lines of notes, or sessions, for good."),
@@ -43,7 +43,6 @@ GROUPS = {
 
 #: Where each command is; the last ones are not listed.
 COMMANDS = {name: _CLI + place for group in GROUPS.values() for name, place, _ in group} | {
-    "batch": _CLI + "jobs:batch",
     "metrics": _CLI + "serve:metrics",
 }
 

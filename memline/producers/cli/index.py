@@ -173,7 +173,7 @@ def _kept(agent: AgentSettings) -> str:
     with suppress(IndexFault), reading_if_any(agent.index_path) as reader:
         jobs = [batch.job_id for batch in open_batches(reader) if batch.job_id] if reader else []
     if jobs:
-        words += f" and collects what is still open at the provider: {', '.join(jobs)} (memline batch cancel)"
+        words += f" and collects what is still open at the provider: {', '.join(jobs)}"
     return words
 
 

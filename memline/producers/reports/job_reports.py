@@ -16,7 +16,7 @@ from memline.shared.errors import JobUnknown
 from memline.shared.finding import Finding, worst
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.index import driver, identities, jobs, meta
+from memline.shared.index import batches, driver, identities, jobs, meta
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.providers import price_of
@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Jobs that are searched for what the user may have meant.
 MAX_KNOWN = 1000
 
-_LIST = "memline jobs ls"
+_LIST = "memline jobs"
 
 #: Own prices, by model: `prices` of the configuration.
 Prices = Mapping[str, Mapping[str, Any]]
@@ -60,15 +60,11 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     #: Texts and tokens of the whole job by what its files have brought so far; None before the first file.
     texts_expected: int | None
     tokens_expected: int | None
-    #: Its files and texts a second, in the last minute.
-    files_per_second: float
-    texts_per_second: float
     #: Seconds until it is done, at the rates of all jobs; older ones go first. None when nothing moves.
     eta_s: float | None = None
-    #: In `currency`: what it has cost, and will have cost by the tokens expected. None without a price.
+    #: Dollars that it has cost, and will have cost by the tokens expected. None without a price.
     cost: float | None
     cost_expected: float | None
-    currency: str
     #: Why it does not move; empty when it does.
     findings: tuple[Finding, ...] = ()
 
@@ -92,9 +88,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         line += f"{share(job.texts_done, self.texts, 'text')} embedded{more}"
         line += f", {self.left.failed:,} failed" if self.left.failed else ""
         if job.state == jobs.RUNNING and self.eta_s is not None:
-            # A job behind an older one has no rate of its own.
-            rate = f", {self.texts_per_second:,.0f} a second" if self.texts_per_second else ""
-            line += f"{rate}, ETA {span(self.eta_s)}"
+            line += f", ETA {span(self.eta_s)}"
         why = worst(self.findings)[0]
         return f"{line}, {why}" if why else line
 
@@ -125,10 +119,8 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
                 "total": job.tokens_done + left.tokens,
                 "expected": self.tokens_expected,
             },
-            "filesPerSecond": self.files_per_second,
-            "textsPerSecond": self.texts_per_second,
             "etaSeconds": self.eta_s,
-            "cost": {"soFar": self.cost, "expected": self.cost_expected, "currency": self.currency or None},
+            "cost": {"soFar": self.cost, "expected": self.cost_expected, "currency": "USD"},
             # The same in words.
             "name": self.name,
             "progress": self.words(),
@@ -164,12 +156,12 @@ def listed(
     return sorted(reports, key=lambda report: (-report.job.created_ns, report.job.token))
 
 
-def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
-    """Return the job that `name` means: its id or the beginning of it.
+def named(agents: Sequence[AgentSettings], name: str, others: Mapping[str, T] | None = None) -> NamedJob | T:
+    """Return the job that `name` means: its id or the beginning of it, or the one of `others`, by their ids.
 
-    Raises JobUnknown when there is none or more than one.
+    Raises JobUnknown when there is none or more than one, with what may be meant.
     """
-    matches: dict[str, NamedJob] = {}
+    matches: dict[str, NamedJob | T] = {**(others or {})}
     known: list[str] = []
     for settings in agents:
         with driver.reading_if_any(settings.index_path) as reader:
@@ -178,19 +170,15 @@ def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
                     job.token: NamedJob(settings=settings, job=job) for job in jobs.find(reader, name)
                 }
                 known += [job.token for job in jobs.latest(reader, MAX_KNOWN)]
-    return only_one(matches, name, known, noun="job", hint=_LIST)
-
-
-def only_one(matches: Mapping[str, T], name: str, known: Iterable[str], *, noun: str, hint: str) -> T:
-    """Return what a user named, by its id. Raises JobUnknown for none or several, with what may be meant."""
+                known += [batch.token[: len(name)] for batch in batches.latest(reader, MAX_KNOWN)]
     if len(matches) == 1:
         return next(iter(matches.values()))
     if matches:
         names = ", ".join([*matches][:5])
-        raise JobUnknown(f"{name!r} is the beginning of {counted(len(matches), noun)}: {names}", hint=hint)
-    near = get_close_matches(name, [*filter(None, known)], n=1)
+        raise JobUnknown(f"{name!r} is the beginning of {counted(len(matches), 'job')}: {names}", hint=_LIST)
+    near = get_close_matches(name, known, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    raise JobUnknown(f"there is no {noun} {name!r}{meant}", hint=hint)
+    raise JobUnknown(f"there is no job {name!r}{meant}", hint=_LIST)
 
 
 def report(job: NamedJob, *, prices: Prices, queue: str = "") -> JobReport:
@@ -213,7 +201,6 @@ def of_jobs(facts: Facts, rows: Iterable[Job], prices: Prices) -> list[JobReport
     with driver.snapshot(reader):
         opened, left = facts.jobs, facts.left
     rates = meta.recent_rate(reader, now, meta.READ_RECENTLY), meta.recent_rate(reader, now)
-    own = meta.rates_of_jobs(reader, now)
     stop, findings = sending(facts), check(facts)
     stops = tuple(each for each in findings if stop is not None and each.code == stop.code)
     reports = {}
@@ -221,7 +208,7 @@ def of_jobs(facts: Facts, rows: Iterable[Job], prices: Prices) -> list[JobReport
     ahead = 0.0
     wanted = {job.id: job for job in rows}
     for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=lambda job: job.id):
-        one = _report(facts, job, left.get(job.id, Left()), own.get(job.id, (0.0, 0.0)), prices)
+        one = _report(facts, job, left.get(job.id, Left()), prices)
         if job.state == jobs.RUNNING:
             texts = (one.texts_expected or 0) - job.texts_done - one.left.failed
             ahead += max(texts, one.left.texts)
@@ -234,7 +221,7 @@ def of_jobs(facts: Facts, rows: Iterable[Job], prices: Prices) -> list[JobReport
     return [reports[job_id] for job_id in wanted]
 
 
-def _report(facts: Facts, job: Job, left: Left, rates: tuple[float, float], prices: Prices) -> JobReport:
+def _report(facts: Facts, job: Job, left: Left, prices: Prices) -> JobReport:
     texts, tokens = job.texts_done + left.texts + left.failed, job.tokens_done + left.tokens
     texts_expected: int | None = texts
     tokens_expected: int | None = tokens
@@ -245,43 +232,40 @@ def _report(facts: Facts, job: Job, left: Left, rates: tuple[float, float], pric
     identity = facts.target
     if job.identity_id and facts.index is not None:
         identity = identities.by_id(facts.index, job.identity_id)
-    cost, expected, currency = _costs(facts, job, identity, tokens_expected, prices)
+    cost, expected = _costs(facts, job, identity, tokens_expected, prices)
     return JobReport(
         agent=facts.agent,
         job=job,
         left=left,
         texts_expected=texts_expected,
         tokens_expected=tokens_expected,
-        files_per_second=round(rates[0], 2),
-        texts_per_second=round(rates[1], 2),
         cost=cost,
         cost_expected=expected,
-        currency=currency,
     )
 
 
 def _costs(
     facts: Facts, job: Job, row: IdentityRow | None, tokens_expected: int | None, prices: Prices
-) -> tuple[float | None, float | None, str]:
-    """Return what a job has cost, what it will have cost, and in which currency; None without a price."""
+) -> tuple[float | None, float | None]:
+    """Return what a job has cost and what it will have cost; None without a price."""
     if row is None:
-        return None, None, ""
+        return None, None
     identity = row.identity
     price = price_of(identity.provider, identity.model, public=not identity.endpoint, own=prices)
     if price is None:
-        return None, None, ""
+        return None, None
     by_request = price.cost(job.tokens_done - job.batch_tokens_done, by_batch=False)
     by_batch = price.cost(job.batch_tokens_done, by_batch=True) if job.batch_tokens_done else 0.0
     if by_request is None or by_batch is None:
-        return None, None, price.currency
+        return None, None
     if tokens_expected is None:
-        return by_request + by_batch, None, price.currency
+        return by_request + by_batch, None
     state = facts.breakers.get((identity.provider, health.BATCH), Health())
     has_batches = facts.settings.memory.remote.batch.enabled and not state.is_stopped
     is_by_batch = has_batches and price.batch_per_million is not None
     coming = price.cost(max(tokens_expected - job.tokens_done, 0), by_batch=is_by_batch)
     so_far = by_request + by_batch
-    return so_far, None if coming is None else so_far + coming, price.currency
+    return so_far, None if coming is None else so_far + coming
 
 
 def _eta_s(job: Job, texts_ahead: float, rates: tuple[float, float]) -> float | None:

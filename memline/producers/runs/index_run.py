@@ -336,7 +336,7 @@ class IndexRun:
                 code="batch_blocked",
                 level=NOTE,
                 what=f"{what}: {batch.error}",
-                action=batch.action or "memline batch ls",
+                action=batch.action or "memline jobs",
                 subject=batch.token,
             )
 

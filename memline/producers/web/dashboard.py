@@ -36,7 +36,7 @@ from memline.shared.logs import AUDIT, Log
 
 #: The commands that have a button.
 ACTIONS = (
-    *("jobs pause", "jobs resume", "jobs cancel", "batch cancel"),
+    *("jobs pause", "jobs resume", "jobs cancel"),
     *("queue pause", "queue resume", "queue requeue", "queue drop"),
 )
 

@@ -181,9 +181,9 @@ def jobs(view: View) -> Data:
     found = job_reports.listed(view.agents, prices=settings.prices, limit=ENDED, queue=queue_of(settings))
     return {
         "jobs": [each.to_json() for each in found],
-        "batches": [each.to_json(now) for each in batch_jobs.listed(view.agents, limit=ENDED)],
+        "batches": [each.to_json() for each in batch_jobs.listed(view.agents, limit=ENDED)],
         "now": now,
-        "command": command("jobs", "ls"),
+        "command": command("jobs"),
     }
 
 

@@ -308,7 +308,7 @@ class Life(msgspec.Struct, kw_only=True):
         action = error.hint if error.kind == "stop" and not is_gone else ""
         if is_gone and attempts >= STEP_ATTEMPTS:
             # A server lags, a proxy answers, or the key is of another project: the job may still cost money.
-            action = f"set back the key that made the job, or run: memline batch cancel {batch.token[:8]}"
+            action = f"set back the key that made the job, or run: memline jobs cancel {batch.token[:8]}"
         wait_s = max(min(FIRST_WAIT_S**attempts, LONGEST_WAIT_S), error.retry_after_s or 0.0)
         self._record(batch, attempts=attempts, error=error.message, action=action, due=now + wait_s)
 

@@ -86,7 +86,7 @@ def in_batch(facts: Facts) -> Iterator[Finding]:
         what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(sent), 'batch')}"
         what += f" at {facts.target.identity.provider}" if facts.target else ""
         what += f" ({done:,} done there)" * bool(done)
-        yield Finding(code="in_batch", level=NOTE, what=f"{what}: {states}", action="memline batch ls")
+        yield Finding(code="in_batch", level=NOTE, what=f"{what}: {states}", action="memline jobs")
     elif facts.batches:
         what = "a batch is being sent or stored"
         yield Finding(code="in_batch", level=NOTE, what=what)

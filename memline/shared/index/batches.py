@@ -130,17 +130,13 @@ def due(connection: Connection, now: float, *, is_paused: bool = False) -> tuple
     return [token for token, at in rows if at <= now], min(later, default=None)
 
 
-def poll_now(connection: Connection, token: str, now: float) -> bool:
-    """Make the next step of a batch due at once; False when it is closed, or an answer is to come.
-
-    Without a token that of every batch.
-    """
-    changed = connection.execute(
-        "UPDATE batches SET due = min(due, ?1), attempts = 0, action = ''"
-        " WHERE (token = ?2 OR ?2 = '') AND state <> 'closed' AND call_started_at = 0",
-        (now, token),
+def poll_now(connection: Connection, now: float) -> None:
+    """Make the next step of each batch due at once, but of those whose answer is to come."""
+    connection.execute(
+        "UPDATE batches SET due = min(due, ?), attempts = 0, action = ''"
+        " WHERE state <> 'closed' AND call_started_at = 0",
+        (now,),
     )
-    return bool(changed.rowcount)
 
 
 def request_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:

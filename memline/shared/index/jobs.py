@@ -221,7 +221,6 @@ def files_arrived(connection: Connection, observed: Mapping[str, int], now: floa
         query = "UPDATE jobs SET files_done = files_done + ? WHERE id = ?"
         connection.executemany(query, [(count, job_id) for job_id, count in by_job.items()])
         meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
-        meta.count_of_jobs(connection, now, files=by_job)
     return arrived
 
 
@@ -245,7 +244,6 @@ def add_done(
     now: float,
 ) -> None:
     """Count vectors that were stored: (texts, tokens) by job id."""
-    meta.count_of_jobs(connection, now, texts={job: texts for job, (texts, _) in done.items()})
     connection.executemany(
         "UPDATE jobs SET texts_done = texts_done + ?, tokens_done = tokens_done + ?,"
         " batch_tokens_done = batch_tokens_done + ?, identity_id = ? WHERE id = ?",

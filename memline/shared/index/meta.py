@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +37,10 @@ CACHED_TOTAL = "cached_total"
 EMBEDDED_RECENTLY = "embedded_lately"
 #: Files that jobs waited for and that were read recently, in the same shape.
 READ_RECENTLY = "read_recently"
-#: What jobs did of that: [[ten seconds of the epoch, id of the job, files, texts], …] of the last minute.
-JOBS_RECENTLY = "jobs_recently"
 #: When an operator paused the sending of texts (seconds since the epoch; true of an older release).
 PAUSED = "paused"
 
-#: Seconds counted together in these three, and how many of them are kept.
+#: Seconds counted together in these two, and how many of them are kept.
 BUCKET_S = 10
 BUCKETS = 6
 
@@ -80,33 +77,6 @@ def count_recent(connection: Connection, amount: int, now: float, key: str = EMB
     counts = {at: count for at, count in get(connection, key, []) if at > bucket - BUCKETS}
     counts[bucket] = counts.get(bucket, 0) + amount
     put(connection, key, sorted(counts.items()))
-
-
-def count_of_jobs(
-    connection: Connection, now: float, *, files: Mapping[int, int] = {}, texts: Mapping[int, int] = {}
-) -> None:
-    """Add what jobs, by their ids, read and embedded to JOBS_RECENTLY, inside the caller's transaction."""
-    if not (files or texts):
-        return
-    bucket = int(now) // BUCKET_S
-    rows = get(connection, JOBS_RECENTLY, [])
-    counts = {(at, job): each for at, job, *each in rows if at > bucket - BUCKETS}
-    for job in {*files, *texts}:
-        before = counts.get((bucket, job), [0, 0])
-        counts[bucket, job] = [before[0] + files.get(job, 0), before[1] + texts.get(job, 0)]
-    put(connection, JOBS_RECENTLY, [[*key, *each] for key, each in sorted(counts.items())])
-
-
-def rates_of_jobs(connection: Connection, now: float) -> dict[int, tuple[float, float]]:
-    """Return by job how many files and texts a second it had, over the time that `recent_rate` looks at."""
-    bucket = int(now) // BUCKET_S
-    sums: dict[int, tuple[int, int, int]] = {}
-    for at, job, files, texts in get(connection, JOBS_RECENTLY, []):
-        if at > bucket - BUCKETS:
-            first, *before = sums.get(job, (at, 0, 0))
-            sums[job] = first, before[0] + files, before[1] + texts
-    seconds = {job: max(1.0, now - first * BUCKET_S) for job, (first, _, _) in sums.items()}
-    return {job: (files / seconds[job], texts / seconds[job]) for job, (_, files, texts) in sums.items()}
 
 
 def recent_rate(connection: Connection, now: float, key: str = EMBEDDED_RECENTLY) -> float:

@@ -171,7 +171,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
     for findings in (status.json[0]["findings"], answer.json["findings"]):
         told = {each["code"]: each for each in findings}
         assert "files_behind" not in told
-        assert told["file_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
+        assert told["files_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
         assert told["source_missing"]["what"] == "the folder memory/shut is not readable (EACCES)"
         assert told["source_missing"]["action"] == f"chmod u+rx {place.workspace}/memory/shut"
     assert mended.status == 0, mended.stdout

@@ -51,7 +51,7 @@ def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str])
         seconds=1.0,
         failures=[*failures, {"path": "", "textHash": "ff", "reason": "too long"}],
         findings=(
-            Finding(code="a", level="warning", what="3 vectors wait", action="memline queue resume"),
+            Finding(code="a", level="warning", what="3 vectors are pending", action="memline queue resume"),
             Finding(code="b", level="note", what="worth knowing", action="memline batch ls"),
         ),
     )
@@ -63,7 +63,7 @@ def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str])
     assert output.err.splitlines() == [
         "  failed: a.md, b.md, c.md and 2 more: it is refused",
         "  failed: ff: too long",
-        "  3 vectors wait",
+        "  3 vectors are pending",
         "  worth knowing",
         "Try: memline queue resume",
     ]

@@ -1,15 +1,16 @@
 """`memline jobs`, and what `memline index` has of them."""
 
 import json
+import re
 import time
 from contextlib import closing
 
 import pytest
 
 from memline.producers.cli import run
-from memline.shared.index import driver, jobs
+from memline.shared.index import batches, driver, jobs
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import MODEL_A, file_row, make_job
+from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
 from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
@@ -31,16 +32,16 @@ def output(place: Place, capsys: pytest.CaptureFixture[str], *args: str, status:
 
 
 def test_jobs_are_a_table_or_json(place: Place, job: str, capsys: pytest.CaptureFixture[str]) -> None:
-    table = output(place, capsys, "jobs", "ls")
-    (listed,) = json.loads(output(place, capsys, "jobs", "ls", "--json"))
+    table = output(place, capsys, "jobs")
+    (listed,) = json.loads(output(place, capsys, "jobs", "--json"))
 
-    assert [each in table for each in (job, "reindex", "running", "1/2", "0/1", "me@here")] == [True] * 6
+    assert [each in table for each in (job, "reindex", "running", "1/2", "0/1")] == [True] * 5
     assert (listed["id"], listed["files"]) == (job, {"done": 1, "total": 2})
 
 
 def test_a_place_without_jobs_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert output(place, capsys, "jobs", "ls") == "No jobs.\n"
-    assert output(place, capsys, "jobs", "ls", "--open") == "No open jobs.\n"
+    assert output(place, capsys, "jobs") == "No jobs.\n"
+    assert output(place, capsys, "jobs", "--open") == "No open jobs.\n"
     assert not place.index_path.exists()
 
 
@@ -49,8 +50,8 @@ def test_a_job_is_shown_by_the_beginning_of_its_id(
 ) -> None:
     shown = output(place, capsys, "jobs", "show", job[:5])
 
-    assert f"Job:        {job}" in shown
-    assert "Progress:   1 of 2 files read, 0 of 1 text embedded, total about 2" in shown
+    assert re.search(rf"^Job: +{job}$", shown, re.M)
+    assert "1 of 2 files read, 0 of 1 text embedded, total about 2" in shown
     assert "asked by me@here" in shown
 
 
@@ -58,7 +59,7 @@ def test_a_job_is_paused_resumed_and_cancelled(
     place: Place, job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert output(place, capsys, "jobs", "pause", job) == f"main: job {job} is paused.\n"
-    assert "paused" in output(place, capsys, "jobs", "ls")
+    assert "paused" in output(place, capsys, "jobs")
     again = output(place, capsys, "jobs", "pause", job, status=1)
     assert again == f"main: job {job} was left alone, it is paused.\n"
     assert output(place, capsys, "jobs", "resume", job) == f"main: job {job} goes on.\n"
@@ -66,7 +67,7 @@ def test_a_job_is_paused_resumed_and_cancelled(
     assert cancelled == (
         f"main: job {job} is cancelled: 1 text will not be embedded, 1 file will not be read.\n"
     )
-    assert output(place, capsys, "jobs", "ls", "--open") == "No open jobs.\n"
+    assert output(place, capsys, "jobs", "--open") == "No open jobs.\n"
 
 
 def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
@@ -77,7 +78,7 @@ def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
 
     error = capsys.readouterr().err
     assert "there is no job 'zzz'" in error
-    assert f"Try: {place.typed('jobs ls')}" in error
+    assert f"Try: {place.typed('jobs')}" in error
 
 
 def kinds(place: Place) -> list[tuple[str, str, int]]:
@@ -120,3 +121,38 @@ def test_an_index_run_says_which_job_is_paused(place: Place, job: str) -> None:
     assert f"job {job} is paused; 1 file" in report.warning
     assert report.action == f"memline jobs resume {job}"
     assert report.failed
+
+
+@pytest.fixture
+def batch(place: Place) -> str:
+    """The id of a batch at the provider, whose words are those of a hostile one."""
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(MODEL_A)
+        names = {"job_id": "batch\x1b[95m_7", "provider_state": "in_progress"}
+        add_batch(writer, "aaaa1111", texts=2, stored=1, **names)
+    return "aaaa1111"
+
+
+def test_batches_are_jobs(place, batch, capsys):
+    (listed,) = json.loads(output(place, capsys, "jobs", "--json"))
+    table = output(place, capsys, "jobs")
+    shown = output(place, capsys, "jobs", "show", batch[:3])
+
+    assert (listed["kind"], listed["id"], listed["state"]) == ("batch", batch, "submitted")
+    for text in (table, shown):
+        assert "batch\\x1b[95m_7" in text and "at the provider" in text
+    assert "2: 1 stored, 2 to come" in shown
+
+
+def test_a_batch_is_cancelled_and_says_what_becomes_of_its_texts(place, batch, capsys):
+    said = output(place, capsys, "jobs", "cancel", batch)
+
+    with closing(IndexWriter.of(place.agent)) as writer:
+        (row,) = batches.open_batches(writer.connection)
+    assert "1 vector is kept" in said and "are sent in requests" in said and "memline index" in said
+    assert row.cancel_requested_at and row.cancel_reason == "cancelled by the operator"
+    assert "at the provider, to be cancelled" in output(place, capsys, "jobs")
+
+
+def test_a_batch_cannot_be_paused(place, batch, capsys):
+    output(place, capsys, "jobs", "pause", batch, status=2)

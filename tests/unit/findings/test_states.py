@@ -245,7 +245,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("files_failed", WARNING, lambda p, _: unreadable(p, "too_large"), "1 file could not be read: memory/0.md: why", "split memory/0.md, or leave"),
     ("files_failed", WARNING, lambda p, _: unreadable(p, *["unreadable"] * 3, "failed"), "4 files could not be read: ", "mend each, or leave it out by memorySearch.exclude   (memline status --verbose lists them)"),
     ("files_failed", WARNING, lambda p, _: unreadable(p, "not_text", path="sessions/{}.jsonl"), "1 file could not be read: ", "mend or remove sessions/0.jsonl"),
-    ("in_batch", NOTE, lambda p, _: make_batch(p, rows_done=2), "3 texts are in 1 batch at openai (2 done there): batch_7 in_progress", "memline batch ls"),
+    ("in_batch", NOTE, lambda p, _: make_batch(p, rows_done=2), "3 texts are in 1 batch at openai (2 done there): batch_7 in_progress", "memline jobs"),
     ("in_batch", NOTE, lambda p, _: make_batch(p, state="uploaded", job_id=""), "a batch is being sent or stored", ""),
     ("batch_blocked", NOTE, lambda p, _: make_batch(p, error="502"), "batch cafe0123 is tried again: 502", ""),
 ]  # fmt: skip

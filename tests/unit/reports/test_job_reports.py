@@ -37,17 +37,14 @@ def shown(place: Place, prices: dict[str, Any] = PRICES) -> list[JobReport]:
     return reports.listed([place.agent], prices=prices)[::-1]
 
 
-def rates(writer: IndexWriter, *, files: int, texts: int, of: Job | None = None) -> None:
-    """So many files and texts were brought in the last ten seconds or a little longer, for a job."""
+def rates(writer: IndexWriter, *, files: int, texts: int) -> None:
+    """So many files and texts were brought in the last ten seconds or a little longer."""
     now = time.time()
     with writer.transaction() as (connection, _):
         meta.put(connection, meta.EMBEDDED_RECENTLY, None)
         meta.put(connection, meta.READ_RECENTLY, None)
-        meta.put(connection, meta.JOBS_RECENTLY, None)
         meta.count_recent(connection, files, now - 10, meta.READ_RECENTLY)
         meta.count_recent(connection, texts, now - 10)
-        if of is not None:
-            meta.count_of_jobs(connection, now - 10, files={of.id: files}, texts={of.id: texts})
 
 
 def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, writer: IndexWriter) -> None:
@@ -55,16 +52,12 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, wri
     writer.store_file(file_row("0.md", "apples and pears", "plums and dates"), job=job.token)
     answer(writer, lease_all(writer))
     writer.store_file(file_row("1.md", "figs and limes", "kiwis and nuts"), job=job.token)
-    rates(writer, files=2, texts=20, of=job)
+    rates(writer, files=2, texts=20)
 
     (report,) = shown(place)
 
     assert (report.job.files_done, report.job.files) == (2, 10)
     assert (report.job.texts_done, report.left.texts, report.texts_expected) == (2, 2, 20)
-    assert (report.files_per_second, report.texts_per_second) == (
-        pytest.approx(0.2, abs=0.11),
-        pytest.approx(2.0, abs=1.1),
-    )
     assert 40 <= report.eta_s < 85, "eight files at a file in five seconds"
     assert report.tokens_expected == 5 * (report.job.tokens_done + report.left.tokens)
     assert report.cost == pytest.approx(report.job.tokens_done / 1_000)
@@ -118,25 +111,6 @@ def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter)
 
     assert found[1].eta_s == pytest.approx(2 * found[0].eta_s, rel=0.01)
     assert later.words().startswith("1 of 1 file read, 0 of 10 texts embedded, ETA ")
-
-
-def test_the_rate_of_a_job_is_its_own(place: Place, writer: IndexWriter) -> None:
-    older, later = (
-        make_job(writer, f"{each}.md", now_ns=at) for at, each in enumerate(("older", "later"), 1)
-    )
-    writer.store_file(file_row("older.md", "apples", "pears", at=9), job=older.token)
-    answer(writer, lease_all(writer))
-    writer.store_file(file_row("live.md", *(f"live {number}" for number in range(40)), at=9))
-    answer(writer, lease_all(writer))
-    with writer.session() as (connection, _):
-        rows = meta.get(connection, meta.JOBS_RECENTLY)
-
-    one, other = shown(place)
-
-    assert {(job, *counts) for _, job, *counts in rows} == {(older.id, 1, 2)}
-    assert (one.job.token, one.files_per_second > 0, one.texts_per_second > 0) == (older.token, True, True)
-    assert one.texts_per_second == pytest.approx(2 * one.files_per_second, abs=0.02)
-    assert (other.job.token, other.files_per_second, other.texts_per_second) == (later.token, 0.0, 0.0)
 
 
 def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWriter) -> None:
