@@ -9,6 +9,7 @@ from memline.producers.reports.job_reports import NamedJob
 from memline.shared.batches import plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.findings.facts import fleet_summary
 from memline.shared.index import jobs
 from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
@@ -47,14 +48,14 @@ def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "
             with writer.session() as (connection, _):
                 resumed = jobs.take_up_cancelled(connection, job)
         fleet.wake(settings.agent)
-        missing = fleet.missing_queue()
+    summary = fleet_summary(url, [settings])
     return {
         "agentId": settings.agent,
         "id": job.token,
         "files": len(files),
         "underWay": under_way,
         "takenUp": resumed,
-        "warning": f"no worker takes messages from the queue {missing!r}" if missing else "",
+        "missing": list(summary.missing) if summary else [],
     }
 
 

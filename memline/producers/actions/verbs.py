@@ -139,8 +139,9 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         if made["takenUp"]:
             line += f", {counted(made['takenUp'], 'cancelled text', 'are')} pending again"
         lines += [f"{line}.", f"  memline jobs show {made['id']} says how far it is."]
-        if made["warning"]:
-            notes.append(f"{made['agentId']}: {made['warning']} (try: memline worker chunk embed store)")
+        if made["missing"]:
+            roles = " ".join(made["missing"])
+            notes.append(f"{made['agentId']}: no worker does it yet (try: memline worker {roles})")
     names = {"agents": _names(asker), "jobs": ", ".join(made["id"] for made in started)}
     return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names)
 
