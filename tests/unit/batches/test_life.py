@@ -234,7 +234,7 @@ def test_a_job_that_its_provider_does_not_know_waits_for_the_operator(desk):
 
     waiting = desk.run(steps=12)
 
-    assert waiting.is_open and "batch cancel" in waiting.action
+    assert waiting.is_open and "jobs cancel" in waiting.action
     batches.request_cancel(desk.writer.connection, waiting.token, reason="by hand", now=desk.clock.now())
     assert desk.run().outcome == "cancelled"
     assert backlog(desk.writer) == Backlog(wanted=TEXTS)
