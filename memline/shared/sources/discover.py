@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from operator import attrgetter
 
+import msgspec
+
 from memline.shared.note_names import is_markdown
-from memline.shared.sources.ignoring import why
+from memline.shared.sources.ignoring import Level, why
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
 from memline.shared.sources.paths import (
     LONG_TERM,
@@ -24,9 +25,7 @@ from memline.shared.sources.paths import (
     printable,
     unprintable,
 )
-from memline.shared.values import replace, value
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+from memline.shared.values import value
 
 #: Names that are looked at for notes beside the memory: 20 ms.
 MOST_BESIDE = 5_000
@@ -42,29 +41,17 @@ def unlisted_issue(path: str, reason: str) -> str:
     return f"the folder {path} is {reason}"
 
 
-class DiscoveredFile:
+class DiscoveredFile(msgspec.Struct):
     """One file on disk, or one thing that cannot be indexed and why."""
 
-    # Not a value, as `ledger.RecordedFile`.
-    __slots__ = ("absolute", "ctime_ns", "mtime_ns", "path", "problem", "size")
-
-    def __init__(
-        self,
-        path: str,
-        absolute: str,
-        size: int = 0,
-        mtime_ns: int = 0,
-        ctime_ns: int = 0,
-        problem: Problem | None = None,
-    ) -> None:
-        #: As in the ledger: relative to the workspace with "/" when inside it, else absolute.
-        self.path = path
-        self.absolute = absolute
-        self.size = size
-        self.mtime_ns = mtime_ns
-        self.ctime_ns = ctime_ns
-        #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
-        self.problem = problem
+    #: As in the ledger: relative to the workspace with "/" when inside it, else absolute.
+    path: str
+    absolute: str
+    size: int = 0
+    mtime_ns: int = 0
+    ctime_ns: int = 0
+    #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
+    problem: Problem | None = None
 
 
 @value
@@ -122,8 +109,7 @@ def discover(paths: MemoryPaths) -> Discovery:
     )
 
 
-@value
-class Beside:
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
     """Markdown of a workspace that its rule does not read: it lies beside `MEMORY.md` and `memory/`."""
 
     #: Ledger paths, sorted.
@@ -133,12 +119,12 @@ class Beside:
 
     def without(self, path: str) -> Beside:
         """Return the others."""
-        return replace(self, paths=tuple(each for each in self.paths if each != path))
+        return Beside(paths=tuple(each for each in self.paths if each != path), is_cut=self.is_cut)
 
     @property
     def names(self) -> str:
         """Name the first three."""
-        return ", ".join(self.paths[:3]) + " …" * (len(self.paths) > 3)
+        return ", ".join(self.paths[:3]) + (" …" if len(self.paths) > 3 else "")
 
     def folder(self, workspace: str) -> str:
         """Return the folder, or file, that has all of them."""
@@ -150,32 +136,36 @@ def markdown_beside(paths: MemoryPaths) -> Beside:
 
     What OpenClaw puts into its workspace is not counted: it is read at the start of each session.
     """
-    found: list[str] = []
-    left, todo = MOST_BESIDE, [] if paths.is_whole else [paths.workspace]
-    while todo and left > 0:
+    found: set[str] = set()
+    seen = 0
+    for folder, entries in () if paths.is_whole else _folders(paths.workspace):
+        if (seen := seen + len(entries)) > MOST_BESIDE:
+            break
+        rules = paths.rules.of(paths.workspace, folder)
+        for entry in [*entries]:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.path == paths.memory.path or (rules and why(rules, entry.path, is_folder=is_folder)):
+                entries.remove(entry)
+            elif is_markdown(entry.name) and entry.is_file(follow_symlinks=False):
+                found.update([] if paths.locate(entry.path) else [printable(paths.ledger_path(entry.path))])
+    theirs = found.intersection(OPENCLAW_FILES)
+    others = found - theirs if len(theirs) > 1 else found
+    return Beside(paths=tuple(sorted(others)), is_cut=seen > MOST_BESIDE)
+
+
+def _folders(top: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Yield folders with their entries; what the caller takes out of a list is not walked."""
+    todo = [top]
+    while todo:
         folder = todo.pop()
         try:
-            with os.scandir(folder) as entries:
-                listed = list(islice(entries, left))
+            with os.scandir(folder) as listing:
+                entries = list(listing)
         except OSError:
             continue
-        left -= len(listed)
-        rules = paths.rules.of(paths.workspace, folder)
-        for entry in listed:
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if is_folder and (is_ignored_folder(entry.name) or entry.path == paths.memory.path):
-                continue
-            if not is_folder and not (is_markdown(entry.name) and entry.is_file(follow_symlinks=False)):
-                continue
-            if rules and why(rules, entry.path, is_folder=is_folder):
-                continue
-            if is_folder:
-                todo.append(entry.path)
-            elif paths.locate(entry.path) is None:
-                found.append(printable(paths.ledger_path(entry.path)))
-    theirs = set(OPENCLAW_FILES).intersection(found)
-    beside = sorted(set(found) - theirs) if len(theirs) > 1 else sorted(found)
-    return Beside(paths=tuple(beside), is_cut=left <= 0)
+        yield folder, entries
+        folders = (each for each in entries if each.is_dir(follow_symlinks=False))
+        todo += [each.path for each in folders if not is_ignored_folder(each.name)]
 
 
 def misnamed_long_term(paths: MemoryPaths) -> str:
@@ -195,19 +185,8 @@ def misnamed_long_term(paths: MemoryPaths) -> str:
 
 def markdown_below(folder: str) -> int:
     """Count the Markdown files below a folder, whatever rules leave them out; no link is followed."""
-    count, todo = 0, [folder]
-    while todo:
-        try:
-            with os.scandir(todo.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if not is_ignored_folder(entry.name):
-                            todo.append(entry.path)
-                    else:
-                        count += is_markdown(entry.name) and entry.is_file(follow_symlinks=False)
-        except OSError:
-            continue
-    return count
+    entries = (each for _, listed in _folders(folder) for each in listed)
+    return sum(is_markdown(each.name) and each.is_file(follow_symlinks=False) for each in entries)
 
 
 class _Walk:
@@ -215,10 +194,6 @@ class _Walk:
         self._paths = paths
         #: By ledger path; a file that two entries name is listed once.
         self.files: dict[str, DiscoveredFile] = {}
-        #: Absolute paths of files of the roots before this one, by the same without its case; and those of
-        #: them that may be in this one.
-        self._earlier: dict[str, str] = {}
-        self._spellings: dict[str, str] = {}
         self.issues: list[str] = []
         self.unlisted: list[str] = []
         self.left_out: dict[str, str] = {}
@@ -229,28 +204,23 @@ class _Walk:
             os.scandir(workspace).close()
         except OSError as error:
             is_missing = isinstance(error, FileNotFoundError)
-            words = (
-                f"workspace missing ({workspace})"
-                if is_missing
-                else f"{workspace} not readable ({code(error)})"
-            )
-            self.issues.append(words)
+            reason = f"{workspace} not readable ({code(error)})"
+            self.issues.append(f"workspace missing ({workspace})" if is_missing else reason)
             self.unlisted.append(".")
             return
         for root in self._paths.files:
-            try:
+            with suppress(OSError):
                 status = os.lstat(root.path)
-            except OSError:
-                continue
-            self._begin_root(root)
-            if not stat.S_ISDIR(status.st_mode) and not self._is_left_out(root):
-                self._add(root.path, status)
+                # On a disk that ignores case two names are one file.
+                known = (os.lstat(each.absolute) for each in self.files.values())
+                is_known = any(os.path.samestat(status, each) for each in known)
+                if not stat.S_ISDIR(status.st_mode) and not is_known and not self._is_left_out(root):
+                    self._add(root.path, status)
         self.walk_root(self._paths.memory, "memory directory")
 
     def walk_root(self, root: MemoryRoot, kind: str) -> None:
         """Add what is at a root, in which no link is followed; `kind` is what an issue calls it."""
         name = root.named or root.path
-        self._begin_root(root)
         try:
             is_workspace = root.path == self._paths.workspace
             # Named by the user, the workspace may be a link.
@@ -278,16 +248,6 @@ class _Walk:
         else:
             self._add(root.path, status)
 
-    def _begin_root(self, root: MemoryRoot) -> None:
-        for file in islice(self.files.values(), len(self._earlier), None):
-            self._earlier.setdefault(file.absolute.casefold(), file.absolute)
-        whole, below = root.path.casefold(), folder_prefix(root.path).casefold()
-        self._spellings = {
-            spelling: absolute
-            for spelling, absolute in self._earlier.items()
-            if spelling == whole or spelling.startswith(below)
-        }
-
     def _is_left_out(self, root: MemoryRoot) -> bool:
         reason = self._paths.rules.reason(root.path, root.path)
         if reason:
@@ -299,91 +259,55 @@ class _Walk:
         while todo:
             folder, depth = todo.pop()
             try:
-                # A folder that became a link since its parent was listed is not entered.
-                descriptor = os.open(folder, _FOLDER | (os.O_NOFOLLOW if depth else 0))
+                with os.scandir(folder) as listing:
+                    entries = sorted(listing, key=attrgetter("name"))
             except (FileNotFoundError, NotADirectoryError):
                 # It was removed since its parent was listed, and so were its files.
                 continue
             except OSError as error:
-                self._add_unlisted(folder, error)
+                problem = unreadable(error)
+                path = self._add(folder, problem)
+                self.unlisted.append(path)
+                self.issues.append(unlisted_issue(path, problem.reason))
                 continue
-            try:
-                # Of an open folder a status is read by name: that of 20,000 files takes 12 ms less than by
-                # path.
-                with os.scandir(descriptor) as listing:
-                    entries = sorted(listing, key=attrgetter("name"))
-                below = self._add_entries(root, folder, depth, entries)
-            except OSError as error:
-                self._add_unlisted(folder, error)
-            else:
-                todo.extend((each, depth + 1) for each in reversed(below))
-            finally:
-                os.close(descriptor)
+            rules = self._paths.rules.of(root.path, folder)
+            below = [entry.path for entry in entries if self._add_entry(root, rules, entry, depth)]
+            todo.extend((each, depth + 1) for each in reversed(below))
 
-    def _add_unlisted(self, folder: str, error: OSError) -> None:
-        problem = unreadable(error)
-        path = self._add(folder, problem)
-        self.unlisted.append(path)
-        self.issues.append(unlisted_issue(path, problem.reason))
-
-    def _add_entries(
-        self, root: MemoryRoot, folder: str, depth: int, entries: Sequence[os.DirEntry[str]]
-    ) -> list[str]:
-        """Add what is in an open folder `depth` levels below a root; return the folders in it to walk."""
-        below = []
-        inside = folder_prefix(folder)
-        in_ledger = self._paths.ledger_path(inside)
-        one_spelling = is_storable(in_ledger) and not self._spellings
-        relative = inside[len(folder_prefix(root.path)) :]
-        takes_all, matches = root.pattern.is_any_name, root.pattern.matches
-        rules = self._paths.rules.of(root.path, folder)
-        for entry in entries:
-            name = entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if not is_ignored_folder(name) and root.pattern.enters(depth, name):
-                    if rules and (reason := why(rules, inside + name, is_folder=True)):
-                        self.left_out[printable(self._paths.ledger_path(inside + name)) + "/"] = reason
-                    elif is_storable(name):
-                        below.append(inside + name)
-                    else:
-                        self._add(inside + name, status_of(entry), NAME_PROBLEM)
-            elif is_markdown(name):
-                if not (takes_all or matches(relative + name)):
-                    continue
-                if rules and (reason := why(rules, inside + name, is_folder=False)):
-                    self.left_out[printable(self._paths.ledger_path(inside + name))] = reason
-                    continue
-                status, path = status_of(entry), in_ledger + name
-                is_plain = one_spelling and name.isascii() and path not in self.files
-                if is_plain and isinstance(status, os.stat_result) and stat.S_ISREG(status.st_mode):
-                    # Nearly all files, with no more calls: they took 9 ms of the 67 for 20,000.
-                    size, mtime_ns, ctime_ns = status.st_size, status.st_mtime_ns, status.st_ctime_ns
-                    self.files[path] = DiscoveredFile(path, inside + name, size, mtime_ns, ctime_ns)
-                else:
-                    self._add(inside + name, status)
-            elif entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(inside + name):
-                self._add(inside + name, status_of(entry), LINK_PROBLEM)
-        return below
+    def _add_entry(
+        self, root: MemoryRoot, rules: Sequence[Level], entry: os.DirEntry[str], depth: int
+    ) -> bool:
+        """Add an entry of a folder `depth` levels below a root; True for a folder to walk."""
+        name, path = entry.name, entry.path
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if is_folder:
+            if is_ignored_folder(name) or not root.pattern.enters(depth):
+                return False
+        elif is_markdown(name):
+            if not root.pattern.matches(path[len(folder_prefix(root.path)) :]):
+                return False
+        else:
+            if entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(path):
+                self._add(path, status_of(entry), LINK_PROBLEM)
+            return False
+        if rules and (reason := why(rules, path, is_folder=is_folder)):
+            self.left_out[printable(self._paths.ledger_path(path)) + ("/" if is_folder else "")] = reason
+        elif not is_folder:
+            self._add(path, status_of(entry))
+        elif is_storable(name):
+            return True
+        else:
+            self._add(path, status_of(entry), NAME_PROBLEM)
+        return False
 
     def _add(
         self, absolute: str, status: os.stat_result | Problem | None, problem: Problem | None = None
     ) -> str:
         """Add a file, or what `problem` says of it; return its ledger path."""
         path = printable(self._paths.ledger_path(absolute))
-        if status is None or path in self.files:
-            return path
-        if not (self._spellings and self._is_other_spelling(absolute, status)):
+        if status is not None and path not in self.files:
             self.files[path] = discovered(path, absolute, status, problem)
         return path
-
-    def _is_other_spelling(self, absolute: str, status: os.stat_result | Problem) -> bool:
-        """Tell whether another root has the file under the same name in another case: the disk ignores it."""
-        first = self._spellings.get(absolute.casefold())
-        if first is None or first == absolute or isinstance(status, Problem):
-            return False
-        with suppress(OSError):
-            return os.path.samestat(os.lstat(first), status)
-        return False
 
 
 def discovered(

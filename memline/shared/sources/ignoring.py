@@ -12,15 +12,9 @@ import re
 import stat
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
-
-from memline.shared.patterns import late
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from pathspec import GitIgnoreSpec
+from typing import Any
 
 #: Names of ignore files; of two in a folder the second wins.
 IGNORE_FILES = (".gitignore", ".ignore")
@@ -33,26 +27,6 @@ _MAX_BYTES = 1 << 20
 
 #: Stars in one part of a pattern; with eight, a name of 60 characters takes seconds (`paths.Pattern`).
 _MAX_STARS = 4
-
-#: What is escaped, or a set with its classes: pathspec takes the end of a class for that of the set.
-_SET = late(r"\\.|\[[!^]?\]?(?:\[:[a-z]*:\]|[^\]])*+\]")
-_CLASS = late(r"\[:([a-z]*):\]")
-
-#: The members of each class as git has them: ASCII, no slash. None begins with what negates a set.
-_CLASSES = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "blank": " \t",
-    "cntrl": "\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "0-~!-.",
-    "lower": "a-z",
-    "print": " -.0-~",
-    "punct": ":-@!-.[-`{-~",
-    "space": " \t-\r",
-    "upper": "A-Z",
-    "xdigit": "0-9A-Fa-f",
-}
 
 #: Folders of a vault in which notes are templates, where its settings name none.
 _TEMPLATES = ("Templates/", "templates/", "_templates/")
@@ -68,13 +42,13 @@ class Rules:
         self._workspace = workspace
         self._exclude = tuple(exclude)
         self._uses_files = uses_files
-        self._levels: dict[tuple[str, str], tuple[_Level, ...]] = {}
+        self._levels: dict[tuple[str, str], tuple[Level, ...]] = {}
 
     def refresh(self) -> None:
         """Read the ignore files anew."""
         self._levels.clear()
 
-    def of(self, root: str, folder: str) -> tuple[_Level, ...]:
+    def of(self, root: str, folder: str) -> tuple[Level, ...]:
         """Return the rules in force in a folder at or below a root, the strongest first; often none."""
         key = (root, folder)
         if key not in self._levels:
@@ -102,39 +76,39 @@ class Rules:
             folder = path
         return ""
 
-    def _of_root(self, root: str) -> tuple[_Level, ...]:
+    def _of_root(self, root: str) -> tuple[Level, ...]:
         lines, what = _of_vault(root)
         spec = _spec(lines) if lines else None
-        return (*self._of_exclude(root), *([_Level(root, spec, what)] if spec else ()))
+        return (*self._of_exclude(root), *([Level(root, spec, what)] if spec else ()))
 
-    def _of_exclude(self, root: str) -> tuple[_Level, ...]:
+    def _of_exclude(self, root: str) -> tuple[Level, ...]:
         spec = self._exclude_spec
         if spec is None:
             return ()
         is_inside = root == self._workspace or root.startswith(self._workspace + os.sep)
-        return (_Level(self._workspace if is_inside else root, spec, EXCLUDE),)
+        return (Level(self._workspace if is_inside else root, spec, EXCLUDE),)
 
     @cached_property
-    def _exclude_spec(self) -> GitIgnoreSpec | None:
+    def _exclude_spec(self) -> Any:
         return _spec(self._exclude)
 
-    def _of_folder(self, folder: str) -> tuple[_Level, ...]:
+    def _of_folder(self, folder: str) -> tuple[Level, ...]:
         if not self._uses_files:
             return ()
         levels = []
         for name in reversed(IGNORE_FILES):
             path = os.path.join(folder, name)
             if (text := _read(path)) and (spec := _spec(text.splitlines())):
-                levels.append(_Level(folder, spec, name))
+                levels.append(Level(folder, spec, name))
         return tuple(levels)
 
 
-class _Level:
+class Level:
     """The patterns of one source, for paths below `base`."""
 
     __slots__ = ("_spec", "_start", "source")
 
-    def __init__(self, base: str, spec: GitIgnoreSpec, source: str) -> None:
+    def __init__(self, base: str, spec: Any, source: str) -> None:
         self._start = len(base.rstrip("/")) + 1
         self._spec = spec
         self.source = source
@@ -142,10 +116,11 @@ class _Level:
     def verdict(self, absolute: str, *, is_folder: bool) -> bool | None:
         """Say whether the path is left out; None when no pattern is about it."""
         relative = absolute[self._start :]
-        return self._spec.check_file(relative + "/" * is_folder).include
+        include: bool | None = self._spec.check_file(relative + "/" * is_folder).include
+        return include
 
 
-def why(levels: Iterable[_Level], absolute: str, *, is_folder: bool) -> str:
+def why(levels: Iterable[Level], absolute: str, *, is_folder: bool) -> str:
     """Return the source of the first rule about a path, when it leaves the path out; else an empty text."""
     for level in levels:
         verdict = level.verdict(absolute, is_folder=is_folder)
@@ -154,9 +129,9 @@ def why(levels: Iterable[_Level], absolute: str, *, is_folder: bool) -> str:
     return ""
 
 
-def _spec(lines: Iterable[str]) -> GitIgnoreSpec | None:
-    safe = (line for line in lines if line.strip() and not line.startswith("#") and _is_safe(line))
-    usable = [plain for line in safe if (plain := _without_classes(line))]
+def _spec(lines: Iterable[str]) -> Any:
+    written = (line for line in lines if line.strip() and not line.startswith("#"))
+    usable = [line for line in written if _is_safe(line)]
     if not usable:
         return None
     # Its import takes 8 ms, which a search without rules does not pay.
@@ -164,35 +139,12 @@ def _spec(lines: Iterable[str]) -> GitIgnoreSpec | None:
 
     # It leaves a set such as `[[]` to Python, which reads it as git does and warns that it may not for ever.
     warnings.filterwarnings("ignore", "Possible ", FutureWarning, r"pathspec\b")
-    try:
-        return GitIgnoreSpec.from_lines(usable)
-    except (ValueError, re.error):
-        good = [line for line in usable if _compiles(line)]
-        return GitIgnoreSpec.from_lines(good) if good else None
-
-
-def _without_classes(line: str) -> str:
-    """Write out the classes of a rule, such as `[[:digit:]]`; empty for one that git does not know either."""
-    if "[:" not in line:
-        return line
-
-    def written_out(found: re.Match[str]) -> str:
-        return found[0][0] + _CLASS.sub(lambda each: _CLASSES[each[1]], found[0][1:])
-
-    try:
-        return _SET.sub(written_out, line)
-    except KeyError:
-        return ""
-
-
-def _compiles(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except (ValueError, re.error):
-        return False
-    return True
+    rules: list[Any] = []
+    for line in usable:
+        # One that git does not understand either is passed over.
+        with suppress(ValueError, re.error):
+            rules += GitIgnoreSpec.from_lines([line]).patterns
+    return GitIgnoreSpec(rules) if rules else None
 
 
 def _is_safe(line: str) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
@@ -168,74 +168,55 @@ class Pattern:
     a shell. So `*.md` matches only the folder's own files, `**/*.md` files at any depth.
 
     `pathspec` was tried instead: a pattern with eight stars (`*a*a…`) took more than 18 s for a name of 60
-    characters, it knows no braces, and its import adds 7.8 ms to a search.
+    characters, and it knows no braces.
     """
-
-    __slots__ = ("_alternatives", "_at_any_depth", "is_any_name")
 
     def __init__(self, pattern: str) -> None:
         text = pattern.strip()
-        self._alternatives = [_part_tests(each) for each in _expand_braces(text)]
-        first = self._alternatives[0]
-        is_plain = len(self._alternatives) == 1 and len(first) == 2 and first[0] is None
-        #: The test of the name in `**/name`, the default: a walk asks for it with each file.
-        self._at_any_depth = first[1] if is_plain else None
+        alternatives = [_parts(each) for each in _expand_braces(text)]
+        self._regex = re.compile("|".join(map(_regex, alternatives)))
+        #: Folders below the root at most; any number with `**`.
+        self._depth = max(len(parts) if "**" not in parts else 1_000_000 for parts in alternatives) - 1
         #: Whether each file at any depth is meant.
         self.is_any_name = text == _EVERYTHING
 
     def matches(self, relative: str) -> bool:
         """Tell whether the file at this relative path is meant."""
-        if self._at_any_depth is not None:
-            return self._at_any_depth(relative.rpartition("/")[2]) is not None
-        names = relative.split("/")
-        return any(_matches_parts(tests, names) for tests in self._alternatives)
+        return self.is_any_name or self._regex.fullmatch(relative) is not None
 
-    def enters(self, depth: int, name: str) -> bool:
+    def enters(self, depth: int) -> bool:
         """Tell whether a folder `depth` levels below the root (0: directly in it) can hold a match."""
-        for tests in self._alternatives:
-            if None in tests[: depth + 1]:
-                return True
-            if depth < len(tests) - 1 and (test := tests[depth]) and test(name):
-                return True
-        return False
+        return depth < self._depth
 
 
 #: Returns the compiled pattern; the same text is compiled once.
 compile_pattern = lru_cache(maxsize=64)(Pattern)
 
 
-#: Tests one part of a path; None is `**`.
-_PartTest = Callable[[str], re.Match[str] | None] | None
-
-
-def _part_tests(pattern: str) -> list[_PartTest]:
+def _parts(pattern: str) -> list[str]:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    if pattern.endswith("/"):
-        parts.append("**")
-    if parts and parts[-1] == "**":
+    if pattern.endswith("/") or parts[-1:] == ["**"]:
         # `notes/**` is everything in it, not the folder itself.
-        parts.append("*")
+        parts += ["**", "*"] if parts[-1:] != ["**"] else ["*"]
+    pairs = zip(parts, ["", *parts], strict=False)
+    return [part for part, before in pairs if (part, before) != ("**", "**")]
+
+
+def _regex(parts: Sequence[str]) -> str:
+    """Write a pattern as a regular expression, in which each part is matched without going back."""
+    regex = "".join("(?:[^/]+/)*?" if part == "**" else f"(?>{_regex_of(part)})/" for part in parts)
+    return regex.removesuffix("/")
+
+
+def _regex_of(part: str) -> str:
     # fnmatch puts what is between two stars into an atomic group: twenty stars take no longer than two.
-    return [None if part == "**" else re.compile(translate(part.replace("[^", "[!"))).match for part in parts]
+    written = translate(part.replace("[^", "[!")).removeprefix("(?s:").removesuffix(r")\Z")
+    # A dot that is neither escaped nor in a set stands for a character of the part.
+    return re.sub(r"(\\.)|(\[\^?\]?[^\]]*\])|\.", _in_part, written)
 
 
-def _matches_parts(tests: list[_PartTest], names: list[str]) -> bool:
-    """Match part by part; what follows a `**` is tried one folder deeper after each failure."""
-    test = name = 0
-    retry: tuple[int, int] | None = None
-    while name < len(names):
-        accepts = tests[test] if test < len(tests) else None
-        if test < len(tests) and accepts is None:
-            test += 1
-            retry = test, name
-        elif accepts is not None and accepts(names[name]):
-            test, name = test + 1, name + 1
-        elif retry is not None:
-            # The latest `**` alone: whatever an earlier one took, the parts between are found already.
-            test, name = retry = retry[0], retry[1] + 1
-        else:
-            return False
-    return test == len(tests)
+def _in_part(match: re.Match[str]) -> str:
+    return match[1] or (f"(?!/){match[2]}" if match[2] else "[^/]")
 
 
 def _expand_braces(pattern: str) -> list[str]:
@@ -356,27 +337,6 @@ class MemoryPaths:
             *folders, name = relative.split("/")
             is_memory = is_markdown(name) and not any(map(is_ignored_folder, folders))
         return is_memory and not self.rules.reason(root.path, absolute)
-
-    def root_reading(self, path: str) -> MemoryRoot | None:
-        """Return the root with which a file is read, or all Markdown below a folder; None when none does.
-
-        Asked before one more root is made of it, or of what a link leads to: links in `path` are followed.
-        """
-        real = os.path.realpath(path)
-        for root in (*self.extras, *self.files, self.memory):
-            anchor = self.anchor(root.path)
-            start = os.path.normpath(
-                os.path.join(os.path.realpath(anchor), os.path.relpath(root.path, anchor))
-            )
-            if real != start and _below(start, real) is None:
-                continue
-            absolute = os.path.normpath(os.path.join(root.path, os.path.relpath(real, start)))
-            if os.path.isdir(real):
-                # With a pattern a folder is read in part.
-                absolute = os.path.join(absolute, LONG_TERM[0]) if root.pattern.is_any_name else ""
-            if absolute and self._is_read(root, absolute):
-                return root
-        return None
 
     def concerns_folder(self, absolute: str) -> bool:
         """Tell whether a folder that was made, moved or removed can change what belongs to the memory."""

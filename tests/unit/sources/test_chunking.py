@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memline.shared.sources.chunking import Chunk, split
+from memline.shared.sources.chunking import split
 from memline.shared.sources.tokens import weighted_length
 from memline.shared.sync.plan import chunking_digest
 
 
-def cut(text: str, tokens: int = 400, overlap: int = 80) -> list[Chunk]:
+def cut(text, tokens=400, overlap=80):
     return split(text, max_tokens=tokens, overlap_tokens=overlap)
 
 
-def filler(name: str, chars: int) -> str:
+def filler(name, chars):
     """A line of words, `chars` long."""
     return (f"{name} " * chars)[: chars - 1] + "."
 
@@ -55,7 +55,7 @@ LINES = st.lists(
 @given(LINES, st.integers(1, 60), st.integers(0, 40))
 @example(["---", "title: x", "---"], 1, 0)
 @example(["# a"] * 50, 2, 1)
-def test_any_text_is_covered_by_bounded_exact_chunks(lines: list[str], tokens: int, overlap: int) -> None:
+def test_any_text_is_covered_by_bounded_exact_chunks(lines, tokens, overlap):
     text = "\n".join(lines)
 
     chunks = cut(text, tokens, overlap)
@@ -85,7 +85,7 @@ KINDS = st.lists(
 @given(KINDS, st.integers(40, 90), st.integers(0, 30))
 @example([("# ", 32), ("\n", 1)], 40, 0)
 @example([("", 42), ("```\n", 18), ("", 14)], 40, 18)
-def test_no_word_is_lost_between_two_chunks(kinds: list[tuple[str, int]], tokens: int, overlap: int) -> None:
+def test_no_word_is_lost_between_two_chunks(kinds, tokens, overlap):
     numbers = count(1000)
     text = "\n".join(kind + " ".join(str(next(numbers)) for _ in range(words)) for kind, words in kinds)
 
@@ -99,7 +99,7 @@ def test_no_word_is_lost_between_two_chunks(kinds: list[tuple[str, int]], tokens
     assert following == next(numbers)
 
 
-def test_a_short_note_is_one_chunk_with_its_exact_lines() -> None:
+def test_a_short_note_is_one_chunk_with_its_exact_lines():
     [chunk] = cut("\n\n# Plan\n\nShip it.\n\n")
 
     assert (chunk.start_line, chunk.end_line, chunk.text) == (3, 5, "# Plan\n\nShip it.")
@@ -107,11 +107,11 @@ def test_a_short_note_is_one_chunk_with_its_exact_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "  \n\t\n", "\u3000\n"])
-def test_blank_text_has_no_chunks(text: str) -> None:
+def test_blank_text_has_no_chunks(text):
     assert cut(text) == []
 
 
-def test_whole_lines_joined_are_the_text_of_the_chunk() -> None:
+def test_whole_lines_joined_are_the_text_of_the_chunk():
     lines = [filler(f"line{number}", 70) for number in range(200)]
 
     chunks = cut("\n".join(lines))
@@ -121,7 +121,7 @@ def test_whole_lines_joined_are_the_text_of_the_chunk() -> None:
         assert chunk.text == "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
 
 
-def test_a_chunk_ends_before_a_heading_in_its_last_third() -> None:
+def test_a_chunk_ends_before_a_heading_in_its_last_third():
     lines = [*[filler("one", 100)] * 13, "## Next", *[filler("two", 100)] * 10]
 
     first, second = cut("\n".join(lines), overlap=0)
@@ -131,13 +131,13 @@ def test_a_chunk_ends_before_a_heading_in_its_last_third() -> None:
     assert second.heading == "Next"
 
 
-def test_short_sections_share_a_chunk() -> None:
+def test_short_sections_share_a_chunk():
     text = "\n\n".join(f"## Day {number}\n\nDid {number} things." for number in range(20))
 
     assert len(cut(text)) == 1
 
 
-def test_a_heading_is_never_the_last_line_of_a_chunk() -> None:
+def test_a_heading_is_never_the_last_line_of_a_chunk():
     for size in range(1380, 1600, 7):
         text = f"{filler('above', size)}\n\n# One\n\n## Two\n\n{filler('below', 700)}\n"
 
@@ -146,13 +146,13 @@ def test_a_heading_is_never_the_last_line_of_a_chunk() -> None:
         assert not first.text.endswith(("# One", "## Two")), size
 
 
-def test_a_heading_keeps_the_start_of_a_line_that_would_fill_a_chunk() -> None:
+def test_a_heading_keeps_the_start_of_a_line_that_would_fill_a_chunk():
     chunks = cut(f"{filler('above', 900)}\n# Long story\n{filler('below', 1595)}")
 
     assert all("below below" in chunk.text for chunk in chunks if "# Long story" in chunk.text)
 
 
-def test_a_paragraph_end_is_better_than_any_line() -> None:
+def test_a_paragraph_end_is_better_than_any_line():
     lines = [*[filler("one", 100)] * 12, "", *[filler("two", 100)] * 12]
 
     first, *_ = cut("\n".join(lines), overlap=0)
@@ -160,7 +160,7 @@ def test_a_paragraph_end_is_better_than_any_line() -> None:
     assert first.end_line == 12
 
 
-def test_a_list_item_is_better_than_its_second_line() -> None:
+def test_a_list_item_is_better_than_its_second_line():
     lines = [line for number in range(20) for line in (f"- {filler('item', 60)}", f"  {filler('more', 60)}")]
 
     chunks = cut("\n".join(lines), overlap=0)
@@ -168,7 +168,7 @@ def test_a_list_item_is_better_than_its_second_line() -> None:
     assert all(chunk.text.startswith("- ") for chunk in chunks)
 
 
-def test_a_fenced_block_that_fits_is_kept_whole() -> None:
+def test_a_fenced_block_that_fits_is_kept_whole():
     code = ["```python", *[f"value_{number} = {number:060}" for number in range(15)], "```"]
     lines = [*[filler("prose", 90)] * 11, *code, *[filler("after", 90)] * 12]
 
@@ -177,7 +177,7 @@ def test_a_fenced_block_that_fits_is_kept_whole() -> None:
     assert any(chunk.start_line <= 12 and chunk.end_line >= 12 + len(code) - 1 for chunk in chunks)
 
 
-def test_a_fenced_block_that_does_not_fit_is_cut_at_its_lines() -> None:
+def test_a_fenced_block_that_does_not_fit_is_cut_at_its_lines():
     lines = ["```", *[f"row {number:090}" for number in range(60)], "```"]
 
     chunks = cut("\n".join(lines))
@@ -186,7 +186,7 @@ def test_a_fenced_block_that_does_not_fit_is_cut_at_its_lines() -> None:
     assert all(line in lines for chunk in chunks for line in chunk.text.split("\n"))
 
 
-def test_the_overlap_is_whole_lines_within_its_limit() -> None:
+def test_the_overlap_is_whole_lines_within_its_limit():
     lines = [filler(f"l{number}", 100) for number in range(60)]
 
     chunks = cut("\n".join(lines))
@@ -196,14 +196,14 @@ def test_the_overlap_is_whole_lines_within_its_limit() -> None:
         assert 0 < len(repeated) <= 320
 
 
-def test_lines_of_dense_scripts_count_four() -> None:
+def test_lines_of_dense_scripts_count_four():
     chunks = cut("\n".join(["会议记录和价格讨论" * 5] * 60))
 
     assert all(len(chunk.text) <= 400 + chunk.text.count("\n") for chunk in chunks)
     assert max(weighted_length(chunk.text) for chunk in chunks) > 1400
 
 
-def test_a_long_line_is_cut_after_sentences_and_keeps_its_number() -> None:
+def test_a_long_line_is_cut_after_sentences_and_keeps_its_number():
     line = "The gold price rose again today. " * 200
 
     chunks = cut(f"intro\n{line}\noutro")
@@ -216,7 +216,7 @@ def test_a_long_line_is_cut_after_sentences_and_keeps_its_number() -> None:
 DATA = "data:image/png;base64," + b64encode(bytes(range(256)) * 400).decode()
 
 
-def test_a_pasted_picture_is_in_no_chunk() -> None:
+def test_a_pasted_picture_is_in_no_chunk():
     pictures = f"![Plan of the floor]({DATA})\nAfter it ![b]({DATA} 'c') in a line.\n\n[My house]: <{DATA}>"
     text = f"# Kitchen\n\nBefore it.\n{pictures}\nEnd."
 
@@ -232,7 +232,7 @@ def test_a_pasted_picture_is_in_no_chunk() -> None:
     assert [(chunk.start_line, chunk.end_line) for chunk in chunks] == [(1, 4), (5, 5), (5, 7), (8, 8)]
 
 
-def test_lines_below_a_picture_are_cut_as_if_it_were_not_there() -> None:
+def test_lines_below_a_picture_are_cut_as_if_it_were_not_there():
     lines = "\n".join(filler(f"line{number}", 1_000) for number in range(4))
 
     [_, *chunks] = cut(f"Picture ![x]({DATA})\n# A\n{lines}", overlap=0)
@@ -248,9 +248,7 @@ WORDS = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(WORDS, st.integers(0, 3_000)), min_size=1, max_size=6), st.integers(20, 500))
 @example([(["a"] * 5, 0)] * 5 + [([], 3_000), (["boat"], 0)], 30)
-def test_text_around_pictures_is_in_chunks_that_say_something_new(
-    parts: list[tuple[list[str], int]], tokens: int
-) -> None:
+def test_text_around_pictures_is_in_chunks_that_say_something_new(parts, tokens):
     numbers = count(1000)
     text = ""
     for words, size in parts:
@@ -288,7 +286,7 @@ MINIFIED = '{"kanban-plugin":"board","list-collapse":[false,null,true],"lane-wid
         f"%% kanban:settings\n```\n{MINIFIED}\n```\n%%",
     ],
 )
-def test_data_of_machines_is_no_text(data: str) -> None:
+def test_data_of_machines_is_no_text(data):
     chunks = cut(f"# Dock nine\n\nBefore it.\n\n{data}\n\nBehind it.\n", overlap=0)
 
     assert "".join(chunk.text for chunk in chunks).count("it.") == 2
@@ -303,11 +301,11 @@ def test_data_of_machines_is_no_text(data: str) -> None:
         "https://example.org/" + "a-long-path/" * 30,
     ],
 )
-def test_what_is_no_data_uri_is_text(line: str) -> None:
+def test_what_is_no_data_uri_is_text(line):
     assert "".join(chunk.text for chunk in cut(line, overlap=0)).replace(" ", "") == line.replace(" ", "")
 
 
-def test_a_line_without_spaces_is_cut_between_characters_only() -> None:
+def test_a_line_without_spaces_is_cut_between_characters_only():
     cluster = "e\u0301"
     family = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
     flag = "\U0001f1e9\U0001f1ea"
@@ -319,7 +317,7 @@ def test_a_line_without_spaces_is_cut_between_characters_only() -> None:
 
 
 @pytest.mark.parametrize("unit", ["a", "word ", "价格", "e\u0301", "- ", "\t"])
-def test_a_megabyte_in_one_line_takes_linear_time(unit: str) -> None:
+def test_a_megabyte_in_one_line_takes_linear_time(unit):
     text = unit * (1_000_000 // len(unit)) + "end"
 
     before = time.process_time()
@@ -331,14 +329,14 @@ def test_a_megabyte_in_one_line_takes_linear_time(unit: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["# h", "```", "", "- i", "===", "a"])
-def test_a_hundred_thousand_alike_lines_take_linear_time(line: str) -> None:
+def test_a_hundred_thousand_alike_lines_take_linear_time(line):
     before = time.process_time()
     cut("\n".join([line] * 100_000))
 
     assert time.process_time() - before < 10
 
 
-def test_the_overlap_may_not_eat_the_chunk() -> None:
+def test_the_overlap_may_not_eat_the_chunk():
     lines = [filler(f"l{number}", 30) for number in range(100)]
 
     chunks = cut("\n".join(lines), tokens=50, overlap=5000)
@@ -346,6 +344,6 @@ def test_the_overlap_may_not_eat_the_chunk() -> None:
     assert len(chunks) < 60
 
 
-def test_the_digest_changes_with_the_settings_alone() -> None:
+def test_the_digest_changes_with_the_settings_alone():
     assert chunking_digest(400, 80) == chunking_digest(400, 80)
     assert len({chunking_digest(400, 80), chunking_digest(400, 81), chunking_digest(401, 80)}) == 3

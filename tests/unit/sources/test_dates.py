@@ -38,16 +38,16 @@ SAID = {
 }
 
 
-def read(text: str) -> list[str]:
+def read(text):
     return [str(each).replace(" to ", "/") for each in days_in(text, TODAY)]
 
 
 @pytest.mark.parametrize(("text", "days"), [pair for said in SAID.values() for pair in said.items()])
-def test_days_are_read_in_the_ways_people_say_them(text: str, days: str) -> None:
+def test_days_are_read_in_the_ways_people_say_them(text, days):
     assert read(text) == [days]
 
 
-def test_a_question_may_name_several_days() -> None:
+def test_a_question_may_name_several_days():
     text = "between 2023-05-08, 3 June 2024 and Sept 9th"
 
     assert read(text) == ["2023-05-08", "2024-06-03", "2025-09-09"]
@@ -63,7 +63,7 @@ def test_a_question_may_name_several_days() -> None:
         *("how long did it last", "v2.14 may break", "this may be March", "the year of the cat", ""),
     ],
 )
-def test_words_of_a_sentence_are_not_days(text: str) -> None:
+def test_words_of_a_sentence_are_not_days(text):
     assert read(text) == []
 
 
@@ -94,7 +94,7 @@ def test_words_of_a_sentence_are_not_days(text: str) -> None:
         ("yesterday 2026.md", None),
     ],
 )
-def test_the_day_of_a_note_is_in_its_file_name(path: str, day: date | None) -> None:
+def test_the_day_of_a_note_is_in_its_file_name(path, day):
     assert day_of_path(path) == day
 
 
@@ -112,7 +112,7 @@ def test_the_day_of_a_note_is_in_its_file_name(path: str, day: date | None) -> N
         ("Tuesday", "2026-03-17", "2026-03-17"),
     ],
 )
-def test_a_bound_is_a_day_an_age_or_words(text: str, first: str, last: str) -> None:
+def test_a_bound_is_a_day_an_age_or_words(text, first, last):
     assert str(parse_bound(text, TODAY, option="--since")) == first
     assert str(parse_bound(text, TODAY, option="--until", is_end=True)) == last
 
@@ -120,7 +120,7 @@ def test_a_bound_is_a_day_an_age_or_words(text: str, first: str, last: str) -> N
 @pytest.mark.parametrize(
     "text", ["soon", "2026-02-31", "2026-13", "99999y", "d", "boats last week", "today or yesterday"]
 )
-def test_a_bound_that_is_neither_is_refused_with_an_example(text: str) -> None:
+def test_a_bound_that_is_neither_is_refused_with_an_example(text):
     with pytest.raises(ConfigError, match="--since is not a valid date") as caught:
         parse_bound(text, TODAY, option="--since")
 

@@ -1,7 +1,6 @@
 """`memory_get`: which lines are given, and that nothing outside of the memory ever is."""
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,6 @@ from memline.shared.sources.excerpt import (
     NOT_ALLOWED,
     READABLE,
     TRANSCRIPT,
-    Excerpt,
     Part,
     parse_citation,
     read_excerpt,
@@ -34,7 +32,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+def workspace(tmp_path):
     """A memory with a note, a link, a linked folder, a FIFO and a hard link; secrets lie beside it."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -54,18 +52,18 @@ def workspace(tmp_path: Path) -> Path:
     return workspace
 
 
-def read(workspace: Path, path: str, **part: int) -> Excerpt:
+def read(workspace, path, **part):
     return read_excerpt(MemoryPaths(workspace), path, part=Part(**part))
 
 
-def test_lines_are_given_from_where_they_are_asked_for(workspace: Path) -> None:
+def test_lines_are_given_from_where_they_are_asked_for(workspace):
     excerpt = read(workspace, "memory/a.md", first=2, lines=1)
 
     assert (excerpt.text, excerpt.first, excerpt.lines) == ("two", 2, 1)
     assert (excerpt.truncated, excerpt.next_from) == (True, 3)
 
 
-def test_without_a_wish_there_are_120_lines_and_12000_characters_at_most(workspace: Path) -> None:
+def test_without_a_wish_there_are_120_lines_and_12000_characters_at_most(workspace):
     (workspace / "memory" / "long.md").write_text("".join(f"line {number}\n" for number in range(1, 501)))
     (workspace / "memory" / "wide.md").write_text("".join("w" * 999 + "\n" for _ in range(50)))
 
@@ -75,7 +73,7 @@ def test_without_a_wish_there_are_120_lines_and_12000_characters_at_most(workspa
     assert (wide.lines, wide.next_from, len(wide.text)) == (12, 13, 11_999)
 
 
-def test_one_line_above_the_budget_is_cut_and_marked_as_truncated(workspace: Path) -> None:
+def test_one_line_above_the_budget_is_cut_and_marked_as_truncated(workspace):
     (workspace / "memory" / "one.md").write_text("x" * 20_000)
 
     excerpt = read(workspace, "memory/one.md")
@@ -83,7 +81,7 @@ def test_one_line_above_the_budget_is_cut_and_marked_as_truncated(workspace: Pat
     assert (len(excerpt.text), excerpt.truncated, excerpt.next_from) == (12_000, True, None)
 
 
-def test_going_on_at_next_from_gives_every_line_once(workspace: Path) -> None:
+def test_going_on_at_next_from_gives_every_line_once(workspace):
     lines = [f"line {number}" for number in range(1, 301)]
     (workspace / "memory" / "long.md").write_text("\n".join(lines) + "\n")
     given, first = [], 1
@@ -95,28 +93,28 @@ def test_going_on_at_next_from_gives_every_line_once(workspace: Path) -> None:
     assert given == lines
 
 
-def test_past_the_end_there_is_nothing(workspace: Path) -> None:
+def test_past_the_end_there_is_nothing(workspace):
     excerpt = read(workspace, "memory/a.md", first=99)
 
     assert (excerpt.text, excerpt.lines, excerpt.truncated, excerpt.status) == ("", 0, False, "ok")
 
 
-def test_a_note_that_is_not_there_is_an_empty_answer_with_a_status(workspace: Path) -> None:
+def test_a_note_that_is_not_there_is_an_empty_answer_with_a_status(workspace):
     excerpt = read(workspace, "memory/none.md")
 
     assert (excerpt.status, excerpt.text, excerpt.path) == ("not_found", "", "memory/none.md")
 
 
 @pytest.mark.parametrize("path", ["MEMORY.md", "./MEMORY.md", " memory/a.md ", "memory/../MEMORY.md"])
-def test_other_ways_to_say_the_path_of_a_note_are_understood(workspace: Path, path: str) -> None:
+def test_other_ways_to_say_the_path_of_a_note_are_understood(workspace, path):
     assert read(workspace, path).status == "ok"
 
 
-def test_a_hard_link_is_a_file_like_any_other(workspace: Path) -> None:
+def test_a_hard_link_is_a_file_like_any_other(workspace):
     assert read(workspace, "memory/hard.md").text == "one\ntwo\nthree"
 
 
-def refusal(workspace: Path, path: str) -> tuple[str, str]:
+def refusal(workspace, path):
     with pytest.raises(PathNotAllowed) as caught:
         read(workspace, path)
     return caught.value.message, caught.value.hint
@@ -134,24 +132,24 @@ def refusal(workspace: Path, path: str) -> tuple[str, str]:
         "memory/node_modules/x.md",
     ],
 )  # fmt: skip
-def test_everything_else_is_refused_with_the_same_words(workspace: Path, path: str) -> None:
+def test_everything_else_is_refused_with_the_same_words(workspace, path):
     assert refusal(workspace, path) == (NOT_ALLOWED, READABLE)
 
 
 @pytest.mark.parametrize("path", ["sessions/a.jsonl", "./sessions/b.jsonl", "sessions/a.jsonl.reset.1"])
-def test_a_transcript_is_refused_by_its_name_with_words_of_its_own(workspace: Path, path: str) -> None:
+def test_a_transcript_is_refused_by_its_name_with_words_of_its_own(workspace, path):
     (workspace / "sessions").mkdir()
     (workspace / "sessions/a.jsonl").write_text("{}")
 
     assert refusal(workspace, path) == (TRANSCRIPT, "memline search QUERY --source sessions")
 
 
-def test_the_absolute_path_of_a_note_is_one_of_a_forbidden_file_is_not(workspace: Path) -> None:
+def test_the_absolute_path_of_a_note_is_one_of_a_forbidden_file_is_not(workspace):
     assert read(workspace, str(workspace / "memory" / "a.md")).path == "memory/a.md"
     assert refusal(workspace, str(workspace / "secret.md")) == (NOT_ALLOWED, READABLE)
 
 
-def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace: Path, tmp_path: Path) -> None:
+def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace, tmp_path):
     extra = tmp_path / "extra"
     extra.mkdir()
     (extra / "team.md").write_text("team\n")
@@ -163,13 +161,13 @@ def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace: Path
         read_excerpt(memory_paths, str(extra / "other.md"))
 
 
-def test_a_name_that_is_too_long_for_a_file_is_refused_as_others_are(workspace: Path) -> None:
+def test_a_name_that_is_too_long_for_a_file_is_refused_as_others_are(workspace):
     assert refusal(workspace, f"memory/{'x' * 300}/a.md") == (NOT_ALLOWED, READABLE)
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PIECES, max_size=6), lead=st.sampled_from(["", "/", "~/", "memory/", "./"]))
-def test_no_path_leads_outside_the_memory(workspace: Path, parts: list[str], lead: str) -> None:
+def test_no_path_leads_outside_the_memory(workspace, parts, lead):
     path = lead + "/".join(parts)
 
     try:
@@ -183,9 +181,7 @@ def test_no_path_leads_outside_the_memory(workspace: Path, parts: list[str], lea
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.text(max_size=40), first=st.integers(), lines=st.integers())
-def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(
-    workspace: Path, path: str, first: int, lines: int
-) -> None:
+def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(workspace, path, first, lines):
     try:
         excerpt = read(workspace, path, first=first, lines=lines)
     except PathNotAllowed:
@@ -209,7 +205,7 @@ def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(
         ("At 10:30", "At 10:30", None, None),
     ],
 )
-def test_a_citation_is_a_path_and_lines(text: str, path: str, first: int | None, lines: int | None) -> None:
+def test_a_citation_is_a_path_and_lines(text, path, first, lines):
     found = parse_citation(text)
 
     assert (found.path, found.first, found.lines) == (path, first, lines)

@@ -4,9 +4,7 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,18 +17,18 @@ from memline.shared.sources.safe_open import FileRefused, open_regular
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A trusted folder."""
     folder = tmp_path / "ws"
     (folder / "memory").mkdir(parents=True)
     return folder
 
 
-def read(root: Path, name: str = "memory/a.md", clock: ManualClock | None = None) -> Reading:
+def read(root, name="memory/a.md", clock=None):
     return read_file(str(root / name), root=str(root), clock=clock or ManualClock())
 
 
-def test_a_note_is_read_with_its_hash_size_and_times(root: Path) -> None:
+def test_a_note_is_read_with_its_hash_size_and_times(root):
     (root / "memory/a.md").write_bytes("# Grüße\n".encode())
     os.utime(root / "memory/a.md", ns=(1, 1_600_000_000_000_000_001))
     clock = ManualClock(1_700_000_000)
@@ -48,24 +46,24 @@ def test_a_note_is_read_with_its_hash_size_and_times(root: Path) -> None:
     )
 
 
-def test_a_file_that_vanished_is_gone(root: Path) -> None:
+def test_a_file_that_vanished_is_gone(root):
     assert read(root).outcome == "removed"
     assert read(root, "memory/no/such/a.md").outcome == "removed"
 
 
-def test_a_folder_in_its_place_means_gone(root: Path) -> None:
+def test_a_folder_in_its_place_means_gone(root):
     (root / "memory/a.md").mkdir()
 
     assert read(root).outcome == "removed"
 
 
-def test_a_file_in_the_place_of_a_parent_means_gone(root: Path) -> None:
+def test_a_file_in_the_place_of_a_parent_means_gone(root):
     (root / "memory/a.md").write_text("x")
 
     assert read(root, "memory/a.md/b.md").outcome == "removed"
 
 
-def test_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(root, tmp_path):
     (tmp_path / "secret.md").write_text("secret")
     (root / "memory/a.md").symlink_to(tmp_path / "secret.md")
 
@@ -74,7 +72,7 @@ def test_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
     assert (got.outcome, got.text, got.sha256) == ("symlink", "", "")
 
 
-def test_a_link_among_the_parents_is_not_followed(root: Path, tmp_path: Path) -> None:
+def test_a_link_among_the_parents_is_not_followed(root, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/a.md").write_text("secret")
     (root / "memory/sub").symlink_to(tmp_path / "elsewhere")
@@ -84,7 +82,7 @@ def test_a_link_among_the_parents_is_not_followed(root: Path, tmp_path: Path) ->
     assert read(root, "memory/loop/a.md").outcome == "symlink"
 
 
-def test_the_trusted_folder_may_be_reached_through_a_link(root: Path, tmp_path: Path) -> None:
+def test_the_trusted_folder_may_be_reached_through_a_link(root, tmp_path):
     (root / "memory/a.md").write_text("x")
     (tmp_path / "shortcut").symlink_to(root)
 
@@ -94,7 +92,7 @@ def test_the_trusted_folder_may_be_reached_through_a_link(root: Path, tmp_path: 
 @pytest.mark.parametrize(
     "relative", ["../secret.md", "memory/../../secret.md", "", ".", "/etc/passwd", "a\0.md"]
 )
-def test_a_path_that_leaves_its_folder_is_refused(root: Path, tmp_path: Path, relative: str) -> None:
+def test_a_path_that_leaves_its_folder_is_refused(root, tmp_path, relative):
     (tmp_path / "secret.md").write_text("secret")
 
     with pytest.raises(FileRefused) as refused:
@@ -103,22 +101,22 @@ def test_a_path_that_leaves_its_folder_is_refused(root: Path, tmp_path: Path, re
     assert refused.value.problem.outcome == "failed"
 
 
-def test_a_fifo_blocks_nobody(root: Path) -> None:
+def test_a_fifo_blocks_nobody(root):
     os.mkfifo(root / "memory/a.md")
 
     assert read(root).outcome == "special"
 
 
-def _denied(_: Path) -> None:
+def _denied(_):
     raise PermissionError(13, "Permission denied")
 
 
-def _fifo(note: Path) -> None:
+def _fifo(note):
     note.unlink()
     os.mkfifo(note)
 
 
-def _link(note: Path) -> None:
+def _link(note):
     note.unlink()
     note.symlink_to(note.with_name("secret.txt"))
 
@@ -132,8 +130,8 @@ def _link(note: Path) -> None:
     ],
 )
 def test_what_comes_between_the_look_and_the_open_blocks_nobody_and_is_not_followed(
-    root: Path, monkeypatch: pytest.MonkeyPatch, come: Callable[[Path], None], outcome: str, reason: str
-) -> None:
+    root, monkeypatch, come, outcome, reason
+):
     note = root / "memory/a.md"
     note.write_text("x")
     note.with_name("secret.txt").write_text("secret")
@@ -152,11 +150,11 @@ def test_what_comes_between_the_look_and_the_open_blocks_nobody_and_is_not_follo
     assert not reason or got.reason == reason
 
 
-def test_a_device_is_special(root: Path) -> None:
+def test_a_device_is_special(root):
     assert read_file("/dev/zero", root="/dev", clock=ManualClock()).outcome == "special"
 
 
-def test_two_gigabytes_are_not_read(root: Path) -> None:
+def test_two_gigabytes_are_not_read(root):
     with (root / "memory/a.md").open("wb") as file:
         file.truncate(2 * 1024**3)
 
@@ -166,7 +164,7 @@ def test_two_gigabytes_are_not_read(root: Path) -> None:
     assert got.reason == "2,147.5 MB, and notes of more than 16.8 MB are not read"
 
 
-def test_a_disk_that_fails_while_reading_is_an_outcome(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_while_reading_is_an_outcome(root, monkeypatch):
     (root / "memory/a.md").write_text("x")
 
     def broken(*_: object) -> bytes:
@@ -177,9 +175,7 @@ def test_a_disk_that_fails_while_reading_is_an_outcome(root: Path, monkeypatch: 
     assert read(root).reason == "not readable (EIO)"
 
 
-def test_a_file_that_grows_while_it_is_read_is_read_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_grows_while_it_is_read_is_read_again(root, monkeypatch):
     note = root / "memory/a.md"
     note.write_text("one\n")
     real_read = reading._read_all
@@ -201,9 +197,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_again(
     assert (got.text, got.size) == ("one\ntwo\n", 8)
 
 
-def test_a_file_that_never_rests_is_reported_as_it_was_before(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_never_rests_is_reported_as_it_was_before(root, monkeypatch):
     note = root / "memory/a.md"
     note.write_text("0")
     real_read = reading._read_all
@@ -222,7 +216,7 @@ def test_a_file_that_never_rests_is_reported_as_it_was_before(
     assert got.size == len(got.text) < note.stat().st_size
 
 
-def test_a_file_changed_this_very_moment_is_given_time_for_its_stamp_to_move(root: Path) -> None:
+def test_a_file_changed_this_very_moment_is_given_time_for_its_stamp_to_move(root):
     (root / "memory/a.md").write_text("x")
     # The inode was stamped just now, whatever time of the content an editor sets.
     os.utime(root / "memory/a.md", ns=(1, 1))
@@ -236,14 +230,14 @@ def test_a_file_changed_this_very_moment_is_given_time_for_its_stamp_to_move(roo
     assert clock.now_ns() - before >= 10_000_000 - 1000
 
 
-def open_files() -> Iterator[os.stat_result]:
+def open_files():
     """What the descriptors of this process lead to."""
     for name in os.listdir("/dev/fd"):
         with suppress(OSError):
             yield os.fstat(int(name))
 
 
-def test_no_descriptor_is_left_open(root: Path, tmp_path: Path) -> None:
+def test_no_descriptor_is_left_open(root, tmp_path):
     (root / "memory/a.md").write_text("x")
     (root / "memory/link").symlink_to(tmp_path)
     os.mkfifo(root / "memory/pipe.md")
@@ -272,12 +266,12 @@ def test_no_descriptor_is_left_open(root: Path, tmp_path: Path) -> None:
         (b"\x1b[1mbold\x1b[0m text", "\x1b[1mbold\x1b[0m text"),
     ],
 )
-def test_the_text_is_that_of_an_editor(data: bytes, text: str) -> None:
+def test_the_text_is_that_of_an_editor(data, text):
     assert (decode(data).outcome, decode(data).text) == ("indexed", text)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b" \t\r\n", b"\xef\xbb\xbf", "\u3000\n".encode()])
-def test_blank_files_are_empty(data: bytes) -> None:
+def test_blank_files_are_empty(data):
     assert decode(data).outcome == "empty"
 
 
@@ -292,14 +286,14 @@ def test_blank_files_are_empty(data: bytes) -> None:
         "\ufeffa\0b".encode("utf-16-le"),
     ],
 )
-def test_what_is_no_text_is_not_indexed(data: bytes) -> None:
+def test_what_is_no_text_is_not_indexed(data):
     got = decode(data)
 
     assert (got.outcome, got.text) == ("not_text", "")
     assert got.reason
 
 
-def test_a_few_bytes_that_are_not_utf_8_are_replaced_and_counted() -> None:
+def test_a_few_bytes_that_are_not_utf_8_are_replaced_and_counted():
     got = decode(
         "Ein Stück Text über Käse, in alter Kodierung. \ufffd".encode("latin-1", "replace") + b"\xff"
     )
@@ -311,7 +305,7 @@ def test_a_few_bytes_that_are_not_utf_8_are_replaced_and_counted() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_have_an_outcome(data: bytes) -> None:
+def test_any_bytes_have_an_outcome(data):
     got = decode(data)
 
     assert got.outcome in ("indexed", "empty", "not_text")
