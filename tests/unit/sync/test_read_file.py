@@ -1,5 +1,6 @@
 """Transcripts in the index: what did not change keeps its rows, whatever order messages come in."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from memline.shared.config.schema import Chunking
 from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.search.request import session_days
+from memline.shared.search.request import files_of_days
 from memline.shared.sessions.openclaw import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
+from memline.shared.sources.dates import Days
 from memline.shared.sync.read_file import read_transcript
 from memline.shared.values import replace
 from tests.support.index_rows import MODEL_A, answer, lease_all
@@ -215,4 +217,5 @@ def test_the_figures_of_a_transcript_are_kept_with_it(
     (figures,) = ledger.transcripts(writer.connection, first=0, limit=9)
 
     assert (figures["messages"], figures["lines"]) == (6, 8)
-    assert session_days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
+    day = date(2026, 2, 10)
+    assert files_of_days(writer.connection, [Days(first=day, last=day)]) == {1}
