@@ -49,9 +49,9 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import call_times, embed_results, health, leases, model_change
-from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.embed_results import Failure
+from memline.shared.scheduling.health import Health
 from memline.shared.sources.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -326,8 +326,8 @@ class IndexWriter:
             if target is None or state.manual or leases.tokens(connection):
                 # While a request is in flight, its answer triggers the next one.
                 return 0.0
-            due = max(state.retry_at, state.probe_at, vectors.next_due(connection, target.id) or 0.0)
-        return max(due - now, 0.0)
+            due = vectors.next_due(connection, target.id) or 0.0
+        return max(state.wait_s(now), due - now, 0.0)
 
     def sweep(self) -> list[str]:
         """End leases that are over, try failed texts again, prune the cache, finish what dead runs began.
@@ -367,7 +367,7 @@ class IndexWriter:
             if target is not None:
                 vectors.retry_failed(connection, target.id)
                 if is_asked:
-                    health.retry(self.accounts, target.identity.provider, now)
+                    health.retry(self.accounts, target.identity.provider)
             batches.poll_now(connection, now)
 
     def plan_batches(self, settings: BatchSettings, *, only: Identity) -> tuple[int, ...]:

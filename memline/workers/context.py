@@ -118,8 +118,6 @@ class Context:
         self._account_file = AccountFile(settings.account_path)
         self.limits = limits or FileLimits(self._account_file, self.clock)
         self.in_flight = in_flight or InProcessRequests()
-        #: Key of an identity -> texts of a call, since one took too long in this process.
-        self.shrunk_rows: dict[str, int] = {}
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
         #: The error that ended the work of this process, if any.

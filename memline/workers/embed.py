@@ -14,7 +14,6 @@ from memline.shared.embedders.protocol import (
     LateVector,
     limit_attempts,
 )
-from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.embedders.request import Outcome, embed
 from memline.shared.errors import (
     ModelMismatch,
@@ -29,8 +28,7 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling import call_times, leases
-from memline.shared.scheduling.breaker import ASKED_TO_WAIT, AT_LIMIT, HAS_COOLDOWN, MAX_SHRUNK_ROWS, tighter
+from memline.shared.scheduling import call_times, health, leases
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
@@ -41,6 +39,9 @@ MAX_WAIT_S = 5.0
 
 #: Seconds that such texts stay in the rows at least.
 MIN_DEFERRED_S = 1.0
+
+#: Seconds no worker calls after a request that failed as a whole: what others have in hand goes back.
+FAILURE_COOLDOWN_S = MAX_WAIT_S + 1
 
 #: Seconds after its start in which a worker that is set up for another model than the index goes on, and for
 #: which it keeps such a request.
@@ -79,7 +80,6 @@ def embed_texts(message: EmbedTexts) -> None:
                 [text.text for text in message.texts],
                 before_call=sending.before_call,
                 estimate=estimate_tokens,
-                max_rows=context.shrunk_rows.get(message.identity.key, 0),
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
             )
@@ -104,7 +104,6 @@ def embed_texts(message: EmbedTexts) -> None:
         used = None if sending.has_begun else 0
         _report(message, message.texts, broken, no_results=True, used_tokens=used)
         raise
-    _note_sizes(context, message.identity.key, outcome)
     _answer(context, message, sending.account, outcome)
 
 
@@ -116,10 +115,6 @@ class _Unsent(ProviderLater):
 
 class _AlreadyBegun(Exception):
     """A worker before this one has begun to send the request, and has ended since."""
-
-
-class _AtLimit(ProviderLater):
-    """There is no place within the configured limits; the provider was not asked."""
 
 
 class _Sending:
@@ -171,18 +166,19 @@ class _Sending:
         )
         if wait_s > MAX_WAIT_S:
             # Until the place is near enough to be waited for.
-            words = ASKED_TO_WAIT if limits.cooldown_s(self.account) > 0 else AT_LIMIT
-            raise _AtLimit(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
+            is_asked = limits.cooldown_s(self.account) > 0
+            words = "asked to wait (429)" if is_asked else "is at the limits of this configuration"
+            raise _Unsent(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
         if wait_s > 0:
             self._context.clock.sleep(wait_s)
             # Another worker may have heard a no meanwhile.
             if cooldown_s := limits.cooldown_s(self.account):
-                raise _AtLimit(f"{provider} {HAS_COOLDOWN}", retry_after_s=cooldown_s)
+                raise _Unsent(f"{provider} has a cooldown", retry_after_s=cooldown_s)
 
 
 def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
     """Send back what came of a request: vectors, and failures by their kind."""
-    learned = _learned(outcome, message.identity)
+    learned = _learned(outcome)
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
@@ -192,11 +188,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
     if isinstance(outcome.error, _Unsent):
         _LOG.warning("request.unsent", lease=message.lease, reason=outcome.error.message)
     if outcome.error is not None:
-        # Keeps the other workers from running into the same no.
-        if outcome.error.retry_after_s is not None and not isinstance(outcome.error, _AtLimit):
-            context.limits.cool_down(account, outcome.error.retry_after_s)
-        elif outcome.error.kind == "stop":
-            context.limits.cool_down(account, STOP_COOLDOWN_S)
+        _cool_down(context, account, outcome)
         refused = {index for index, _ in outcome.failures}
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         if rest:
@@ -226,25 +218,26 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
         )
 
 
-def _learned(outcome: Outcome, identity: Identity) -> LearnedCaps:
-    status = outcome.error.status if outcome.error is not None else None
+def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
+    """Keep the other requests that workers have in hand from running into the same no."""
+    error = outcome.error
+    if error is None or error.kind in ("split", "unsent"):
+        return
+    if error.retry_after_s is not None:
+        context.limits.cool_down(account, error.retry_after_s)
+    elif error.kind == "stop":
+        context.limits.cool_down(account, STOP_COOLDOWN_S)
+    elif not outcome.is_provider_well and not any(outcome.vectors):
+        context.limits.cool_down(account, FAILURE_COOLDOWN_S)
+
+
+def _learned(outcome: Outcome) -> LearnedCaps:
     return LearnedCaps(
-        max_rows=outcome.max_rows,
+        max_rows=health.tighter(outcome.max_rows, outcome.slow_rows),
         max_tokens=outcome.max_tokens,
-        slow_rows=outcome.slow_rows,
         quick_rows=outcome.quick_rows,
-        limited_rows=outcome.error_rows if status == 429 and PROVIDERS[identity.provider].counts_texts else 0,
+        error_rows=outcome.error_rows,
     )
-
-
-def _note_sizes(context: Context, key: str, outcome: Outcome) -> None:
-    """Note what took too long: requests that are in this process already were packed before it was known."""
-    known = context.shrunk_rows.get(key, 0)
-    if outcome.slow_rows:
-        context.shrunk_rows[key] = tighter(known, outcome.slow_rows)
-    elif known and outcome.quick_rows >= known:
-        # The rows of the index decide how large the next ones are.
-        context.shrunk_rows[key] = 2 * known if 2 * known < MAX_SHRUNK_ROWS else 0
 
 
 def _tokens(context: Context, agent: str, vector: bytes) -> bytes:
@@ -296,7 +289,7 @@ def _report(
             error=error.message,
             action=error.hint,
             retry_after_s=error.retry_after_s,
-            of_model=error.kind == "stop" and not is_of_account(error),
+            is_probe=message.is_probe,
             no_results=no_results,
             learned=learned or LearnedCaps(),
             used_tokens=used_tokens,

@@ -86,7 +86,7 @@ def embed_failed(message: EmbedFailed) -> None:
         error=message.error,
         action=message.action,
         retry_after_s=message.retry_after_s,
-        of_model=message.of_model,
+        is_probe=message.is_probe,
         no_results=message.no_results,
     )
     writer = context.writer(message.agent)

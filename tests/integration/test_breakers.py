@@ -3,16 +3,16 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.prepare import prepare
 from memline.shared.finding import PROBLEM
 from memline.shared.queue import broker as queue_broker
-from memline.shared.scheduling import breaker
+from memline.shared.scheduling import health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
@@ -73,8 +73,8 @@ def ready(place: Place) -> int:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch, cool_down_s: float) -> None:
-    rules = replace(breaker.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
-    monkeypatch.setattr(breaker, "REQUEST_RULES", rules)
+    rules = replace(health.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
+    monkeypatch.setattr(health, "REQUEST_RULES", rules)
     queue_broker.in_process()
     from memline.workers import embed
 
@@ -99,7 +99,7 @@ def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
     state = breaker_of(place)
     assert len(server.requests) == asked
     assert (state["state"], state["mode"]) == ("open", "requests")
-    assert state["nextProbe"] - state["since"] == breaker.REQUEST_RULES.open_s
+    assert state["nextProbe"] - state["since"] == 2 * health.REQUEST_RULES.open_s
     assert state["reason"]
     assert state["action"]
 
@@ -178,7 +178,7 @@ def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_
     with working(place):
         after_restart = target(place)
         assert len(server.requests) == 0
-    place.execute_accounts("UPDATE health SET probe_at = 1")
+    place.execute_accounts("UPDATE health SET retry_at = 1")
     place.end_cooldowns()
     with working(place):
         until(lambda: target(place) == "openai" and ready(place) == TEXTS, "the primary's vectors")
@@ -210,7 +210,7 @@ def test_the_fallback_stays_until_an_operator_asks(
     place.index()
     server.control({"fault": "", "clear_log": True})
     doctor = place.call("doctor").stdout
-    place.execute_accounts("UPDATE health SET probe_at = 1")
+    place.execute_accounts("UPDATE health SET retry_at = 1")
     status = place.call("status").stdout
     resumed = place.call("queue", "resume", "--provider", "openai")
 

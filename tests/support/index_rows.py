@@ -18,9 +18,9 @@ from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import breaker, health, model_change
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling import health, model_change
 from memline.shared.scheduling.embed_results import Failure
+from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.leases import Request
 
 MODEL_A = Identity(provider="openai", model="a")
@@ -29,7 +29,7 @@ CAPS = RequestCaps(max_rows=100, max_tokens=100_000)
 
 
 #: The rules of batches by the default settings.
-BATCH_RULES = breaker.batch_rules(Batch())
+BATCH_RULES = health.batch_rules(Batch())
 
 
 def file_row(path: str, *texts: str, at: int = 1, outcome: str = "indexed") -> FileRow:
@@ -112,13 +112,13 @@ def target_id(writer: IndexWriter) -> int:
     return target.id
 
 
-def batch_failed(
-    accounts: Accounts, error: str, now: float, *, tag: str = "", for_good: bool = False
-) -> Health:
-    """A batch of OpenAI failed; `for_good`: the provider refused it."""
-    follow = breaker.after_stop if for_good else breaker.after_failure
+def batch_failed(accounts: Accounts, error: str, now: float) -> Health:
+    """A batch of OpenAI failed."""
     return health.update(
-        accounts, "openai", health.BATCH, now, lambda was: follow(was, BATCH_RULES, error, "", now, probe=tag)
+        accounts,
+        "openai",
+        health.BATCH,
+        lambda was: health.failed(was, BATCH_RULES, error, "", now, is_probe=True),
     )
 
 

@@ -13,7 +13,7 @@ from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.scheduling import breaker, fallback, health
+from memline.shared.scheduling import fallback, health
 from memline.shared.scheduling.limits import FileLimits
 
 
@@ -36,20 +36,18 @@ def resume(settings: AgentSettings, *, provider: str = "", mode: str = "", queue
     A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
     have bought more. `queue_url`: the fleet whose workers keep that time; empty without one.
     """
-    rules = {health.BATCH: breaker.batch_rules(settings.memory.remote.batch)}
+    rules = {health.BATCH: health.batch_rules(settings.memory.remote.batch)}
     choice = choose(settings)
     with closing(IndexWriter.of(settings)) as writer:
         with writer.session():
             chosen = _selected(writer.accounts, settings, provider, mode)
         _end_cooldowns(writer.accounts, chosen, queue_url)
-        with writer.transaction() as (connection, now):
+        with writer.transaction() as (connection, _):
             if not provider and not mode:
                 meta.put(connection, meta.PAUSED, None)
             for name, each in chosen:
                 health.set_paused(writer.accounts, name, False, each)
-                health.retry(writer.accounts, name, now, each, rules=rules.get(each))
-                if each == health.REQUESTS:
-                    health.forget_limits(writer.accounts, name, now)
+                health.resume(writer.accounts, name, each, rules=rules.get(each, health.REQUEST_RULES))
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):
                 with writer.session() as (_, now):

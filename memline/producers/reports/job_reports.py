@@ -21,7 +21,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.providers import price_of
 from memline.shared.scheduling import health
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.health import Health
 from memline.shared.words import counted, share, span
 
 T = TypeVar("T")

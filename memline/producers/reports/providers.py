@@ -7,8 +7,8 @@ from typing import Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.provider import RESUME
-from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.breaker import Health, tighter
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
 from memline.shared.words import counted
 
 #: The states of a provider account, the first that holds: a person paused it; its circuit breaker is open,
@@ -36,7 +36,7 @@ def _account(facts: Facts, name: str, breakers: list[dict[str, Any]]) -> dict[st
         word, action = OPEN, action or RESUME
     elif is_in_use and facts.hold_s:
         word = RATE_LIMITED
-    elif state.failures or state.retry_at > facts.now:
+    elif state.failures or state.wait_s(facts.now):
         word = RETRYING
     return {
         "name": name,
@@ -69,7 +69,7 @@ def modes(facts: Facts) -> list[dict[str, Any]]:
 
 def _mode(provider: str, mode: str, state: Health, settings: AgentSettings) -> dict[str, Any]:
     is_batch = mode == health.BATCH
-    rules = breaker.batch_rules(settings.memory.remote.batch) if is_batch else breaker.REQUEST_RULES
+    rules = health.batch_rules(settings.memory.remote.batch) if is_batch else health.REQUEST_RULES
     paused = health.PAUSED + health.of_mode(provider, mode)
     return {
         "provider": provider,
@@ -78,10 +78,10 @@ def _mode(provider: str, mode: str, state: Health, settings: AgentSettings) -> d
         "failures": state.failures,
         "limit": rules.max_failures,
         "since": state.since or None,
-        "nextProbe": state.probe_at if state.state == breaker.OPEN else None,
-        "holdUntil": state.retry_at or None,
+        "nextProbe": state.retry_at if state.paused else None,
+        "holdUntil": None if state.paused else state.retry_at or None,
         "pausedByHand": state.manual,
-        "maxRows": tighter(state.max_rows, state.shrunk_rows) or None,
+        "maxRows": state.max_rows or None,
         "reason": paused if state.manual and not state.paused else state.reason,
         "action": health.action_of(state, provider, mode),
     }

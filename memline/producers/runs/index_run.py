@@ -31,7 +31,7 @@ from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.scheduling import health, home_processes, leases, model_change
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.health import Health
 from memline.shared.sync.plan import Plan
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -360,7 +360,7 @@ class IndexRun:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         rows, now, waiting = self._rows(), self._clock.now(), ""
         backlog, batches, state = rows.backlog, rows.batches, rows.health
-        if batches.at_provider or batches.is_busy or state.retry_at > now:
+        if batches.at_provider or batches.is_busy or state.wait_s(now):
             with closing(self._facts()) as facts:
                 waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
         job_files = jobs.count_waiting(self._reader)
@@ -371,7 +371,7 @@ class IndexRun:
             vectors_done=backlog.ready + backlog.failed,
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
-            request_rows=state.shrunk_rows,
+            request_rows=state.max_rows,
         )
         may_leave = batches.may_leave(self._agent.memory.remote.batch)
         in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)

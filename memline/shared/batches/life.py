@@ -34,7 +34,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, LOST, PARTIAL, TIMED_OUT, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.scheduling import breaker, embed_results, health, model_change
+from memline.shared.scheduling import embed_results, health, model_change
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
 
 #: Times in a row a step fails before the batch is given up, if no job may exist; with the waits between them,
@@ -256,7 +256,7 @@ class Life(msgspec.Struct, kw_only=True):
             batches.record(
                 index, batch.token, state="closed", outcome=outcome, error=error, action=action, closed_at=now
             )
-            self._tell_breaker(batch.token, outcome, error, action, cause, now)
+            self._tell_breaker(outcome, error, action, cause, now)
         # What was made, as far as it is known, is paid for.
         is_unknown = outcome in (LOST, TIMED_OUT) or bool(row.call_started_at)
         paid_rows = row.rows if is_unknown else max(row.stored, row.rows_done)
@@ -270,21 +270,21 @@ class Life(msgspec.Struct, kw_only=True):
         return False
 
     def _tell_breaker(
-        self, token: str, outcome: str, error: str, action: str, cause: ProviderError | None, now: float
+        self, outcome: str, error: str, action: str, cause: ProviderError | None, now: float
     ) -> None:
-        mode, change = health.BATCH, partial(breaker.after_lost_probe, probe=token, now=now)
+        mode, change = health.BATCH, partial(health.unsent, seconds=0.0, error="", now=now, is_probe=True)
         # Without a status the provider was not asked: this process's settings do not lead to it.
         is_stop = cause is not None and cause.kind == "stop" and cause.status is not None
         if outcome in ("done", PARTIAL):
-            change = partial(breaker.after_success, probe=token)
+            change = partial(health.worked)
         elif cause is not None and is_stop and is_of_account(cause):
-            mode, rules = health.REQUESTS, breaker.REQUEST_RULES
-            change = partial(breaker.after_stop, rules=rules, error=error, action=action, now=now)
+            mode, rules = health.REQUESTS, health.REQUEST_RULES
+            change = partial(health.stopped, rules=rules, error=error, action=action, now=now)
         elif outcome in FAILURES:
-            follow = breaker.after_stop if is_stop else breaker.after_failure
-            rules = breaker.batch_rules(self.settings)
-            change = partial(follow, rules=rules, error=error, action=action, now=now, probe=token)
-        health.update(self.accounts, self.identity.provider, mode, now, change)
+            follow = health.stopped if is_stop else health.failed
+            rules = health.batch_rules(self.settings)
+            change = partial(follow, rules=rules, error=error, action=action, now=now, is_probe=True)
+        health.update(self.accounts, self.identity.provider, mode, change)
 
     def _failed(self, batch: Batch, error: ProviderError) -> None:
         """Try a step again, the later the oftener it failed; give the batch up when that is hopeless."""

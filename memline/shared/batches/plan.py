@@ -20,7 +20,7 @@ from memline.shared.index.batches import FAILURES, Batch
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, CANCELLED
-from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, day_of
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
@@ -40,8 +40,7 @@ def plan(
     """Make the batches there are texts and places for; return the priorities whose texts wait for one."""
     connection, provider = accounts.index, target.identity.provider
     state = health.read(accounts, provider, health.BATCH)
-    is_probing = state.state == breaker.OPEN and state.probe_at <= now
-    if state.manual or not (state.state == breaker.CLOSED or is_probing):
+    if state.is_stuck(now):
         return ()
     min_texts = min(settings.min_texts, MAX_ROWS)
     is_read = jobs.next_to_read(connection) is None
@@ -51,7 +50,7 @@ def plan(
         if is_full or not (is_read or count == MAX_ROWS):
             return (BACKFILL,)
         is_refused = not _make(accounts, budget, target, now)
-        if is_probing:
+        if state.paused:
             # The others do not wait for the probe.
             return ()
     return () if is_read or is_refused else (BACKFILL,)
@@ -77,7 +76,7 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
     is_made = False
     try:
         with transaction(connection):
-            if not health.may_batch(accounts, target.identity.provider, now, tag=token):
+            if not health.may_batch(accounts, target.identity.provider, now):
                 return False
             taken, last = 0, 0
             for row_id, tokens in rows:

@@ -21,9 +21,9 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index.vectors import Backlog
-from memline.shared.scheduling import breaker, health, home_processes
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling import health, home_processes
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
+from memline.shared.scheduling.health import Health
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
@@ -185,10 +185,10 @@ class Facts:
         """Seconds for which the provider asked to send nothing (429, Retry-After); 0 when it did not."""
         state = self.requests
         # Our own cooldowns after failures are shorter.
-        is_long = state.retry_at - self.now > breaker.REQUEST_RULES.max_cooldown_s
+        is_long = state.wait_s(self.now) > health.LONGEST_PAUSE_S
         is_asked = not state.failures or is_long
         is_held = self.target is not None and is_asked and not state.is_stopped
-        return max(0.0, state.retry_at - self.now) if is_held else 0.0
+        return state.wait_s(self.now) if is_held else 0.0
 
     @cached_property
     def refusal(self) -> Refusal | None:
@@ -292,7 +292,8 @@ def sending(facts: Facts) -> Stop | None:
     if state.manual:
         return Stop(code="paused", subject=provider)
     if state.paused:
-        return Stop(code="breaker_open", subject=provider, passes=not state.is_stuck(facts.now))
+        is_over = state.has_given_up and state.is_stuck(facts.now)
+        return Stop(code="breaker_open", subject=provider, passes=not is_over)
     if facts.hold_s:
         return Stop(code="rate_limited", subject=provider, passes=True)
     if fleet is not None and fleet.error is not None:

@@ -10,8 +10,8 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
 from memline.shared.findings.facts import Facts
 from memline.shared.index import jobs
 from memline.shared.providers import LOCAL, price_of
-from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
 from memline.shared.words import because, counted, span
 
 #: Seconds of a rate limit above which an operator should know.
@@ -104,10 +104,8 @@ def breaker_open(facts: Facts) -> Iterator[Finding]:
         if not state.paused or (is_replaced and mode == health.REQUESTS):
             continue
         is_in_use = facts.is_sent_to(provider) and mode == health.REQUESTS
-        wait_s = state.probe_at - facts.now
+        wait_s = state.wait_s(facts.now)
         when = f"tried again in {span(wait_s)}" if wait_s > 0 else "tried again with the next text"
-        if state.state == breaker.HALF_OPEN:
-            when = "tried again now"
         what = f"the circuit breaker of {provider} is open, {when}: {state.reason}"
         if mode == health.BATCH:
             what = what.replace(f"of {provider}", f"of {provider} for batches", 1) + "; requests go on"

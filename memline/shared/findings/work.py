@@ -67,7 +67,7 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
     if stop is None and facts.has_embedder:
         if facts.rate >= 1:
             what += f", {facts.rate:,.0f} a second, about {span(facts.waiting / facts.rate)}"
-        elif (wait_s := facts.requests.retry_at - facts.now) > 0:
+        elif (wait_s := facts.requests.wait_s(facts.now)) > 0:
             what += f"; {facts.requests.reason}; goes on in {span(wait_s)}"
         yield Finding(code="vectors_behind", level=NOTE, what=what)
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):

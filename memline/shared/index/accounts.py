@@ -124,6 +124,11 @@ class Accounts:
         """Make the accounts of an agent's open index; their file is closed by the caller."""
         return cls(index=index, file=AccountFile(settings.account_path), name=str(settings.index_path))
 
+    def identity_of(self, provider: str) -> str:
+        """Return the key of the identity that this index has at a provider; empty without one."""
+        owner: str = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "")
+        return owner.partition(" ")[0]
+
     def of(self, provider: str) -> str:
         """Name the account that this index has at a provider."""
         owner: str = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "")

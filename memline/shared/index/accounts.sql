@@ -1,30 +1,21 @@
 -- What a home knows of its provider accounts. An account is `<provider>:<mark>`; the mark is 32 bits of a digest
 -- of address and secrets, never a secret. An older file gets what it lacks.
 
--- Breaker, cooldown and learned caps of an account in a mode; with a model: what is wrong with that model alone.
+-- How an account does with a model in a mode: its breaker, and what it taught about the size of requests (`health.py`).
 CREATE TABLE IF NOT EXISTS health (
     account TEXT NOT NULL,
-    model TEXT NOT NULL DEFAULT '',
+    model TEXT NOT NULL,
     mode TEXT NOT NULL CHECK (mode IN ('requests', 'batch')),
-    state TEXT NOT NULL DEFAULT 'closed' CHECK (state IN ('closed', 'open', 'half_open')),
-    reason TEXT NOT NULL DEFAULT '',
-    action TEXT NOT NULL DEFAULT '',
-    failures INTEGER NOT NULL DEFAULT 0,
-    retry_at REAL NOT NULL DEFAULT 0,
-    since REAL NOT NULL DEFAULT 0,
-    probe_at REAL NOT NULL DEFAULT 0,
-    opens INTEGER NOT NULL DEFAULT 0,
-    probe TEXT NOT NULL DEFAULT '',
-    -- The index whose lease or batch the probe is, and when it is lost at the latest.
-    probe_index TEXT NOT NULL DEFAULT '',
-    probe_until REAL NOT NULL DEFAULT 0,
-    max_rows INTEGER NOT NULL DEFAULT 0,
-    max_tokens INTEGER NOT NULL DEFAULT 0,
-    -- The size to which requests shrank, quick answers to such, and the size that met a limit of texts.
-    shrunk_rows INTEGER NOT NULL DEFAULT 0,
-    quick_answers INTEGER NOT NULL DEFAULT 0,
-    limited_rows INTEGER NOT NULL DEFAULT 0,
-    updated_at REAL NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL,
+    opens INTEGER NOT NULL,
+    retry_at REAL NOT NULL,
+    since REAL NOT NULL,
+    reason TEXT NOT NULL,
+    action TEXT NOT NULL,
+    max_rows INTEGER NOT NULL,
+    max_tokens INTEGER NOT NULL,
+    quick_answers INTEGER NOT NULL,
+    limited_rows INTEGER NOT NULL,
     PRIMARY KEY (account, model, mode)
 ) STRICT;
 

@@ -64,14 +64,9 @@ class VectorRow:
 class LearnedCaps:
     """What a request taught about the size of the next ones, in texts and tokens; 0 is nothing."""
 
-    #: Caps of the provider.
+    #: Texts and tokens that fit, as the provider says or as larger requests showed.
     max_rows: int = 0
     max_tokens: int = 0
-    #: Half of a call that took too long.
-    slow_rows: int = 0
-    #: Largest call that was answered quickly.
+    #: Texts of the largest call that was answered quickly, and of the call that ended the request.
     quick_rows: int = 0
-    #: Size of the call that met a limit of texts a minute.
-    limited_rows: int = 0
-    #: Size of the call that failed without a time to wait, and may work later.
-    failed_rows: int = 0
+    error_rows: int = 0

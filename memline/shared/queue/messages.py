@@ -60,7 +60,7 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     texts: tuple[TextRow, ...]
     #: When the lease is over (seconds since the epoch): no call begins that may end later.
     until: float
-    #: The one request to a provider that has stopped: it is tried once.
+    #: It goes alone to a provider that has failed, and each of its calls is tried once.
     is_probe: bool = False
 
 
@@ -93,8 +93,8 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     action: str = ""
     #: Seconds the provider asked for; None when it did not.
     retry_after_s: float | None = None
-    #: A stop that is about the model and not about the account.
-    of_model: bool = False
+    #: As in `EmbedTexts`.
+    is_probe: bool = False
     #: The request brought no vector at all; said in one message of it.
     no_results: bool = False
     learned: LearnedCaps = LearnedCaps()

@@ -10,7 +10,6 @@ refused, and its error names `memline index --re-embed`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, jobs, meta, vectors
@@ -18,12 +17,10 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vectors import LeasedTexts
-from memline.shared.scheduling import breaker, health, leases
-from memline.shared.scheduling.breaker import Health
+from memline.shared.providers import PROVIDERS
+from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.health import Health
 from memline.shared.values import value
-
-if TYPE_CHECKING:
-    pass
 
 Change = Callable[[Health], Health]
 
@@ -34,7 +31,7 @@ _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 class Failure:
     """Why texts got no vector."""
 
-    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
+    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.
     kind: str
     error: str
     #: What an operator can do about it.
@@ -43,8 +40,8 @@ class Failure:
     retry_after_s: float | None = None
     #: The request returned no vector at all, so the provider may be what is broken.
     no_results: bool = False
-    #: A stop that is about the model, so that others of the account go on.
-    of_model: bool = False
+    #: It was the one request to a provider that had failed before.
+    is_probe: bool = False
 
 
 def store_vectors(
@@ -60,7 +57,7 @@ def store_vectors(
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
     model behind the same name, and mixing the two would spoil every search.
     """
-    connection, changes = accounts.index, [_sizes(learned)]
+    connection, changes = accounts.index, [lambda was: health.learned(was, learned)]
     with transaction(connection):
         row = identities.by_key(connection, identity.key) or identities.ensure(connection, identity, "", now)
         dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
@@ -74,18 +71,16 @@ def store_vectors(
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
             texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=[vector.hash for vector in odd])
             vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
-            changes.append(
-                lambda was: breaker.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
-            )
+            changes.append(lambda was: health.failed(was, health.REQUEST_RULES, error, _MODEL_CHANGED, now))
         elif good:
-            changes.append(lambda was: breaker.after_success(was, probe=lease))
+            changes.append(health.worked)
         is_batch = batches.count(connection, lease, stored=stored)
         jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch, now=now)
         if is_batch:
             # The result of a batch says nothing about requests.
             changes.clear()
         leases.close_lease(connection, lease)
-        _tell(accounts, identity, changes, now)
+        _tell(accounts, identity, changes)
         if stored:
             meta.add(connection, meta.EMBEDDED_TOTAL, stored)
             meta.count_recent(connection, stored, now)
@@ -102,55 +97,48 @@ def record_failure(
     now: float,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
-    connection, changes = accounts.index, [_sizes(learned)]
+    connection, changes = accounts.index, [lambda was: health.learned(was, learned)]
     with transaction(connection):
         row = identities.by_key(connection, identity.key)
         if row is None:
             return
-        error, action, wait_s = failure.error, failure.action, failure.retry_after_s
         texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
-        if failure.kind in ("stop", "later", "split", "unsent"):
-            if failure.kind == "stop":
-                rules = breaker.REQUEST_RULES
-                changes.append(lambda was: breaker.after_stop(was, rules, error, action, now, probe=lease))
-            elif failure.kind == "later" and (rows := learned.limited_rows):
-                changes.append(
-                    lambda was: breaker.after_text_limit(was, rows, error, action, wait_s, now, lease)
-                )
-            elif failure.kind == "later" and (rows := learned.failed_rows):
-                changes.append(
-                    lambda was: breaker.after_failed_texts(was, rows, error, action, wait_s, now, lease)
-                )
-            elif failure.kind == "later":
-                changes.append(
-                    lambda was: breaker.after_trouble(was, error, action, wait_s, now, probe=lease)
-                )
-            # The cooldown of the provider is what keeps them back; it may end before its time.
-            vectors.defer(connection, texts, error)
-        elif failure.kind == "broken":
-            if failure.no_results:
-                # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                changes.append(lambda was: breaker.after_trouble(was, error, action, None, now, probe=lease))
-            else:
-                changes.append(lambda was: breaker.after_refused_text(was, probe=lease))
-            reason = f"{error}; {action}" if action else error
+        if failure.kind == "broken":
+            reason = f"{failure.error}; {failure.action}" if failure.action else failure.error
             vectors.retry_or_fail(connection, texts, reason, now)
+        elif failure.kind in ("refused", "too_big"):
+            vectors.fail(connection, texts, failure.error, now)
         else:
-            changes.append(lambda was: breaker.after_refused_text(was, probe=lease))
-            vectors.fail(connection, texts, error, now)
+            # The health of the provider is what keeps them back.
+            vectors.defer(connection, texts, failure.error)
+        limited_rows = learned.error_rows if PROVIDERS[identity.provider].counts_texts else 0
+        changes.append(lambda was: _after(was, failure, learned.error_rows, limited_rows, now))
         if batches.count(connection, lease):
             changes.clear()
         leases.close_lease(connection, lease)
-        _tell(accounts, identity, changes, now, of_model=failure.of_model)
+        _tell(accounts, identity, changes)
 
 
-def _sizes(learned: LearnedCaps) -> Change:
-    return lambda was: breaker.after_sizes(was, learned)
+def _after(was: Health, failure: Failure, rows: int, limited_rows: int, now: float) -> Health:
+    """Return the health of a provider after a failure of a request of so many texts."""
+    error, action, wait_s = failure.error, failure.action, failure.retry_after_s
+    match failure.kind:
+        case "stop":
+            return health.stopped(was, health.REQUEST_RULES, error, action, now, is_probe=failure.is_probe)
+        case "later" if wait_s is not None and wait_s >= health.FIRST_PAUSE_S:
+            return health.asked_to_wait(was, wait_s, error, now, rows=limited_rows, is_probe=failure.is_probe)
+        case "split" | "unsent":
+            return health.unsent(was, wait_s or 0.0, error, now, is_probe=failure.is_probe)
+        case "later" | "broken" if failure.kind == "later" or failure.no_results:
+            # A provider that answers nothing but nonsense is not asked for a whole backlog.
+            return health.failed(
+                was, health.REQUEST_RULES, error, action, now, rows=rows, is_probe=failure.is_probe
+            )
+    # A provider that judges texts works.
+    return health.worked(was) if failure.is_probe and was.paused else was
 
 
-def _tell(
-    accounts: Accounts, identity: Identity, changes: Sequence[Change], now: float, *, of_model: bool = False
-) -> None:
+def _tell(accounts: Accounts, identity: Identity, changes: Sequence[Change]) -> None:
     """Apply all changes to the health of the provider at once."""
 
     def change(was: Health) -> Health:
@@ -158,4 +146,4 @@ def _tell(
             was = each(was)
         return was
 
-    health.update(accounts, identity.provider, health.REQUESTS, now, change, of_model=of_model)
+    health.update(accounts, identity.provider, health.REQUESTS, change)

@@ -2,7 +2,7 @@
 
 The rows hold the choice, so that a restart, a second process and a worker on another host all agree.
 
-- The fallback takes over when the breaker of the primary opens.
+- The fallback takes over when the primary fails for good (`Health.has_given_up`).
 - The primary takes its place back at the next start of a dispatcher once its breaker's cooldown is over,
   and at once when an operator asks: `memline index`, `memline queue resume`.
 - The vectors of both are kept meanwhile, so no text is paid for twice at either of them.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
-    """Embed with the primary from this start on, or with its fallback while the primary's breaker is open."""
+    """Embed with the primary from this start on, or with its fallback while the primary rests."""
     connection = accounts.index
     if primary.identity is not None and is_fallback_active(connection, primary, fallback):
         if health.read(accounts, primary.identity.provider).is_stuck(now):
@@ -43,12 +43,12 @@ def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: flo
 
 
 def switch_if_needed(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
-    """Change over to the fallback when the primary's breaker is open."""
+    """Change over to the fallback when the primary fails for good."""
     if primary.identity is None or fallback is None or fallback.identity is None:
         return
     state = health.read(accounts, primary.identity.provider)
     target = identities.target(accounts.index)
-    if not state.paused or target is None or target.identity.key != primary.identity.key:
+    if not state.has_given_up or target is None or target.identity.key != primary.identity.key:
         return
     stopped = StandIn(provider=primary.provider, identity=target.id, reason=state.reason)
     model_change.use(accounts, fallback, now, stand_in=stopped)
@@ -67,7 +67,7 @@ def switch_back(accounts: Accounts, primary: Choice, now: float) -> None:
     """Embed with the primary again and put it on trial, whatever that costs."""
     model_change.use(accounts, primary, now)
     if primary.identity is not None:
-        health.retry(accounts, primary.identity.provider, now)
+        health.retry(accounts, primary.identity.provider)
 
 
 def _pair(connection: Connection) -> tuple[str, ...] | None:

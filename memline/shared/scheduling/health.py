@@ -1,32 +1,28 @@
-"""Keep the health of a provider: a circuit breaker for each of its modes, requests and batches.
+"""Keep how a provider is doing: a circuit breaker for each account, model and mode, as one row.
 
-`shared.scheduling.breaker` decides; here its values are rows of the provider's account
-(`shared.index.accounts`), each change a transaction: of any number of processes and agents one gets the
-probe, and the state survives restarts. An operator's pause is of one index, and kept there.
+    closed ── 3 failures in a row, or a definite no ──► open ── `retry_at` is over ──► one request goes out
+       ▲                                                 ▲                                │
+       └───────────────────── it worked ─────────────────┴─ it failed: the rest doubles ──┘
 
-A definite no that is about one model (its name is unknown, say) opens a breaker of that model alone, so that
-another agent with the same key goes on. While it is not closed it stands for that of the account.
+Who moves `retry_at` of an open breaker on by one statement may send the one request, the probe. If its answer
+never comes, the next may go when that time is over. While the breaker is closed no process calls before
+`retry_at`: a pause after a failure, or the time that a provider asked for.
+
+The functions that decide take a value and return one. Rows are in the account file of a home
+(`shared.index.accounts`), which all its agents share; a pause by a person is of one index, and kept there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from memline.shared.config.schema import Batch
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
-from memline.shared.scheduling import breaker
-from memline.shared.scheduling.breaker import (
-    CLOSED,
-    HALF_OPEN,
-    Health,
-    Rules,
-    after_lost_probe,
-    begin_probe,
-    on_trial,
-    tried_now,
-)
-from memline.shared.values import replace
+from memline.shared.index.rows import LearnedCaps
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -36,22 +32,315 @@ REQUESTS = "requests"
 BATCH = "batch"
 MODES = (REQUESTS, BATCH)
 
-#: Seconds after which the probe of another index counts as lost: twice the longest window of a batch, and
-#: none but that index can tell earlier.
-MAX_BATCH_PROBE_S = 48 * 3_600.0
+CLOSED, OPEN = "closed", "open"
 
-#: What a provider taught about the size of requests.
-_SIZES = ("max_rows", "max_tokens", "shrunk_rows", "quick_answers", "limited_rows")
+#: Seconds of the pause after a first failure, and after the second.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 2.0
 
-_COLUMNS = tuple(name for name in Health.__annotations__ if name != "manual")
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model = ? AND mode = ?"
+#: Opens in a row after which a provider fails for good: its fallback takes over, and `memline index` ends.
+FOR_GOOD = 2
 
+#: Quick answers to requests of the largest size after which that size doubles, and a size that is forgotten,
+#: since no provider takes larger requests.
+GROW_AFTER, MAX_ROWS = 32, 2_048
+
+#: Seconds that a wait may last. What lies further ahead was written before the clock was set back.
+LONGEST_S = 86_400.0
 
 #: What is said of a pause that a person asked for; of one mode `of_mode` follows.
 PAUSED = "embedding is paused"
 
 #: What a pause of batches leads to: they cost about half of what requests do.
 IN_REQUESTS = "; texts go out in requests, at full price"
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """When a breaker opens, and for how long."""
+
+    #: Failures in a row that open it.
+    max_failures: int
+    #: Seconds of the first rest, doubled by each probe that fails, and of the longest.
+    open_s: float
+    max_open_s: float
+    #: Whether a failure before that is followed by a pause.
+    pauses: bool = True
+
+
+REQUEST_RULES = Rules(max_failures=3, open_s=30.0, max_open_s=300.0)
+
+
+def batch_rules(batch: Batch) -> Rules:
+    """Return the rules of batches by the settings `remote.batch`: requests go on meanwhile."""
+    open_s = 60.0 * batch.cool_down_minutes
+    return Rules(batch.failure_limit, open_s, 12 * open_s, pauses=False)
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a provider in one mode; the defaults are those of one that never failed."""
+
+    #: In a row.
+    failures: int = 0
+    #: Times that it opened in a row; 0: it is closed.
+    opens: int = 0
+    #: No process calls before this time (seconds since the epoch); of an open one the next probe may go then.
+    retry_at: float = 0.0
+    #: When it opened; 0 while it is closed.
+    since: float = 0.0
+    reason: str = ""
+    action: str = ""
+    #: Texts and tokens of a request at most, as answers taught; 0: what the provider documents.
+    max_rows: int = 0
+    max_tokens: int = 0
+    #: Quick answers to requests of `max_rows` texts since that changed.
+    quick_answers: int = 0
+    #: Texts of the last request that met a limit of texts a minute, while nothing has worked since.
+    limited_rows: int = 0
+    #: Whether a person paused it, for this index.
+    manual: bool = False
+
+    @property
+    def state(self) -> str:
+        return OPEN if self.opens else CLOSED
+
+    @property
+    def paused(self) -> bool:
+        """Whether the provider is not to be called, but for a probe."""
+        return self.opens > 0
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it fails for good: a definite no, or a probe that failed as well."""
+        return self.opens >= FOR_GOOD
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing is sent but a probe: the breaker is open, or a person has paused it."""
+        return self.paused or self.manual
+
+    def is_stuck(self, now: float) -> bool:
+        """Tell whether nothing moves by itself now."""
+        return self.manual or (self.paused and self.wait_s(now) > 0)
+
+    def wait_s(self, now: float) -> float:
+        """Return the seconds until the provider may be called."""
+        return self.retry_at - now if now < self.retry_at <= now + LONGEST_S else 0.0
+
+
+def failed(
+    was: Health,
+    rules: Rules,
+    error: str,
+    action: str,
+    now: float,
+    *,
+    rows: int = 0,
+    is_probe: bool = False,
+) -> Health:
+    """Return the health after a failure that may pass.
+
+    `rows`: texts of the request. A server that fails at large requests, as without memory for them, answers a
+    small probe: so the second failure in a row halves the next request.
+    """
+    if was.paused and not is_probe:
+        # It was sent before the breaker opened.
+        return was
+    if not was.paused and was.wait_s(now):
+        # It was in flight together with the one that began the pause: the same trouble, counted once.
+        return was
+    halved = rows // 2 if rows > 1 and was.failures else was.max_rows
+    was = _replace(was, failures=was.failures + 1, reason=error, action=action, quick_answers=0)
+    if was.paused or was.failures >= rules.max_failures:
+        return _opened(was, rules, now)
+    pause_s = FIRST_PAUSE_S * 2.0 ** (was.failures - 1) if rules.pauses else 0.0
+    return _replace(was, retry_at=now + pause_s, max_rows=tighter(was.max_rows, halved))
+
+
+def stopped(
+    was: Health, rules: Rules, error: str, action: str, now: float, *, is_probe: bool = False
+) -> Health:
+    """Return the health after a definite no (bad key, no quota, unknown model): the breaker opens at once."""
+    if was.paused and not is_probe:
+        return was
+    was = _replace(was, failures=was.failures + 1, reason=error, action=action)
+    return _opened(_replace(was, opens=max(was.opens, FOR_GOOD - 1)), rules, now)
+
+
+def asked_to_wait(
+    was: Health, seconds: float, error: str, now: float, *, rows: int = 0, is_probe: bool = False
+) -> Health:
+    """Return the health after a 429 with a time, which is no failure.
+
+    `rows`: texts of the request where the provider counts texts. If as many are refused again, with nothing
+    embedded in between, they may be more than the limit allows at all: the next requests have half of them. A
+    single text that is refused again is a failure, or it would be sent for ever.
+    """
+    if was.paused:
+        return _replace(was, retry_at=now + min(seconds, LONGEST_S)) if is_probe else was
+    is_again = 0 < was.limited_rows <= rows and not was.wait_s(now)
+    after = _waiting(was, seconds, error, now, replaces_reason=True)
+    if is_again and rows == 1:
+        opened = failed(was, REQUEST_RULES, error, "", now)
+        return _replace(opened, retry_at=max(opened.retry_at, after.retry_at))
+    if is_again:
+        return _replace(after, max_rows=tighter(was.max_rows, rows // 2), limited_rows=0, quick_answers=0)
+    return _replace(after, limited_rows=rows)
+
+
+def unsent(was: Health, seconds: float, error: str, now: float, *, is_probe: bool = False) -> Health:
+    """Return the health after a request that was not sent: its worker could not, or waits at a limit.
+
+    `seconds`: until a request may be sent; of a probe that was not sent the next may go then.
+    """
+    if was.paused:
+        return _replace(was, retry_at=now + seconds) if is_probe else was
+    return _waiting(was, seconds, error, now, replaces_reason=not was.reason) if seconds else was
+
+
+def learned(was: Health, sizes: LearnedCaps) -> Health:
+    """Return the health with what a request taught about the size of the next ones."""
+    rows = tighter(was.max_rows, sizes.max_rows)
+    after = _replace(was, max_rows=rows, max_tokens=tighter(was.max_tokens, sizes.max_tokens))
+    if rows != was.max_rows or not rows or sizes.quick_rows < rows:
+        return _replace(after, quick_answers=0) if rows != was.max_rows else after
+    if was.quick_answers + 1 < GROW_AFTER:
+        return _replace(after, quick_answers=was.quick_answers + 1)
+    return _replace(after, max_rows=2 * rows if 2 * rows < MAX_ROWS else 0, quick_answers=0)
+
+
+def worked(was: Health) -> Health:
+    """Return the health after a good answer."""
+    retry_at = 0.0 if was.paused else was.retry_at
+    return _replace(
+        was, failures=0, opens=0, since=0.0, reason="", action="", limited_rows=0, retry_at=retry_at
+    )
+
+
+def on_trial(was: Health, rules: Rules) -> Health:
+    """Return the health when a person says that it works again: closed, but the next failure opens it."""
+    if not was.paused:
+        return was
+    return _replace(worked(was), failures=rules.max_failures - 1, reason=was.reason, action=was.action)
+
+
+def tighter(cap: int, other: int) -> int:
+    """Return the smaller of two caps, 0 meaning none."""
+    return min(cap, other) if cap and other else cap or other
+
+
+def _waiting(was: Health, seconds: float, error: str, now: float, *, replaces_reason: bool) -> Health:
+    retry_at = max(was.retry_at if was.wait_s(now) else 0.0, now + min(seconds, LONGEST_S))
+    return _replace(was, retry_at=retry_at, reason=error if replaces_reason else was.reason)
+
+
+def _opened(was: Health, rules: Rules, now: float) -> Health:
+    # An exponent with a limit: a provider that is dead for a year must not overflow a float.
+    rest_s = min(rules.open_s * 2.0 ** min(was.opens, 30), rules.max_open_s)
+    return _replace(was, opens=was.opens + 1, since=was.since or now, retry_at=now + rest_s)
+
+
+_replace = msgspec.structs.replace
+
+
+# The rows.
+
+_COLUMNS = tuple(name for name in Health.__struct_fields__ if name != "manual")
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model = ? AND mode = ?"
+_WRITE = (
+    f"INSERT OR REPLACE INTO health (account, model, mode, {', '.join(_COLUMNS)})"
+    f" VALUES (?, ?, ?, {', '.join('?' * len(_COLUMNS))})"
+)
+
+
+def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str = "") -> Health:
+    """Return the health of a provider in a mode, as the index of `accounts` has it.
+
+    `model`: empty for the one that the index has of this provider.
+    """
+    with accounts.file.reading() as connection:
+        health = _read(connection, _key(accounts, provider, mode, model)) or Health()
+    is_manual = f"{provider} {mode}" in _manual(accounts.index)
+    return _replace(health, manual=True) if is_manual else health
+
+
+def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
+    """Return the health of every provider of the index that has a row, by provider and mode."""
+    manual = _manual(accounts.index)
+    names = meta.get(accounts.index, meta.HEALTH_OF, {}).keys() | {key.split(" ")[0] for key in manual}
+    found = {}
+    for name in sorted(names):
+        for mode in MODES:
+            with accounts.file.reading() as connection:
+                has_row = _read(connection, _key(accounts, name, mode)) is not None
+            if has_row or f"{name} {mode}" in manual:
+                found[name, mode] = read(accounts, name, mode)
+    return found
+
+
+def update(accounts: Accounts, provider: str, mode: str, change: Callable[[Health], Health]) -> Health:
+    """Apply a change to the health of a provider in a mode, and return the health after it."""
+    key = _key(accounts, provider, mode)
+    with accounts.file.reading() as reader:
+        before = _read(reader, key) or Health()
+    if change(before) == before:
+        return before
+    with accounts.file.writing() as connection:
+        after = change(_read(connection, key) or Health())
+        connection.execute(_WRITE, (*key, *(getattr(after, column) for column in _COLUMNS)))
+    return after
+
+
+def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: float) -> bool:
+    """Take the right to send the one probe of an open breaker; False when it may not be sent yet.
+
+    `until`: when another may go if this one is never answered.
+    """
+    key = _key(accounts, provider, mode)
+    with accounts.file.writing() as connection:
+        health = _read(connection, key)
+        if health is None or not health.paused or health.wait_s(now):
+            return False
+        change = "UPDATE health SET retry_at = ? WHERE account = ? AND model = ? AND mode = ?"
+        connection.execute(change, (until, *key))
+    return True
+
+
+def retry(accounts: Accounts, provider: str, mode: str = REQUESTS, *, rules: Rules = REQUEST_RULES) -> None:
+    """Put a provider on trial: a person wishes it, or says that it works again."""
+    update(accounts, provider, mode, lambda was: on_trial(was, rules))
+
+
+def resume(accounts: Accounts, provider: str, mode: str, *, rules: Rules = REQUEST_RULES) -> None:
+    """Put a provider on trial at once, whatever it asked for, and forget what it taught about sizes."""
+
+    def change(was: Health) -> Health:
+        tried = on_trial(was, rules)
+        failures = max(tried.failures, 1) if was.retry_at else tried.failures
+        sizes = {"max_rows": 0, "max_tokens": 0, "quick_answers": 0, "limited_rows": 0}
+        return _replace(tried, retry_at=0.0, failures=failures, **sizes)
+
+    update(accounts, provider, mode, change)
+
+
+def forget(accounts: Accounts, provider: str) -> None:
+    """Forget all but a person's pause: another model or address begins anew."""
+    for mode in MODES:
+        update(accounts, provider, mode, lambda _: Health())
+
+
+def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
+    """Pause a provider in one mode for a person, or end that pause, in the caller's transaction."""
+    keys = _manual(accounts.index) - {f"{provider} {mode}"}
+    if is_paused:
+        keys.add(f"{provider} {mode}")
+    meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys) or None)
+
+
+def may_batch(accounts: Accounts, provider: str, now: float) -> bool:
+    """Tell whether a batch may be made now; with the breaker open True once, for the probe."""
+    health = read(accounts, provider, BATCH)
+    if health.manual or meta.get(accounts.index, meta.PAUSED, False):
+        return False
+    return not health.paused or take_probe(accounts, provider, BATCH, now, now + LONGEST_S)
 
 
 def of_mode(provider: str, mode: str) -> str:
@@ -65,164 +354,18 @@ def action_of(health: Health, provider: str, mode: str) -> str:
     return resume if health.manual else health.action or resume * health.paused
 
 
-def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str = "") -> Health:
-    """Return the health of `provider` in a mode, as the index of `accounts` has it.
-
-    `model`: empty for the one that texts are embedded with.
-    """
-    with accounts.file.reading() as connection:
-        health = _in_force(accounts, connection, provider, mode, model)[1] or Health()
-    is_manual = f"{provider} {mode}" in _manual(accounts.index)
-    return replace(health, manual=True) if is_manual else health
+def _read(connection: Connection | None, key: tuple[str, str, str]) -> Health | None:
+    row = connection.execute(_SELECT, key).fetchone() if connection else None
+    return Health(**dict(zip(_COLUMNS, row, strict=True))) if row else None
 
 
-def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
-    """Return the health of every provider of the index that has a row, by provider and mode."""
-    manual = _manual(accounts.index)
-    names = meta.get(accounts.index, meta.HEALTH_OF, {}).keys() | {key.split(" ")[0] for key in manual}
-    found = {}
-    for name in sorted(names):
-        for mode in MODES:
-            with accounts.file.reading() as connection:
-                has_row = _in_force(accounts, connection, name, mode)[1] is not None
-            if has_row or f"{name} {mode}" in manual:
-                found[name, mode] = read(accounts, name, mode)
-    return found
-
-
-def update(
-    accounts: Accounts,
-    provider: str,
-    mode: str,
-    now: float,
-    change: Callable[[Health], Health],
-    *,
-    of_model: bool = False,
-) -> Health:
-    """Apply a change to the health of `provider` in a mode, and return the health after it.
-
-    `of_model`: it is about the model that texts are embedded with, and holds for no other. `change` may be
-    called twice.
-    """
-    before = read(accounts, provider, mode)
-    if change(before) == before:
-        return before
-    with accounts.file.writing() as connection:
-        model, row = _in_force(accounts, connection, provider, mode)
-        before = replace(row or Health(), manual=before.manual)
-        if of_model:
-            model = model or _model(accounts.index, provider)
-        after = change(before)
-        columns = ("account", "model", "mode", *_COLUMNS, "updated_at")
-        connection.execute(
-            f"INSERT INTO health ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-            " ON CONFLICT (account, model, mode) DO UPDATE SET "
-            + ", ".join(f"{column} = excluded.{column}" for column in columns[3:]),
-            (*(accounts.of(provider), model, mode), *(getattr(after, column) for column in _COLUMNS), now),
-        )
-    return after
-
-
-def take_probe(
-    accounts: Accounts, provider: str, mode: str, probe: str, now: float, *, until: float
-) -> Health | None:
-    """Take the right to send the one probe; None when it may not be sent, or another process has it.
-
-    Call it in the transaction that records what `probe` names: if that is not committed, the probe is lost.
-    """
-
-    def begin(was: Health) -> Health:
-        if is_probe_lost(accounts, was, now):
-            was = after_lost_probe(was, was.probe, now)
-        return begin_probe(was, probe, now, index=accounts.name, until=until) or was
-
-    after = update(accounts, provider, mode, now, begin)
-    return after if after.state == HALF_OPEN and after.probe == probe else None
-
-
-def is_probe_lost(accounts: Accounts, health: Health, now: float) -> bool:
-    """Tell whether the probe in flight will never be answered; what this very index sent its rows tell."""
-    if health.state != HALF_OPEN:
-        return False
-    if health.probe_index not in ("", accounts.name):
-        return health.probe_until <= now
-    query = (
-        "SELECT 1 FROM leases WHERE token = ?"
-        " UNION SELECT 1 FROM batches WHERE token = ? AND state <> 'closed'"
-    )
-    return accounts.index.execute(query, (health.probe, health.probe)).fetchone() is None
-
-
-def forget(accounts: Accounts, provider: str) -> None:
-    """Forget all but an operator's pause: another model or address begins anew."""
-    for mode in MODES:
-        # Twice: first what the model has, then what the account has.
-        for _ in range(2):
-            update(accounts, provider, mode, 0.0, lambda health: Health(manual=health.manual))
-
-
-def retry(
-    accounts: Accounts, provider: str, now: float, mode: str = REQUESTS, *, rules: Rules | None = None
-) -> None:
-    """Put a provider on trial, whatever its cooldown: an operator says that it works again.
-
-    `rules`: those of the mode; None for those of requests.
-    """
-    for _ in range(2):
-        update(accounts, provider, mode, now, lambda health: on_trial(health, rules or breaker.REQUEST_RULES))
-
-
-def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
-    """Pause a provider in one mode for an operator, or end that pause, in the caller's transaction."""
-    keys = _manual(accounts.index) - {f"{provider} {mode}"}
-    if is_paused:
-        keys.add(f"{provider} {mode}")
-    meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys) or None)
-
-
-def forget_limits(accounts: Accounts, provider: str, now: float) -> None:
-    """Forget the caps a provider taught, which it may have raised, and the time it asked to wait.
-
-    A process whose clock was hours ahead leaves a time that is hours away.
-    """
-    none: dict[str, Any] = {**dict.fromkeys(_SIZES, 0), "retry_at": 0.0}
-    for mode in MODES:
-        update(accounts, provider, mode, now, lambda health: replace(tried_now(health, now), **none))
-
-
-def may_batch(accounts: Accounts, provider: str, now: float, *, tag: str = "") -> bool:
-    """Tell whether a batch may be made now; with the breaker open True once, for the probe that `tag` names.
-
-    Call it in the transaction that records the intent; if that is not committed, the probe is lost.
-    """
-    health = read(accounts, provider, BATCH)
-    if meta.get(accounts.index, meta.PAUSED, False):
-        return False
-    if health.state == CLOSED:
-        return not health.manual
-    until = now + MAX_BATCH_PROBE_S
-    return take_probe(accounts, provider, BATCH, tag, now, until=until) is not None
-
-
-def _in_force(
-    accounts: Accounts, connection: Connection | None, provider: str, mode: str, model: str = ""
-) -> tuple[str, Health | None]:
-    """Read the row that counts, and of which model it is: the model's while it is not closed."""
-    account = accounts.of(provider)
-    for name in (model or _model(accounts.index, provider), ""):
-        row = connection.execute(_SELECT, (account, name, mode)).fetchone() if connection else None
-        if row is not None:
-            found = Health(**dict(zip(_COLUMNS, row, strict=True)))
-            if not name or found.state != CLOSED or found.failures:
-                return name, found
-    return "", None
-
-
-def _model(index: Connection, provider: str) -> str:
-    target = identities.target(index)
-    return target.identity.model if target is not None and target.identity.provider == provider else ""
+def _key(accounts: Accounts, provider: str, mode: str, model: str = "") -> tuple[str, str, str]:
+    if not model:
+        row = identities.by_key(accounts.index, accounts.identity_of(provider))
+        model = row.identity.model if row is not None else ""
+    return accounts.of(provider), model, mode
 
 
 def _manual(index: Connection) -> set[str]:
-    """Read what an operator paused: `<provider> <mode>`."""
+    """Read what a person paused: `<provider> <mode>`."""
     return set(meta.get(index, meta.PAUSED_MODES, ()))

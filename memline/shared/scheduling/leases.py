@@ -12,7 +12,6 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import TextRow
 from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Budget, Charge, Refusal, day_of
-from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class Request:
     texts: tuple[TextRow, ...]
     #: When it ends (seconds since the epoch).
     until: float
-    #: Whether it only shows if the provider works again: the probe of an open breaker.
+    #: Whether it goes alone to a provider that has failed, to show if it works again.
     is_probe: bool = False
 
 
@@ -115,41 +113,6 @@ def lease(
             requests.append(_open_lease(connection, identity, texts, token, now, until, row_tokens))
 
 
-def lease_probe(
-    accounts: Accounts,
-    identity: IdentityRow,
-    caps: RequestCaps,
-    now: float,
-    until: float,
-    *,
-    reserve: Reserve = lambda _: True,
-) -> Request | None:
-    """Lease the one request that may be sent to a provider whose breaker is open; None when none may.
-
-    Its one text is the next that is wanted, or any of the index: its vector may be there already, the answer
-    shows the state of the provider all the same.
-    """
-    connection = accounts.index
-    with transaction(connection):
-        if _in_flight(connection, identity.id):
-            # What was sent before it opened is not answered yet.
-            return None
-        ids, row_tokens, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, ())
-        rows = connection.execute("SELECT text_hash, text FROM chunks ORDER BY id DESC LIMIT 1")
-        texts = [TextRow(hash=digest, text=text) for digest, text in rows]
-        if not ids and not texts:
-            return None
-        token, provider = uuid.uuid4().hex, identity.identity.provider
-        if health.take_probe(accounts, provider, health.REQUESTS, token, now, until=until) is None:
-            return None
-        if not reserve(row_tokens or sum(estimate_tokens(text.text) for text in texts)):
-            lost = partial(breaker.after_lost_probe, probe=token, now=now)
-            health.update(accounts, provider, health.REQUESTS, now, lost)
-            return None
-        texts = _mark_leased(connection, ids, token) or texts
-        return replace(_open_lease(connection, identity, texts, token, now, until, row_tokens), is_probe=True)
-
-
 def lease_within(
     budget: Budget,
     accounts: Accounts,
@@ -163,24 +126,28 @@ def lease_within(
     held: Collection[int],
 ) -> list[Request]:
     """Lease what the health of the provider and the budget let go: a probe alone, or as `lease` does."""
-    state = health.read(accounts, target.identity.provider)
-    if state.is_stuck(now) or state.retry_at > now:
+    provider = target.identity.provider
+    state = health.read(accounts, provider)
+    if state.manual or state.wait_s(now):
         return []
     caps = replace(
         caps,
-        max_rows=breaker.tighter(breaker.tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
-        max_tokens=breaker.tighter(caps.max_tokens, state.max_tokens),
+        max_rows=1 if state.paused else health.tighter(caps.max_rows, state.max_rows),
+        max_tokens=health.tighter(caps.max_tokens, state.max_tokens),
     )
-    if state.failures or state.limited_rows or state.shrunk_rows == 1:
-        # After a failure one request goes ahead of the others, not all of them into the same wall. A
-        # server that is slow with a single text gets one at a time.
+    # After a failure one request goes ahead of the others, not all of them into the same wall. A server that
+    # is slow with a single text gets one at a time.
+    is_single = state.paused or state.failures > 0
+    if is_single or state.limited_rows or state.max_rows == 1:
         credits = min(credits, 1)
-    charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider))
+    charge = Charge(identity=target.identity, account=accounts.of(provider))
     requests: list[Request] = []
     is_refused = False
 
     def reserve(tokens: int) -> bool:
         nonlocal is_refused
+        if state.paused and not health.take_probe(accounts, provider, health.REQUESTS, now, until):
+            return False
         is_refused = isinstance(budget.take(charge, tokens, now), Refusal)
         return not is_refused
 
@@ -189,22 +156,18 @@ def lease_within(
         left = budget.left(charge, now)
         if isinstance(left, Refusal):
             return requests
-        fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
-        if state.paused:
-            probe = lease_probe(accounts, target, fitting, now, until, reserve=reserve)
-            return [probe] if probe else []
         more = lease(
             accounts.index,
             target,
-            fitting,
+            replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left)))),
             now,
             until,
             credits=credits,
             only_full=only_full,
-            held=held,
+            held=() if state.paused else held,
             reserve=reserve,
         )
-        requests += more
+        requests += [replace(each, is_probe=is_single) for each in more]
         if not more or not is_refused:
             return requests
 

@@ -23,8 +23,8 @@ from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
 from memline.shared.scheduling import call_times, health
-from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
+from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
@@ -82,10 +82,10 @@ class QueryEmbedder:
 
         Raises a ProviderError: at once, without a call, while the provider is paused or in its cooldown.
         """
-        if state.paused:
+        if state.is_stuck(self._clock.now()):
             raise ProviderStop(state.reason, hint=state.action)
         waits = (
-            (state.retry_at - self._clock.now(), state.reason),
+            (state.wait_s(self._clock.now()), state.reason),
             (self._retry_at - self._clock.monotonic(), self._cooldown_reason),
         )
         wait_s, why = max(waits)

@@ -1,12 +1,10 @@
 """Runs against a provider that misbehaves: the notes, the vectors they should have, and no long waits."""
 
-from dataclasses import replace
-
 import pytest
 
 from memline.shared.embedders import http as provider_client
 from memline.shared.index import vectors
-from memline.shared.scheduling import breaker
+from memline.shared.scheduling import health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -28,7 +26,7 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
-    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, first_cooldown_s=0.01))
+    monkeypatch.setattr(health, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(provider_client, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(provider_client, "JITTER_S", 0.01)

@@ -1,11 +1,10 @@
 """Whole runs against a provider that misbehaves in every way it can: nothing wrong is ever stored."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.clock import SystemClock
-from memline.shared.scheduling import breaker
+from memline.shared.scheduling import health
 from tests.integration.provider.conftest import NOTES, ROWS, TEXTS, with_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
@@ -115,7 +114,7 @@ def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_withou
     assert report.vectors["embedded"] == 0
     assert report.vectors["pending"] + report.vectors["failed"] == TEXTS
     assert report.warning or report.failures
-    assert asked <= 8 * (breaker.REQUEST_RULES.max_failures + 4)
+    assert asked <= 8 * (health.REQUEST_RULES.max_failures + 4)
     assert paths(answer) == ["memory/note-3.md"]
     assert answer.mode == "keyword"
     assert not again.failed
@@ -137,7 +136,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
     assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
     assert report.warning
     assert report.action
-    assert asked <= 4 * (breaker.REQUEST_RULES.max_failures + 3), (
+    assert asked <= 4 * (health.REQUEST_RULES.max_failures + 3), (
         "tries of a call and one text that tells whose fault it is; failures in a row and those in flight"
     )
     assert not again.failed
@@ -147,7 +146,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
 def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
     place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, max_failures=2))
+    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, max_failures=2))
     place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
     server.control({"fault": "hang"})
 

@@ -9,8 +9,8 @@ from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits
 from memline.shared.values import replace
 from tests.support.index_rows import CAPS, MODEL_A, batch_failed, fail, file_row, lease_all, use
@@ -39,7 +39,7 @@ def hold(writer: IndexWriter, seconds: float) -> None:
     """The provider named a time."""
     asked = Health(reason="429: buy more", retry_at=time.time() + seconds)
     with transaction(writer.connection):
-        health.update(writer.accounts, "openai", health.REQUESTS, NOW, lambda _: asked)
+        health.update(writer.accounts, "openai", health.REQUESTS, lambda _: asked)
 
 
 def stop_batches(writer: IndexWriter) -> None:
@@ -96,9 +96,9 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
     # A change of the model would begin anew.
     use(writer, choose(place.agent))
     writer.store_file(file_row("b.md", *(f"pears {n}" for n in range(20))))
-    hold(writer, 500_000)
+    hold(writer, 50_000)
     limits = FileLimits(writer.accounts.file, SystemClock())
-    limits.cool_down(writer.accounts.of("openai"), 500_000)
+    limits.cool_down(writer.accounts.of("openai"), 50_000)
     caps = replace(CAPS, max_rows=7)
     before = writer.lease(caps, credits=8, only_full=False)
 
@@ -110,18 +110,18 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
     assert limits.cooldown_s(writer.accounts.of("openai")) == 0
     assert len(writer.lease(caps, credits=8, only_full=False)) == 1
     with transaction(writer.connection):
-        health.update(writer.accounts, "openai", health.REQUESTS, NOW, breaker.after_success)
+        health.update(writer.accounts, "openai", health.REQUESTS, health.worked)
     assert len(writer.lease(caps, credits=8, only_full=False)) == 2
 
 
 def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWriter) -> None:
-    hold(writer, 500_000)
+    hold(writer, 50_000)
     limits = FileLimits(writer.accounts.file, SystemClock())
-    limits.cool_down(writer.accounts.of("openai"), 500_000)
+    limits.cool_down(writer.accounts.of("openai"), 50_000)
 
     provider_pauses.resume(place.agent, mode="batch")
 
-    assert lease_all(writer) == [] and limits.cooldown_s(writer.accounts.of("openai")) > 400_000
+    assert lease_all(writer) == [] and limits.cooldown_s(writer.accounts.of("openai")) > 40_000
 
 
 def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:

@@ -13,7 +13,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.embedders.http import HttpClient
 from memline.shared.index import batches, jobs
 from memline.shared.index.vectors import BACKFILL, Backlog
-from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import spent
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
@@ -203,14 +203,14 @@ def test_batches_rest_after_failures_and_one_tries_again(desk):
         desk.plan()
         desk.run()
 
-    assert desk.health().state == breaker.OPEN
+    assert desk.health().state == health.OPEN
     store(desk, TEXTS, name="more.md")
     assert desk.plan() == ()
     desk.clock.advance(60 * desk.settings.cool_down_minutes + 1)
     desk.server.control({"batch": {"end": "completed"}})
     desk.plan()
     assert desk.run().outcome == "done"
-    assert desk.health().state == breaker.CLOSED
+    assert desk.health().state == health.CLOSED
 
 
 @pytest.mark.parametrize("call", ["upload", "create"])
@@ -225,7 +225,7 @@ def test_a_bad_key_pauses_the_account_and_a_server_without_batches_gets_requests
     health.retry(desk.writer.accounts, desk.identity.provider, desk.clock.now())
     desk.plan()
     assert desk.run().outcome == "failed"
-    assert desk.health().state == breaker.OPEN
+    assert desk.health().state == health.OPEN
 
 
 def test_a_job_that_its_provider_does_not_know_waits_for_the_operator(desk):

@@ -33,7 +33,7 @@ from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import hold
 from memline.shared.scheduling import health, home_processes, leases
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.health import Health
 from memline.shared.values import replace
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
@@ -59,18 +59,18 @@ def refuse_a_text(place: Place, _: pytest.MonkeyPatch) -> None:
 
 def open_breaker(place: Place, *modes: str, action: str = "check the key") -> None:
     want_texts(place)
-    opened = Health(state="open", reason="bad key", action=action, probe_at=time.time() + 60)
-    with writing(place) as writer, writer.session() as (_, now):
+    opened = Health(opens=2, reason="bad key", action=action, retry_at=time.time() + 60)
+    with writing(place) as writer:
         for mode in modes:
-            health.update(writer.accounts, "openai", mode, now, lambda _: opened)
+            health.update(writer.accounts, "openai", mode, lambda _: opened)
 
 
 def ask_to_wait(place: Place, seconds: float, *, reason: str = "429", failures: int = 0) -> None:
     """The provider answered with a Retry-After."""
     want_texts(place)
-    with writing(place) as writer, writer.session() as (_, now):
+    with writing(place) as writer:
         asked = Health(reason=reason, failures=failures, retry_at=time.time() + seconds)
-        health.update(writer.accounts, "openai", "requests", now, lambda _: asked)
+        health.update(writer.accounts, "openai", "requests", lambda _: asked)
 
 
 def put(place: Place, key: str, value: Any) -> None:

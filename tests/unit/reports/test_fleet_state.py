@@ -1,3 +1,4 @@
+import time
 from contextlib import closing
 
 import pytest
@@ -10,7 +11,7 @@ from memline.shared.index.driver import transaction
 from memline.shared.index.hold import hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.health import Health
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place, remote
 
@@ -67,15 +68,14 @@ def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, wri
     ("seen", "word"),
     [
         (Health(), "ok"),
-        (Health(failures=1, retry_at=2**40, reason="503"), "rate limited"),
+        (Health(failures=1, retry_at=time.time() + 60, reason="503"), "rate limited"),
         (Health(failures=1), "retrying"),
-        (Health(retry_at=2**40), "rate limited"),
-        (Health(state="open", probe_at=2**40), "open"),
+        (Health(retry_at=time.time() + 60), "rate limited"),
+        (Health(opens=1, retry_at=time.time() + 60), "open"),
     ],
 )
 def test_an_account_has_one_word_for_its_state(place, writer, seen, word):
-    with writer.session() as (_, now):
-        health.update(writer.accounts, "openai", health.REQUESTS, now, lambda _: seen)
+    health.update(writer.accounts, "openai", health.REQUESTS, lambda _: seen)
 
     (account,) = to_json(state(place.settings, [place.agent]))["providers"]
 

@@ -14,8 +14,8 @@ from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
 from memline.shared.values import replace
 from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job
 from tests.support.workspace import Place
@@ -120,9 +120,9 @@ def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWrit
     rates(writer, files=1, texts=10)
 
     def stopped(was: Health) -> Health:
-        return breaker.after_stop(was, breaker.REQUEST_RULES, "bad key", "set the key", time.time(), probe="")
+        return health.stopped(was, health.REQUEST_RULES, "bad key", "set the key", time.time())
 
-    health.update(writer.accounts, "openai", health.REQUESTS, time.time(), stopped)
+    health.update(writer.accounts, "openai", health.REQUESTS, stopped)
 
     (report,) = shown(place)
 

@@ -12,15 +12,10 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
-from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, health
-from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.embed_results import Failure
-from memline.shared.scheduling.health import BATCH
-from memline.shared.scheduling.leases import LEASE_S, Request
-from tests.support.index_rows import MODEL_A, MODEL_B, answer, fail, file_row, lease_all, use
+from memline.shared.scheduling import health
+from tests.support.index_rows import MODEL_A, fail, file_row, lease_all, use
 
 
 def choice(identity: Identity = MODEL_A, *, key: str = "k") -> Choice:
@@ -49,12 +44,6 @@ def pair(tmp_path: Path, clock: ManualClock) -> Iterator[tuple[IndexWriter, Inde
         yield one, two
 
 
-def stop_model(writer: IndexWriter, request: Request) -> None:
-    failure = Failure(kind="stop", error="unknown model", action="set another", of_model=True)
-    hashes = [text.hash for text in request.texts]
-    writer.record_failure(request.identity, request.lease, hashes, failure, LearnedCaps())
-
-
 def test_a_bad_key_that_one_agent_meets_stops_the_other_before_it_asks(
     pair: tuple[IndexWriter, IndexWriter],
 ) -> None:
@@ -65,52 +54,6 @@ def test_a_bad_key_that_one_agent_meets_stops_the_other_before_it_asks(
 
     assert lease_all(two) == []
     assert health.read(two.accounts, "openai").reason == "it was stop"
-
-
-def test_of_two_agents_one_gets_the_probe_and_its_answer_opens_the_way_for_both(
-    pair: tuple[IndexWriter, IndexWriter], clock: ManualClock
-) -> None:
-    one, two = pair
-    fail(one, lease_all(one)[0], "stop")
-    clock.advance(breaker.REQUEST_RULES.open_s)
-
-    (probe,) = lease_all(two)
-    beside = lease_all(one)
-    answer(two, [probe])
-
-    assert probe.is_probe
-    assert beside == []
-    assert [len(lease_all(writer)) for writer in pair] == [1, 1]
-
-
-def test_a_probe_that_another_agent_lost_is_followed_by_another(
-    pair: tuple[IndexWriter, IndexWriter], clock: ManualClock
-) -> None:
-    one, two = pair
-    fail(one, lease_all(one)[0], "stop")
-    clock.advance(breaker.REQUEST_RULES.open_s)
-    assert len(lease_all(two)) == 1
-    two.close()
-
-    clock.advance(LEASE_S - 1)
-    before = lease_all(one)
-    clock.advance(2)
-
-    assert before == []
-    assert lease_all(one)[0].is_probe
-
-
-def test_a_process_that_dies_between_the_account_and_its_index_loses_the_probe_at_once(
-    pair: tuple[IndexWriter, IndexWriter], clock: ManualClock
-) -> None:
-    one, _ = pair
-    fail(one, lease_all(one)[0], "stop")
-    clock.advance(breaker.REQUEST_RULES.open_s)
-    health.take_probe(one.accounts, "openai", health.REQUESTS, "lost", clock.now(), until=clock.now() + 300)
-
-    (probe,) = lease_all(one)
-
-    assert probe.is_probe
 
 
 def test_retry_after_and_learned_caps_are_those_of_the_account(
@@ -124,7 +67,7 @@ def test_retry_after_and_learned_caps_are_those_of_the_account(
     for request in requests:
         fail(two, request, "too_big")
 
-    assert [len(request.texts) for request in requests] == [1, 1]
+    assert [len(request.texts) for request in requests] == [1]
     two.store_file(file_row("b.md", "plums"))
     assert lease_all(two) == []
     clock.advance(61)
@@ -143,45 +86,6 @@ def test_another_key_is_another_account(tmp_path: Path, clock: ManualClock) -> N
         assert len(lease_all(one)) == 1
         use(one, choice())
         assert health.read(one.accounts, "openai").paused
-
-
-def test_a_model_that_is_unknown_stops_no_other_model_of_the_account(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    with (
-        closing(wanting(tmp_path / "one.sqlite", clock, choice())) as one,
-        closing(wanting(tmp_path / "two.sqlite", clock, choice(MODEL_B))) as two,
-        closing(wanting(tmp_path / "three.sqlite", clock, choice())) as three,
-    ):
-        stop_model(one, lease_all(one)[0])
-
-        assert health.read(one.accounts, "openai").reason == "unknown model"
-        assert [len(lease_all(writer)) for writer in (one, three, two)] == [0, 0, 1]
-        clock.advance(breaker.REQUEST_RULES.open_s)
-        answer(one, lease_all(one))
-        assert health.read(three.accounts, "openai") == Health()
-
-
-def test_a_pause_by_hand_is_of_one_agent(pair: tuple[IndexWriter, IndexWriter]) -> None:
-    one, two = pair
-    with transaction(one.connection):
-        health.set_paused(one.accounts, "openai", True, health.REQUESTS)
-
-    assert (len(lease_all(one)), len(lease_all(two))) == (0, 1)
-
-
-def test_a_batch_of_one_agent_is_the_probe_of_both(
-    pair: tuple[IndexWriter, IndexWriter], clock: ManualClock
-) -> None:
-    now = clock.now()
-    stopped = breaker.after_stop(Health(), breaker.REQUEST_RULES, "no batches", "", now - 10_000)
-    health.update(pair[0].accounts, "openai", BATCH, now, lambda _: stopped)
-
-    may = [health.may_batch(writer.accounts, "openai", now, tag=str(n)) for n, writer in enumerate(pair)]
-
-    assert may == [True, False]
-    later = now + health.MAX_BATCH_PROBE_S
-    assert health.may_batch(pair[1].accounts, "openai", later, tag="2")
 
 
 def test_a_damaged_account_file_stops_neither_search_nor_embedding(

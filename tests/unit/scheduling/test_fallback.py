@@ -9,7 +9,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, meta, vectors
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import breaker, fallback, health, model_change
+from memline.shared.scheduling import fallback, health, model_change
 from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all, use
 
 GEMINI = Identity(provider="gemini", model="g")
@@ -101,7 +101,7 @@ def test_a_restart_after_the_cooldown_puts_the_primary_on_trial(
     stopped: IndexWriter, clock: ManualClock
 ) -> None:
     work_as(stopped, SECOND)
-    clock.advance(breaker.REQUEST_RULES.open_s)
+    clock.advance(health.REQUEST_RULES.max_open_s)
     running = target(stopped)
 
     start(stopped, SECOND)
@@ -110,7 +110,7 @@ def test_a_restart_after_the_cooldown_puts_the_primary_on_trial(
     assert target(stopped) == MODEL_A
     assert meta.get(stopped.connection, meta.FALLBACK) is None
     (request,) = lease_all(stopped)
-    fail(stopped, request, "later")
+    fail(stopped, request, "stop")
     switch_if_needed(stopped, SECOND)
     assert target(stopped) == GEMINI, "one failure on trial is enough"
 

@@ -13,8 +13,8 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderLater
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
-from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.questions import COOLDOWN_SHARE, QueryEmbedder
 
 ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)

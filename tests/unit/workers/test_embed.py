@@ -100,7 +100,7 @@ def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_ba
 
     stored, failed = sent
     assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
-    assert (failed.agent, failed.kind) == (agent, "later")
+    assert (failed.agent, failed.kind) == (agent, "unsent")
     assert failed.error == "openai is at the limits of this configuration"
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
 
@@ -114,7 +114,7 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(
 
     failed = sent[-1]
     assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.error) == ("later", "openai asked to wait (429)")
+    assert (failed.kind, failed.error) == ("unsent", "openai asked to wait (429)")
 
 
 @pytest.fixture
@@ -203,23 +203,6 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_end
         assert isinstance(failed, EmbedFailed) and failed.kind == "unsent" and words in failed.error
 
 
-@pytest.mark.parametrize(("status", "of_model"), [(404, True), (400, True), (401, False), (429, False)])
-def test_a_stop_says_whether_it_is_about_the_model_or_the_account(
-    context: Context,
-    identity: Identity,
-    sent: list[Wire],
-    provider: Callable[[Outcome], None],
-    status: int,
-    of_model: bool,
-) -> None:
-    provider(Outcome(vectors=[None, None], error=ProviderStop("no", status=status)))
-
-    work(embed.embed_texts, request(identity))
-
-    (failed,) = sent
-    assert isinstance(failed, EmbedFailed) and failed.of_model == of_model
-
-
 def test_what_counts_once_of_a_request_is_told_in_its_first_message(
     context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
 ) -> None:
@@ -233,7 +216,7 @@ def test_what_counts_once_of_a_request_is_told_in_its_first_message(
     assert (rest.kind, rest.hashes, rest.learned, rest.no_results) == (
         "split",
         (b"h2",),
-        LearnedCaps(slow_rows=4),
+        LearnedCaps(max_rows=4),
         False,
     )
     # Nothing came of it, so the provider may be what is broken.
@@ -255,25 +238,3 @@ def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(
     (failed,) = sent
     assert isinstance(failed, EmbedFailed)
     assert (failed.kind, failed.no_results) == ("broken", False)
-
-
-def test_requests_packed_before_one_took_too_long_are_sent_in_smaller_calls(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[int] = []
-    outcomes = [
-        Outcome(vectors=[None, None], error=ProviderSplit("wait"), slow_rows=1),
-        Outcome(vectors=[b"v1", b"v2"], quick_rows=1),
-        Outcome(vectors=[b"v1", b"v2"]),
-    ]
-
-    def embed_now(*_: Any, max_rows: int, **__: Any) -> Outcome:
-        sizes.append(max_rows)
-        return outcomes[len(sizes) - 1]
-
-    monkeypatch.setattr(embed, "embed", embed_now)
-
-    for _ in outcomes:
-        work(embed.embed_texts, request(identity))
-
-    assert sizes == [0, 1, 2]
