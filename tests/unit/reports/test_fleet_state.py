@@ -68,10 +68,10 @@ def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, wri
     ("seen", "word"),
     [
         (Health(), "ok"),
-        (Health(failures=1, retry_at=time.time() + 60, reason="503"), "rate limited"),
+        (Health(failures=1, retry_at=time.time() + 3600, reason="503"), "rate limited"),
         (Health(failures=1), "retrying"),
-        (Health(retry_at=time.time() + 60), "rate limited"),
-        (Health(opens=1, retry_at=time.time() + 60), "open"),
+        (Health(retry_at=time.time() + 3600), "rate limited"),
+        (Health(opens=1, retry_at=time.time() + 3600), "open"),
     ],
 )
 def test_an_account_has_one_word_for_its_state(place, writer, seen, word):
