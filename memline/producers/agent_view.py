@@ -13,7 +13,7 @@ import msgspec
 from memline.shared.config.installation import ChatRule, ChatScope
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied
-from memline.shared.finding import WARNING, Finding
+from memline.shared.finding import Finding, warning
 from memline.shared.findings.check import of_agent
 from memline.shared.findings.place import DISABLED
 from memline.shared.search.results import Answer
@@ -144,11 +144,10 @@ def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
     if not settings.memory.enabled:
         return no_answer(settings, (DISABLED,))
     if not may_use_memory(settings.scope, chat):
-        refused = Finding(
-            code="chat_refused",
-            level=WARNING,
-            what=f"memory may not be used in this chat ({chat})",
-            action="answer without memory; memory.scope in the configuration says where it may be used",
+        refused = warning(
+            "chat_refused",
+            f"memory may not be used in this chat ({chat})",
+            "answer without memory; memory.scope in the configuration says where it may be used",
         )
         return no_answer(settings, (refused,))
     return None

@@ -59,6 +59,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return {**msgspec.structs.asdict(self), "actionKind": self.action_kind}
 
 
+def problem(code: str, what: str, action: str = "", subject: str = "") -> Finding:
+    return Finding(code=code, level=PROBLEM, what=what, action=action, subject=subject)
+
+
+def warning(code: str, what: str, action: str = "", subject: str = "") -> Finding:
+    return Finding(code=code, level=WARNING, what=what, action=action, subject=subject)
+
+
+def note(code: str, what: str, action: str = "", subject: str = "") -> Finding:
+    return Finding(code=code, level=NOTE, what=what, action=action, subject=subject)
+
+
 def of_error(error: MemlineError, *, level: str = PROBLEM, agent: str | None = None) -> Finding:
     """Return the finding that an error is: its code, its words and its hint."""
     return Finding(code=error.code, level=level, what=error.message, action=error.hint, agent=agent)

@@ -72,7 +72,7 @@ def listen(serve: Serve) -> socket.socket:
             raise
     except OSError as error:
         text = f"cannot listen on {serve.host}:{serve.port}: {error.strerror or error}"
-        raise MemlineError(text, hint=_hint(serve.port, error)) from error
+        raise MemlineError(text, hint=_hint(serve.port, error), code="port_taken") from error
     return opened
 
 

@@ -10,7 +10,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import NONE
 from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault
-from memline.shared.finding import OK, PROBLEM, Finding
+from memline.shared.finding import OK, Finding, problem
 from memline.shared.findings.check import of_agent
 from memline.shared.index import driver
 from memline.shared.packages import lack
@@ -73,7 +73,7 @@ def _damage(agent: AgentSettings) -> Finding | None:
     if verdict == "ok":
         return None
     what = f"the index is damaged: {verdict}"
-    return Finding(code="index_unusable", level=PROBLEM, what=what, action="memline index")
+    return problem("index_unusable", what, "memline index")
 
 
 def _counts(now: AgentState) -> str:

@@ -18,7 +18,7 @@ from memline.producers.reports.job_reports import JobReport
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
-from memline.shared.finding import PROBLEM, Finding, by_urgency
+from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Facts, Stop, sending
@@ -224,12 +224,11 @@ def probe(choice: Choice) -> Finding | None:
         with closing(choice.build()) as embedder:
             embedder.embed_query("ping", timeout_s=10)
     except MemlineError as error:
-        return Finding(
-            code=error.code,
-            level=PROBLEM,
-            what=f"{choice.provider} does not embed: {error.message}",
-            action=error.hint or "check the key and the address of the provider",
-            subject=choice.provider,
+        return problem(
+            error.code,
+            f"{choice.provider} does not embed: {error.message}",
+            error.hint or "check the key and the address of the provider",
+            choice.provider,
         )
     return None
 

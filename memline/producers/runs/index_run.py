@@ -20,7 +20,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
-from memline.shared.finding import NOTE, PROBLEM, Finding
+from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
@@ -328,17 +328,11 @@ class IndexRun:
         if self._is_stalled:
             what = f"nothing moved for {self._stalled_s / 60:.0f} min"
             what += f"; {counted(rows.backlog.pending, 'vector', 'are')} pending"
-            yield Finding(code="stalled", level=PROBLEM, what=what, action="memline doctor")
+            yield problem("stalled", what, "memline doctor")
         since = self._started_ns / 1e9
         if rows.target and (batch := batch_plan.failed_since(self._reader, rows.target.id, since)):
             what = f"batch {batch.token[:8]} failed, the texts it did not bring are sent in requests"
-            yield Finding(
-                code="batch_blocked",
-                level=NOTE,
-                what=f"{what}: {batch.error}",
-                action=batch.action or "memline jobs",
-                subject=batch.token,
-            )
+            yield note("batch_blocked", f"{what}: {batch.error}", batch.action or "memline jobs", batch.token)
 
     def _rows(self) -> _Rows:
         """Read the rows that tell how far the run is."""

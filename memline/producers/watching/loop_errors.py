@@ -49,7 +49,8 @@ class LoopErrors:
         if self._logged.get(key) != text:
             self._logged[key] = text
             _log.error("loop.failed", agent=settings.agent, part=part, error=text, hint=hint)
-        entry = {"error": text, "action": hint}
+        code = error.code if isinstance(error, MemlineError) else ""
+        entry = {"error": text, "action": hint, "code": code}
         if self._recorded.get(key) != text and self._record(settings, part, entry):
             self._recorded[key] = text
 

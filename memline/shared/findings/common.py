@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, of_error
+from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
 from memline.shared.findings.facts import fleet_summary
 from memline.shared.findings.fleet_summary import FleetSummary
 from memline.shared.index import driver
@@ -63,7 +63,7 @@ def role_missing(facts: CommonFacts) -> Iterator[Finding]:
         queues = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         what = f"queue: no worker takes messages from {queues}"
         action = f"memline worker {' '.join(missing)}"
-        yield Finding(code="role_missing", level=WARNING, what=what, action=action, subject=missing[0])
+        yield warning("role_missing", what, action, missing[0])
 
 
 def dead_letters(facts: CommonFacts) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def dead_letters(facts: CommonFacts) -> Iterator[Finding]:
     if facts.fleet is not None and facts.fleet.dead:
         what = f"queue: {counted(facts.fleet.dead, 'message')} failed for good"
         action = "memline queue dead"
-        yield Finding(code="dead_letters", level=WARNING, what=what, action=action, subject="queue")
+        yield warning("dead_letters", what, action, "queue")
 
 
 def old_settings(facts: CommonFacts) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def of_old_settings(process: str, file: str, command: str = "") -> Finding:
     """Return the finding that a process, which this command starts, is older than its configuration."""
     what = f"{process} runs with the settings of its start: {file} was changed since"
     action = f"start it again: {command}" if command else "start it again"
-    return Finding(code="old_settings", level=WARNING, what=what, action=action, subject=process)
+    return warning("old_settings", what, action, process)
 
 
 def no_watcher(facts: CommonFacts) -> Iterator[Finding]:
@@ -103,19 +103,13 @@ def no_watcher(facts: CommonFacts) -> Iterator[Finding]:
     if not watchers and facts.fleet is not None and facts.fleet.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
         what = "no memline watch runs in this fleet: changed files are not followed"
-        yield Finding(code="no_watcher", level=NOTE, what=what, action="memline watch", subject="process")
+        yield note("no_watcher", what, "memline watch", "process")
 
 
 def settings_without_effect(facts: CommonFacts) -> Iterator[Finding]:
     """A value of the configuration is not used as it stands."""
     for text in facts.warnings:
-        yield Finding(
-            code="settings_without_effect",
-            level=WARNING,
-            what=text,
-            action="memline config check",
-            subject="configuration",
-        )
+        yield warning("settings_without_effect", text, "memline config check", "configuration")
 
 
 def vectors_unavailable(_: CommonFacts) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 
 from memline.shared.errors import IndexMissing
-from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, of_error
+from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, problem, warning
 from memline.shared.findings import disk
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.index import ledger, meta
@@ -22,11 +22,10 @@ from memline.shared.words import counted
 _OF_SESSIONS = "put them in their place, or change memorySearch.transcripts (memline config show)"
 _OF_PATHS = "put it in its place, or change memorySearch.extraPaths (memline config show)"
 
-DISABLED = Finding(
-    code="memory_disabled",
-    level=WARNING,
-    what="memory search is disabled for this agent (memorySearch.enabled)",
-    action="set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
+DISABLED = warning(
+    "memory_disabled",
+    "memory search is disabled for this agent (memorySearch.enabled)",
+    "set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
 )
 
 
@@ -41,19 +40,18 @@ def workspace_missing(facts: Facts) -> Iterator[Finding]:
         action = f"mount it or put it back; where it was moved: {action}"
     elif ": agents" in (origin := facts.settings.workspace_origin):
         action = f"correct it ({origin}), or put the folder back, then: memline index"
-    yield Finding(code="workspace_missing", level=PROBLEM, what=what, action=action)
+    yield problem("workspace_missing", what, action)
 
 
 def root_emptied(facts: Facts) -> Iterator[Finding]:
     """A root that had files has none: they stay in the index until a person accepts that."""
     for each in facts.emptied:
         files = counted(each.files, "file", "are")
-        yield Finding(
-            code="root_emptied",
-            level=WARNING,
-            what=f"{files} gone from {each.root}, which has none left, and kept in the index",
-            action="put them back, or take them out of the index: memline index --accept-removals",
-            subject=each.root,
+        yield warning(
+            "root_emptied",
+            f"{files} gone from {each.root}, which has none left, and kept in the index",
+            "put them back, or take them out of the index: memline index --accept-removals",
+            each.root,
         )
 
 
@@ -68,7 +66,7 @@ def index_unusable(facts: Facts) -> Iterator[Finding]:
             if not file.name.endswith(("-wal", "-shm")):
                 what = f"an index that could not be used was moved aside, to {file}"
                 action = "delete it when nothing of it is needed"
-                yield Finding(code="index_unusable", level=NOTE, what=what, action=action, subject=str(file))
+                yield note("index_unusable", what, action, str(file))
 
 
 def not_writable(facts: Facts) -> Iterator[Finding]:
@@ -78,21 +76,21 @@ def not_writable(facts: Facts) -> Iterator[Finding]:
     if facts.disk_trouble is not None:
         what, action = facts.disk_trouble
         if facts.fault is None or facts.fault.code != "not_writable":
-            yield Finding(code="not_writable", level=PROBLEM, what=what, action=action)
+            yield problem("not_writable", what, action)
         return
     folder = disk.index_folder(facts.settings)
     if (free := disk.scarce_bytes(folder)) is not None:
         what = f"only {free // 2**20:,} MiB are free below {folder}"
-        yield Finding(code="not_writable", level=WARNING, what=what, action=disk.FREE_SPACE)
+        yield warning("not_writable", what, disk.FREE_SPACE)
 
 
 def following_fails(facts: Facts) -> Iterator[Finding]:
-    """A part of `memline up` or `watch` fails, and is tried again."""
+    """A part of `memline up` or `watch` fails and is tried again: its files, or an address that is taken."""
     errors = meta.get(facts.index, meta.LOOP_ERRORS, {}) if facts.index is not None else {}
     for part, entry in sorted(errors.items()):
+        code = "port_taken" if entry.get("code") == "port_taken" else "following_fails"
         what = f"memline up or watch cannot go on with its {part}: {entry['error']}"
-        action = entry["action"] or "memline doctor"
-        yield Finding(code="following_fails", level=PROBLEM, what=what, action=action, subject=part)
+        yield problem(code, what, entry["action"] or "memline doctor", part)
 
 
 def memory_disabled(facts: Facts) -> Iterator[Finding]:
@@ -122,10 +120,10 @@ def no_notes(facts: Facts) -> Iterator[Finding]:
             why = f"left out by {', '.join(left_out)}"
             action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
         what = f"{counted(facts.unread_notes, 'Markdown file')} below {workspace} and no note: {why}"
-        yield Finding(code="no_notes", level=PROBLEM, what=what, action=action)
+        yield problem("no_notes", what, action)
     elif not facts.has_notes:
         what, action = f"there is no Markdown in {workspace}", f"write a note: {workspace / 'MEMORY.md'}"
-        yield Finding(code="no_notes", level=WARNING, what=what, action=action)
+        yield warning("no_notes", what, action)
     else:
         yield from notes_beside(facts)
 
@@ -136,18 +134,17 @@ def notes_beside(facts: Facts) -> Iterator[Finding]:
     if MEMORY not in facts.settings.memory.sources:
         return
     if misnamed := misnamed_long_term(paths):
-        yield Finding(
-            code="no_notes",
-            level=NOTE,
-            what=f"{misnamed} is not taken for the long-term note, which is called MEMORY.md",
-            action=shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])]),
-            subject=misnamed,
+        yield note(
+            "no_notes",
+            f"{misnamed} is not taken for the long-term note, which is called MEMORY.md",
+            shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])]),
+            misnamed,
         )
     beside = markdown_beside(paths).without(misnamed)
     if beside.paths:
         files = "at least " * beside.is_cut + counted(len(beside.paths), "Markdown file", "are")
         what = f"beside MEMORY.md and memory/ {files} not read: {beside.names}"
-        yield Finding(code="no_notes", level=NOTE, what=what, action=_add(beside.folder(str(workspace))))
+        yield note("no_notes", what, _add(beside.folder(str(workspace))))
 
 
 def _add(path: str) -> str:
@@ -175,7 +172,7 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
         if issue.startswith("the folder "):
             folder = issue.removeprefix("the folder ").partition(" is not readable")[0]
             action = f"chmod u+rx {shlex.quote(os.path.join(facts.settings.workspace, folder))}"
-        yield Finding(code="source_missing", level=WARNING, what=issue, action=action)
+        yield warning("source_missing", issue, action)
 
 
 def files_failed(facts: Facts) -> Iterator[Finding]:
@@ -184,12 +181,11 @@ def files_failed(facts: Facts) -> Iterator[Finding]:
     if failed:
         named = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
         more = " …" * (len(failed) > MOST_NAMED)
-        yield Finding(
-            code="files_failed",
-            level=WARNING,
-            what=f"{counted(len(failed), 'file')} could not be read: {named}{more}",
-            action=_mend(failed),
-            subject=failed[0].path,
+        yield warning(
+            "files_failed",
+            f"{counted(len(failed), 'file')} could not be read: {named}{more}",
+            _mend(failed),
+            failed[0].path,
         )
 
 

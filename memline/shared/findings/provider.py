@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from memline.shared.embedders.choice import NONE
 from memline.shared.embedders.local.downloads import configured, engine_named
-from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, problem, warning
 from memline.shared.findings.facts import Facts
 from memline.shared.index import jobs
 from memline.shared.providers import LOCAL, price_of
@@ -31,23 +31,13 @@ def provider_unusable(facts: Facts) -> Iterator[Finding]:
     choice = facts.choice
     if choice.identity is None and choice.requested not in ("auto", NONE):
         what = f"keyword search only: {choice.reason}{_pending(facts.model.missing)}"
-        yield Finding(
-            code="provider_unusable",
-            level=PROBLEM,
-            what=what,
-            action=choice.action,
-            subject=choice.requested,
-        )
+        yield problem("provider_unusable", what, choice.action, choice.requested)
     if choice.identity is not None and LOCAL in (choice.provider, facts.settings.memory.fallback):
         engine = engine_named(configured(facts.settings.memory.local))
         if engine is not None and not engine.is_installed:
             error = engine.not_installed()
-            yield Finding(
-                code="provider_unusable",
-                level=PROBLEM,
-                what=f"the local model cannot run: {error.message}",
-                action=error.hint,
-                subject=LOCAL,
+            yield problem(
+                "provider_unusable", f"the local model cannot run: {error.message}", error.hint, LOCAL
             )
 
 
@@ -78,7 +68,7 @@ def ceiling_reached(facts: Facts) -> Iterator[Finding]:
     """The daily limit is reached."""
     if facts.refusal is not None:
         what = facts.refusal.reason + _pending(facts.waiting)
-        yield Finding(code="ceiling_reached", level=WARNING, what=what, action=facts.refusal.action)
+        yield warning("ceiling_reached", what, facts.refusal.action)
 
 
 def fallback_active(facts: Facts) -> Iterator[Finding]:
@@ -93,7 +83,7 @@ def fallback_active(facts: Facts) -> Iterator[Finding]:
         state = facts.breakers.get((first, health.REQUESTS), Health())
         action = RESUME if state.is_stuck(facts.now) else facts.catch_up
     what = f"the fallback {second} embeds instead of {first}: {facts.fallback['reason']}"
-    yield Finding(code="fallback_active", level=WARNING, what=what, action=action, subject=first)
+    yield warning("fallback_active", what, action, first)
 
 
 def breaker_open(facts: Facts) -> Iterator[Finding]:
@@ -139,13 +129,7 @@ def rate_limited(facts: Facts) -> Iterator[Finding]:
 def model_differs(facts: Facts) -> Iterator[Finding]:
     """The settings choose another model than the index has, or the index changes to it."""
     if facts.model.reason:
-        yield Finding(
-            code="model_differs",
-            level=WARNING,
-            what=facts.model.reason,
-            action=facts.catch_up,
-            subject=facts.choice.provider,
-        )
+        yield warning("model_differs", facts.model.reason, facts.catch_up, facts.choice.provider)
     if facts.target is None:
         return
     identity = facts.target.identity
@@ -165,12 +149,11 @@ def model_differs(facts: Facts) -> Iterator[Finding]:
         )
         cost = f", {price.words(price.cost(left.tokens, by_batch=by_batch))}" if price else ""
         texts, tokens = counted(left.texts, "text"), counted(left.tokens, "token")
-        yield Finding(
-            code="model_differs",
-            level=NOTE,
-            what=f"the model changes to {job.what}: {texts} to embed, {tokens}{cost}",
-            action=f"memline jobs pause {job.token}",
-            subject=job.token,
+        yield note(
+            "model_differs",
+            f"the model changes to {job.what}: {texts} to embed, {tokens}{cost}",
+            f"memline jobs pause {job.token}",
+            job.token,
         )
 
 
@@ -178,4 +161,4 @@ def no_provider(facts: Facts) -> Iterator[Finding]:
     """Nothing is configured that embeds, and nothing was asked for."""
     if facts.choice.identity is None and facts.choice.requested == "auto":
         what = f"keyword search only: {facts.choice.reason}"
-        yield Finding(code="no_provider", level=NOTE, what=what, action=facts.choice.action)
+        yield note("no_provider", what, facts.choice.action)

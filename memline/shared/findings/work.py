@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
+from memline.shared.finding import NOTE, WARNING, Finding, note, problem, warning
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import jobs
 from memline.shared.words import counted, span
@@ -17,12 +17,11 @@ def text_refused(facts: Facts) -> Iterator[Finding]:
         count = facts.backlog.failed
         where = path or "a text that no file has any more"
         more = f" and {count - 1:,} more" if count > 1 else ""
-        yield Finding(
-            code="text_refused",
-            level=PROBLEM,
-            what=f"{counted(count, 'text')} got no vector: {reason} ({where}{more})",
-            action=f"change {path}, or leave it to keyword search" if path else "",
-            subject=path,
+        yield problem(
+            "text_refused",
+            f"{counted(count, 'text')} got no vector: {reason} ({where}{more})",
+            f"change {path}, or leave it to keyword search" if path else "",
+            path,
         )
 
 
@@ -60,7 +59,7 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
     """Vectors are pending: nothing sends their texts, something does, or their job was cancelled."""
     if facts.backlog.cancelled:
         what = f"{counted(facts.backlog.cancelled, 'vector', 'were')} cancelled with their job"
-        yield Finding(code="vectors_behind", level=WARNING, what=what, action=facts.catch_up)
+        yield warning("vectors_behind", what, facts.catch_up)
     if not facts.waiting or facts.model.reason:
         return
     stop, what = sending(facts), f"{counted(facts.waiting, 'vector', 'are')} pending"
@@ -69,10 +68,10 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
             what += f", {facts.rate:,.0f} a second, about {span(facts.waiting / facts.rate)}"
         elif (wait_s := facts.requests.wait_s(facts.now)) > 0:
             what += f"; {facts.requests.reason}; goes on in {span(wait_s)}"
-        yield Finding(code="vectors_behind", level=NOTE, what=what)
+        yield note("vectors_behind", what)
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):
         # Other reasons are findings of their own, with the count.
-        yield Finding(code="vectors_behind", level=WARNING, what=what, action=facts.catch_up)
+        yield warning("vectors_behind", what, facts.catch_up)
 
 
 def in_batch(facts: Facts) -> Iterator[Finding]:
@@ -86,7 +85,7 @@ def in_batch(facts: Facts) -> Iterator[Finding]:
         what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(sent), 'batch')}"
         what += f" at {facts.target.identity.provider}" if facts.target else ""
         what += f" ({done:,} done there)" * bool(done)
-        yield Finding(code="in_batch", level=NOTE, what=f"{what}: {states}", action="memline jobs")
+        yield note("in_batch", f"{what}: {states}", "memline jobs")
     elif facts.batches:
         what = "a batch is being sent or stored"
-        yield Finding(code="in_batch", level=NOTE, what=what)
+        yield note("in_batch", what)

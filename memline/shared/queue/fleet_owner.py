@@ -45,6 +45,7 @@ def refuse_other(url: str, home: Path, *, is_claimed: bool = False) -> None:
         f"the fleet {fleet} works on the indexes of {owner['home']} on {owner['host']}; this process is of"
         f" {ours['home']} on {ours['host']}",
         hint=f"set another queue.name; if that home is gone for good: redis-cli del {name}",
+        code="fleet_taken",
     )
 
 

@@ -19,7 +19,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Query
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderError
-from memline.shared.finding import WARNING, Finding
+from memline.shared.finding import Finding, warning
 from memline.shared.index import identities, ledger, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
@@ -205,29 +205,24 @@ def retrieve(
 
 
 def _not_embedded(reason: str, action: str) -> Finding:
-    return Finding(
-        code="question_not_embedded",
-        level=WARNING,
-        what=f"only keywords were searched: {reason}",
-        action=action or "memline doctor --deep",
+    return warning(
+        "question_not_embedded", f"only keywords were searched: {reason}", action or "memline doctor --deep"
     )
 
 
 def _source_off(source: str) -> Finding:
-    return Finding(
-        code="source_missing",
-        level=WARNING,
-        what=f"the source {source} is switched off for this agent",
-        action="add it to memorySearch.sources (sessions also need experimental.sessionMemory)",
+    return warning(
+        "source_missing",
+        f"the source {source} is switched off for this agent",
+        "add it to memorySearch.sources (sessions also need experimental.sessionMemory)",
     )
 
 
 def _no_vectors(reason: str) -> Finding:
-    return Finding(
-        code="vectors_unavailable",
-        level=WARNING,
-        what=f"only keywords are searched: numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {reason}",
-        action=remedy("numpy"),
+    return warning(
+        "vectors_unavailable",
+        f"only keywords are searched: numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {reason}",
+        remedy("numpy"),
     )
 
 

@@ -20,7 +20,7 @@ from memline.producers.bridges.qmd.updates import Updater
 from memline.producers.read_note import cited_part
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import AccessDenied
-from memline.shared.finding import WARNING, Finding, by_urgency
+from memline.shared.finding import Finding, by_urgency, warning
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts
 from memline.shared.logs import Log
@@ -270,11 +270,8 @@ class QmdBackend:
 
 
 def _failing(reason: str, action: str) -> Finding:
-    return Finding(
-        code="qmd_failing",
-        level=WARNING,
-        what=f"qmd failed, the builtin index answers: {reason}",
-        action=action or "memline status",
+    return warning(
+        "qmd_failing", f"qmd failed, the builtin index answers: {reason}", action or "memline status"
     )
 
 
