@@ -3,7 +3,6 @@
 The command line, MCP and HTTP call the same methods, so all of them search, read and write alike.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from functools import update_wrapper
@@ -77,6 +76,8 @@ def _awaitable(
     """Make the twin of a method that does the same in a thread, for an event loop."""
 
     async def awaited(self: "Memory", /, *args: P.args, **options: P.kwargs) -> T:
+        import asyncio  # 20 ms, which a one-shot search does not pay
+
         return await asyncio.to_thread(method, self, *args, **options)
 
     # Its parameters and what it does are those of the method, also to a framework that makes a tool of it.
