@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,37 +113,6 @@ pytestmark = pytest.mark.place(
 )
 
 
-def test_the_json_of_index_search_get_and_status_has_every_key_of_the_contract(
-    place: Place, server: EmbeddingServer
-) -> None:
-    place.configure(**remote(server.url))
-
-    (index,) = _json(place.run("index", "--json"))
-    search = _json(place.run("search", "redis queue", "--json"))
-    got = _json(place.run("get", "MEMORY.md", "--json"))
-    (status,) = _json(place.run("status", "--json"))
-
-    assert index.keys() >= INDEX
-    assert index["files"].keys() >= INDEX_FILES
-    assert index["vectors"].keys() >= INDEX_VECTORS
-    assert search.keys() >= SEARCH
-    assert search["results"][0].keys() >= HIT
-    assert search["results"][0]["citation"] == "MEMORY.md#L1-L3"
-    assert search["totalResults"] == len(search["results"])
-    assert search["mode"] == "hybrid"
-    assert got.keys() >= GET
-    assert got["text"] == "# Long term\n\nThe team chose Redis for the queue."
-    assert status.keys() >= {"agentId", "status", "scan"}
-    assert status["scan"].keys() >= {"totalFiles", "issues"}
-    for key, inner in STATUS.items():
-        assert key in status["status"]
-        if inner:
-            assert status["status"][key].keys() >= inner
-    assert status["status"]["sourceCounts"][0].keys() >= {"source", "files", "chunks"}
-    assert status["status"]["vector"]["dims"] == 16
-    assert status["status"]["dirty"] is False
-
-
 def test_the_json_of_the_other_commands_can_be_read(place: Place, server: EmbeddingServer) -> None:
     place.configure(**remote(server.url))
     place.index()
@@ -232,38 +200,6 @@ def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_
     assert "OPENAI_API_KEY" in search.json["action"]
 
 
-def test_without_any_provider_everything_works_by_keyword_and_succeeds(place: Place) -> None:
-    index = place.call("index", "--json")
-    search = place.call("search", "redis queue", "--json")
-
-    assert index.status == 0
-    assert index.json[0]["provider"] == "none"
-    assert search.json["mode"] == "keyword"
-    assert (search.json["stale"], search.json["warning"]) == (False, "")
-
-
-@pytest.mark.parametrize("kind", ["parent", "absolute", "link", "no Markdown", "not there"])
-def test_get_refuses_everything_outside_with_the_same_words(place: Place, kind: str) -> None:
-    secret = place.folder / "secret.md"
-    secret.write_text("# Secret\n\nxyzzy\n")
-    (place.workspace / "memory/link.md").symlink_to(secret)
-    place.write("memory/plain.txt", "xyzzy")
-    path = {
-        "parent": "memory/../../secret.md",
-        "absolute": str(secret),
-        "link": "memory/link.md",
-        "no Markdown": "memory/plain.txt",
-        "not there": "../nothing.md",
-    }[kind]
-
-    ran = place.call("get", path)
-
-    assert ran.status == 1
-    assert ran.stdout == ""
-    assert ran.stderr.splitlines()[0] == "Error: path is not an allowed Markdown memory file"
-    assert "xyzzy" not in ran.stderr
-
-
 def test_get_says_why_a_note_of_the_memory_cannot_be_read(place: Place) -> None:
     place.write("memory/latin.md", "äöü".encode("latin-1"))
     closed = place.write("memory/closed.md", "xyzzy")
@@ -307,15 +243,6 @@ def test_get_says_that_a_name_has_no_note_and_a_heading_no_lines(place: Place, p
             place.write(name, "xyzzy")
 
 
-def test_get_gives_the_lines_of_a_citation_and_where_to_go_on(place: Place) -> None:
-    cited = _json(place.call("get", "memory/note-1.md#L5-L7", "--json"))
-    first = _json(place.call("get", "memory/note-1.md", "--from", "1", "--lines", "2", "--json"))
-
-    assert (cited["from"], cited["lines"]) == (5, 3)
-    assert cited["text"].splitlines()[0].startswith("word1x0x0")
-    assert (first["truncated"], first["nextFrom"]) == (True, 3)
-
-
 def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: EmbeddingServer) -> None:
     team = place.folder / "team-docs"
     team.mkdir()
@@ -335,31 +262,6 @@ def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: Em
     assert server.requests[0].headers["x-team"] == "notes"
     assert "sk-of-the-file" not in shown.stdout
     assert "/srv/nothing-here" in json.dumps(place.call("status", "--json").json)
-
-
-def test_a_note_saved_a_moment_ago_is_found_and_one_that_is_gone_is_not(place: Place) -> None:
-    place.index()
-    place.write("memory/saved.md", "# Saved\n\nplugh\n")
-    (place.workspace / "MEMORY.md").unlink()
-
-    saved = place.call("search", "plugh", "--json")
-    gone = place.call("search", "redis", "--json")
-
-    assert [hit["path"] for hit in saved.json["results"]] == ["memory/saved.md"]
-    assert gone.json["results"] == []
-    assert saved.json["stale"] is False
-
-
-def test_without_on_search_a_change_is_reported_as_stale(place: Place) -> None:
-    place.configure(sync={"onSearch": False})
-    place.index()
-    place.write("memory/saved.md", "# Saved\n\nplugh\n")
-
-    found = place.call("search", "plugh", "--json")
-
-    assert found.json["results"] == []
-    assert found.json["stale"] is True
-    assert found.json["behind"]["files"] == 1
 
 
 def test_a_search_of_a_workspace_that_was_never_indexed_answers(place: Place) -> None:
@@ -401,20 +303,6 @@ def test_a_change_of_the_model_never_blinds_search(place: Place, server: Embeddi
     assert paths(after) == paths(before)
 
 
-def test_going_back_to_the_model_before_costs_nothing(place: Place, server: EmbeddingServer) -> None:
-    for model in ("model-a", "model-b"):
-        place.configure(**remote(server.url, model=model))
-        place.index()
-    server.control({"clear_log": True})
-    place.configure(**remote(server.url, model="model-a"))
-
-    report = place.index()
-
-    assert not report.failed
-    assert server.requests == []
-    assert place.search("redis").model == "model-a"
-
-
 def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(
     place: Place, server: EmbeddingServer
 ) -> None:
@@ -431,37 +319,6 @@ def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(
     assert len(after.chunks) > len(before.chunks)
     assert max(len(text) for *_, text in after.chunks) <= 400
     assert report.vectors["embedded"] == len(after.vectors.keys() - before.vectors.keys())
-
-
-def test_another_workspace_has_an_index_of_its_own(place: Place, tmp_path: Path) -> None:
-    place.write("MEMORY.md", "xyzzy\n")
-    place.index()
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "MEMORY.md").write_text("# Other\n\nplugh\n")
-
-    ran = place.call("--workspace", str(other), "index", "--json")
-
-    assert ran.status == 0
-    assert ran.json[0]["files"]["removed"] == 0
-    assert place.call("--workspace", str(other), "search", "plugh", "--json").json["totalResults"] == 1
-    assert paths(place.search("plugh xyzzy")) == ["MEMORY.md"]
-
-
-def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) -> None:
-    place.configure(**remote(server.url))
-    place.index()
-    server.control({"clear_log": True})
-
-    (again,) = _json(place.call("index", "--json"))
-    (forced,) = _json(place.call("index", "--force", "--json"))
-
-    assert again["files"] == {"seen": 3, "added": 0, "changed": 0, "removed": 0, "unchanged": 3, "failed": 0}
-    assert again["vectors"] == {"embedded": 0, "cached": 0, "pending": 0, "failed": 0}
-    status = place.status()
-    assert status["cache"]["entries"] == status["vector"]["ready"] > 0, "every ready vector is a cache entry"
-    assert forced["vectors"]["embedded"] == 0
-    assert server.requests == []
 
 
 def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_again(
@@ -484,27 +341,6 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_a
     assert (report.files["changed"], report.vectors["embedded"]) == (2, 1)
     assert (again.files["changed"], again.files["unchanged"]) == (0, 4)
     assert [hit.path for hit in place.search("9876").hits][:1] == ["memory/door.md"]
-
-
-def test_the_agents_of_one_file_have_an_index_each(place: Place) -> None:
-    other = place.folder / "work-notes"
-    other.mkdir()
-    (other / "MEMORY.md").write_text("# Work\n\nplugh\n")
-    config = {
-        "agents": {
-            "defaults": {"workspace": str(place.workspace)},
-            "list": [{"id": "main"}, {"id": "work", "workspace": str(other)}],
-        }
-    }
-    place.config.write_text(json.dumps(config))
-
-    reports = _json(place.call("index", "--json"))
-    main = place.call("search", "plugh", "--json")
-    work = place.call("--agent", "work", "search", "plugh", "--json")
-
-    assert [report["agentId"] for report in reports] == ["main", "work"]
-    assert main.json["results"] == []
-    assert [hit["path"] for hit in work.json["results"]] == ["MEMORY.md"]
 
 
 def _json(ran: Ran) -> Any:

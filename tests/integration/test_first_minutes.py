@@ -157,7 +157,7 @@ def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(
     above = shell("init", str(home.parent), "--yes")
     repository = shell("init", str(many / "docs"), "--yes")
 
-    assert (above.status, "holds your home directory" in above.stderr) == (2, True)
+    assert (above.status, "contains your home directory" in above.stderr) == (2, True)
     assert repository.status == 0
 
 

@@ -44,29 +44,6 @@ def found(client: httpx.Client, query: str, token: str, **params: str) -> list[s
     return [hit["path"] for hit in answer.json()["results"]]
 
 
-def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
-        assert "a token is needed" in refused(client.get("/search", params={"query": "x"}), 401)
-        assert "not known" in refused(client.get("/status", headers=bearer("wrong-token")), 401)
-        assert client.get("/status").headers["www-authenticate"] == "Bearer"
-        assert client.get("/health").status_code == client.get("/ready").status_code == 200
-
-        assert found(client, "vault", WORK) == ["MEMORY.md"]
-        assert found(client, "cents", WORK) == []
-        assert found(client, "cents", ALL) == ["MEMORY.md"]
-        assert found(client, "vault", ALL) == []
-        assert found(client, "vault", ALL, agent="work") == ["MEMORY.md"]
-        for agent in ("main", "nobody"):
-            said = refused(client.get("/status", params={"agent": agent}, headers=bearer(WORK)), 403)
-            assert (
-                said.replace(agent, "AGENT")
-                == "this token does not open the agent 'AGENT' | leave agent out, or name work"
-            )
-        assert "name one of these: main, work" in refused(
-            client.get("/status", params={"agent": "nobody"}, headers=bearer(ALL)), 404
-        )
-
-
 def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
     with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         for _ in range(auth.MAX_WRONG_TOKENS):

@@ -37,31 +37,6 @@ def talk(place: Place, conversation: Callable[[Client], Awaitable[None]], *args:
     anyio.run(run)
 
 
-def test_a_client_lists_the_tools_searches_and_reads_on(notes: Place) -> None:
-    async def conversation(client: Client) -> None:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == ["memory_search", "memory_get", "memory_status", "memory_append"]
-        for tool in tools.values():
-            assert tool.description and len(tool.description) > 100
-            assert tool.annotations
-            assert tool.annotations.read_only_hint == (tool.name != "memory_append")
-            assert tool.input_schema["additionalProperties"] is False
-
-        found = await call(client, "memory_search", query="how do we keep invoices")
-        assert not found.is_error
-        assert json.loads(words(found)) == found.structured_content
-        hit = found.structured_content["results"][0]
-        assert hit["citation"] == "MEMORY.md#L1-L3"
-
-        read = await call(client, "memory_get", path=hit["citation"])
-        assert read.structured_content["text"].endswith("whole cents.")
-
-        status = await call(client, "memory_status")
-        assert status.structured_content["files"] == 2
-
-    talk(notes, conversation)
-
-
 WRONG = [
     ("memory_search", {}, "query is missing. What to do: give query. A question"),
     ("memory_search", {"query": {}}, "query: {} is not allowed, but: a text"),
@@ -83,21 +58,6 @@ def test_a_wrong_call_is_an_error_with_a_hint(notes: Place) -> None:
         with pytest.raises(MCPError, match="there is no tool 'memory_forget'") as error:
             await client.call_tool("memory_forget", {})
         assert error.value.error.code == -32602
-
-    talk(notes, conversation)
-
-
-def test_several_citations_are_read_at_once_and_one_that_is_refused_keeps_none_back(notes: Place) -> None:
-    async def conversation(client: Client) -> None:
-        cited = ["MEMORY.md#L3", "memory/2026-02-10.md", "../../etc/passwd", "memory/gone.md"]
-        read = await call(client, "memory_get", paths=cited)
-        excerpts = read.structured_content["excerpts"]
-        assert [each["text"] for each in excerpts[:2]] == [
-            "Invoices are whole cents.",
-            "Deploy failed with ERR_CONN_42.",
-        ]
-        assert [each["status"] for each in excerpts] == ["ok", "ok", "refused", "not_found"]
-        assert "not an allowed" in excerpts[2]["error"]
 
     talk(notes, conversation)
 
@@ -129,13 +89,6 @@ def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes: Place) -> 
     assert hidden in hit["snippet"]
 
 
-def test_a_session_of_another_agent_is_refused_before_anything_is_served(notes: Place) -> None:
-    ran = notes.run("mcp", "--session-key", "agent:work:main")
-
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "the session key is of agent 'work', not of 'main'" in ran.stderr
-
-
 def test_a_client_on_this_machine_may_append_and_finds_the_entry_at_once(notes: Place) -> None:
     async def conversation(client: Client) -> None:
         await call(client, "memory_search", query="tea")
@@ -144,17 +97,6 @@ def test_a_client_on_this_machine_may_append_and_finds_the_entry_at_once(notes: 
         assert found.structured_content["results"][0]["path"] == added.structured_content["path"]
 
     talk(notes, conversation)
-
-
-def test_the_session_of_the_client_decides_about_citations_and_context(notes: Place) -> None:
-    async def conversation(client: Client) -> None:
-        found = await call(client, "memory_search", query="cents of the deploy")
-        (hit,) = found.structured_content["results"]
-        assert (hit["path"], "citation" in hit) == ("memory/2026-02-10.md", False)
-        read = await call(client, "memory_get", path="MEMORY.md")
-        assert read.is_error and "private" in words(read)
-
-    talk(notes, conversation, "--session-key", "agent:main:discord:group:1")
 
 
 def begun(place: Place) -> subprocess.Popen[str]:
@@ -186,19 +128,6 @@ def test_ctrl_c_ends_it_in_one_line_while_its_client_is_there(notes: Place) -> N
     server.communicate()
 
     assert (status, said) == (130, "Interrupted: notes and index are whole.\n")
-
-
-def test_a_client_that_goes_away_in_the_middle_of_an_answer_is_no_fault(notes: Place) -> None:
-    server = begun(notes)
-    assert server.stdin and server.stdout and server.stderr
-    server.stdout.close()
-
-    print(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}), file=server.stdin)
-    server.stdin.close()
-    server.wait(TIMEOUT_S)
-
-    assert "Traceback" not in server.stderr.read()
-    server.stderr.close()
 
 
 def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(notes: Place) -> None:
@@ -251,10 +180,3 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(n
     assert "error" in answers[4]
     assert all(answers[number]["result"]["structuredContent"]["results"] for number in (5, 6))
     assert "😀" in answers[6]["result"]["structuredContent"]["missing"]
-
-
-def test_a_missing_workspace_is_an_error_on_standard_error(place: Place) -> None:
-    ran = place.run("--workspace", str(place.folder / "gone"), "mcp")
-
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "no such folder" in ran.stderr

@@ -10,7 +10,6 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from memline.shared.config.installation import Token
 from tests.support.http_api import serving
 from tests.support.mcp_calls import call, words
 from tests.support.process import TIMEOUT_S
@@ -29,22 +28,6 @@ def talk(url: str, conversation: Callable[[Client], Awaitable[None]], **headers:
                 await conversation(client)
 
     anyio.run(run)
-
-
-def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None:
-    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
-
-    async def conversation(client: Client) -> None:
-        names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["memory_search", "memory_get", "memory_status"]
-        found = await call(client, "memory_search", query="cents")
-        read = await call(client, "memory_get", path=found.structured_content["results"][0]["citation"])
-        assert "whole cents" in read.structured_content["text"]
-        wrong = await call(client, "memory_search", query="cents", agent="work")
-        assert wrong.is_error and "there is no parameter 'agent'" in words(wrong)
-
-    with serving(place.settings) as url:
-        talk(f"{url}/mcp", conversation)
 
 
 def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Place) -> None:
@@ -67,8 +50,7 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
     with serving(place.settings) as url:
         talk(f"{url}/mcp?agent=work", is_work)
         talk(f"{url}/mcp", is_work, **{"x-memline-agent": "work"})
-    token = Token(name="of work", token=WORK, agent="work")
-    with serving(place.settings, tokens=(token,)) as url:
+    with serving(place.settings, tokens={"work": WORK}) as url:
         talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
         talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
         assert httpx.post(f"{url}/mcp", json={}, timeout=120).status_code == 401
@@ -126,32 +108,3 @@ def test_a_text_that_was_cut_in_the_middle_of_an_emoji_is_taken(place: Place) ->
 
     assert answer.status_code == 200
     assert answer.json()["result"]["structuredContent"]["results"][0]["path"] == "MEMORY.md"
-
-
-def test_a_tool_that_only_some_agents_have_is_refused_to_the_others(place: Place) -> None:
-    place.write("MEMORY.md", "x\n")
-    (place.folder / "other").mkdir()
-    writer = {"append": {"enabled": True}}
-    listed = [
-        {"id": "main", "default": True, "workspace": str(place.workspace)},
-        {"id": "work", "workspace": str(place.folder / "other"), "memorySearch": writer},
-    ]
-    place.config.write_text(json.dumps({"agents": {"list": listed}}))
-
-    async def names(client: Client) -> list[str]:
-        return [tool.name for tool in (await client.list_tools()).tools]
-
-    async def may_not(client: Client) -> None:
-        assert "memory_append" not in await names(client)
-        refused = await call(client, "memory_append", text="x")
-        assert refused.is_error and "may not write notes" in words(refused)
-
-    async def may(client: Client) -> None:
-        assert "memory_append" in await names(client)
-        added = await call(client, "memory_append", text="Ada prefers tea.")
-        assert not added.is_error
-        assert (await call(client, "memory_search", query="tea")).structured_content["results"]
-
-    with serving(place.settings) as url:
-        talk(f"{url}/mcp", may_not)
-        talk(f"{url}/mcp?agent=work", may)

@@ -101,16 +101,6 @@ def test_the_context_of_a_session_is_printed(place: Place) -> None:
     assert private.json["parts"][0]["path"] == "MEMORY.md"
 
 
-def test_a_context_without_room_for_any_note_says_so(place: Place) -> None:
-    place.write("MEMORY.md", "Invoices are whole cents.\n")
-    place.configure(context={"maxChars": 20})
-
-    ran = place.run("context", "--private")
-
-    assert (ran.status, ran.stdout) == (0, "")
-    assert ran.stderr == ("No note fits into 20 characters.\nTry: set memorySearch.context.maxChars higher\n")
-
-
 def test_an_agent_without_a_memory_has_no_context_either(place: Place) -> None:
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.configure(enabled=False)

@@ -21,7 +21,7 @@ GROUPS = {
         ("mcp", "serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
         ("serve", "serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
         ("hook", "setup:hook", "Answer a hook of Claude Code."),
-        ("context", "session_start:context", "Print what an agent reads when a session starts."),
+        ("context", "setup:context", "Print what an agent reads when a session starts."),
         ("flush", "setup:flush", "Write down what is worth keeping of a session."),
     ),
     "Processes": (

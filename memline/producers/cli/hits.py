@@ -1,13 +1,12 @@
 """Show the hits of a search: a few lines of each for a reader, or a line each for another program."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import json_line
@@ -15,10 +14,6 @@ from memline.shared.search.results import pattern_of
 from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 #: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
 MOST_ROWS = 4
@@ -46,12 +41,9 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, workspace: Path) -> Iter
     room = width - len(_INDENT)
     heading = visible(hit.get("heading", ""))
     others = len(hit.get("alsoIn", ()))
-    said = [f"and in {counted(others, 'other file')}"] * bool(others)
-    copies = "; ".join(said)
-    if above := terminal.shorten(heading, room - len(copies) - 3) if heading else "":
-        copies = f" ({copies})" if copies else ""
-    if above or copies:
-        yield _INDENT + terminal.style(above + copies, dim=True)
+    copies = f" (and in {counted(others, 'other file')})" if others else ""
+    if above := (terminal.shorten(heading, room - len(copies)) + copies).strip():
+        yield _INDENT + terminal.style(above, dim=True)
     pattern = pattern_of(map(visible, hit.get("matched", ())))
     lines = _body(hit["snippet"], heading)
     rows = [row for line in lines for row in terminal.wrapped(visible(line), room)]
@@ -122,19 +114,13 @@ def _body(snippet: str, heading: str) -> list[str]:
 
 
 def _best(rows: Sequence[str], pattern: re.Pattern[str] | None) -> Sequence[str]:
-    """Choose the rows one after another with most of the matched words; the first when nothing matched."""
-    if len(rows) <= MOST_ROWS:
-        return rows
-    found = [_words_in(row, pattern) for row in rows]
+    """Choose the rows one after another with most of the matched words, the first of them."""
 
-    def rank(start: int) -> tuple[int, int, int]:
-        inside = found[start : start + MOST_ROWS]
-        words = sum(map(len, inside))
-        # What matched most has a row above it, so that it is read in its place.
-        best = max(range(len(inside)), key=lambda at: (len(inside[at]), -at))
-        return len(set().union(*inside)), words, -abs(best - 1) if words else 0
+    def words(start: int) -> int:
+        return len(set().union(*(_words_in(row, pattern) for row in rows[start : start + MOST_ROWS])))
 
-    start = max(range(len(rows) - MOST_ROWS + 1), key=lambda start: (rank(start), -start))
+    starts = range(max(1, len(rows) - MOST_ROWS + 1))
+    start = max(starts, key=lambda start: (words(start), -start))
     return rows[start : start + MOST_ROWS]
 
 

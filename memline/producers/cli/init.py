@@ -157,16 +157,14 @@ def _folder(text: str) -> Path:
 
 def _much(folder: Path, count: int) -> str:
     """Say why a folder is hardly meant as a whole; empty when it may be."""
-    files = counted(count, "Markdown file")
     home = Path(os.path.realpath(environment.user_home(os.environ)))
     if home.is_relative_to(os.path.realpath(folder)):
-        is_home = "is" if workspaces.is_same(home, folder) else "holds"
-        return f"{folder} {is_home} your home directory, with {files}"
+        verb = "is" if workspaces.is_same(home, folder) else "contains"
+        return f"{folder} {verb} your home directory, with {counted(count, 'Markdown file')}"
     signs = (".git", ".obsidian", "logseq")
-    if count > MANY_FILES and not any(
-        (each / sign).exists() for each in (folder, *folder.parents) for sign in signs
-    ):
-        return f"{folder} has {files} and is not a repository, vault or graph"
+    is_whole = any((each / sign).exists() for each in (folder, *folder.parents) for sign in signs)
+    if count > MANY_FILES and not is_whole:
+        return f"{folder} has {count:,} Markdown files and is not a repository, vault or graph"
     return ""
 
 

@@ -1,6 +1,4 @@
-"""`memline setup` connects an MCP client; `hook` answers Claude Code; `flush` writes a session down."""
-
-from __future__ import annotations
+"""Commands for agents: `setup` connects a client, `hook` and `context` start a session, `flush` ends one."""
 
 import json
 import os
@@ -11,14 +9,15 @@ from pathlib import Path
 
 import click
 
-from memline.producers.agents.session_context import answer_hook
+from memline.producers.agent_view import chat_for, denied_answer
+from memline.producers.agents.session_context import answer_hook, session_context
 from memline.producers.bridges.clients import CLIENTS, Server, own_command
-from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
+from memline.producers.cli.invocation import Invocation, echo, echo_file, json_line, print_json
 from memline.producers.cli.options import AS_JSON, command, confirm
 from memline.shared.clock import SystemClock
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import MemlineError, NoWorkspace
+from memline.shared.errors import AccessDenied, MemlineError, NoWorkspace
 
 
 @command(
@@ -108,6 +107,28 @@ def hook(invocation: Invocation) -> None:
         answered = {"systemMessage": f"memline: {error.message}{hint}"}
     if answered:
         click.echo(json_line(answered))
+
+
+@command("memline context", "memline context --private", "memline context --agent work --json")
+@click.option("--private", is_flag=True, help="The session is the owner's own: MEMORY.md is part of it.")
+@AS_JSON
+def context(invocation: Invocation, private: bool, as_json: bool) -> None:
+    """Print the daily logs of today and yesterday, and in a private session MEMORY.md.
+
+    The text says where it was cut.
+    """
+    settings = invocation.agent()
+    chat = chat_for(settings, "")
+    # The owner asks, and memory.scope is about chats.
+    if not settings.memory.enabled and (denied := denied_answer(settings, chat)) is not None:
+        raise AccessDenied(denied["warning"], hint=denied["action"])
+    report = session_context(settings, chat, is_private=private, clock=SystemClock())
+    if as_json:
+        print_json(report)
+    elif report["text"]:
+        echo_file(report["text"])
+    else:
+        echo(f"There is no log of {report['date']} or the day before.", err=True)
 
 
 @command("memline flush 4f9c2e1a-….jsonl", "memline flush 4f9c2e1a --json")

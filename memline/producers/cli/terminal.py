@@ -1,14 +1,11 @@
 """What the terminal can do, and text made to fit it: colours, links, widths, wrapped lines."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 from memline.shared.config import environment
@@ -18,8 +15,6 @@ PIPE_WIDTH = 80
 
 #: The narrowest that text is wrapped to.
 _MIN_WIDTH = 20
-
-_WORDS = re.compile(r"\S+\s*")
 
 #: Colours of a text, as terminals know them.
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -78,16 +73,12 @@ def style(text: str, *, fg: str = "", bold: bool = False, dim: bool = False) -> 
     return "".join(f"\x1b[{code}m" for code in codes) + f"{text}\x1b[0m"
 
 
-@lru_cache(maxsize=4096)
-def _columns_of(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def columns(text: str) -> int:
     """Count the columns that a text takes: two for a wide character, none for a combining one."""
-    return len(text) if text.isascii() else sum(map(_columns_of, text))
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + wide - sum(unicodedata.category(each) in ("Mn", "Me", "Cf") for each in text)
 
 
 def shorten(text: str, room: int) -> str:
@@ -100,28 +91,19 @@ def shorten(text: str, room: int) -> str:
 
 
 def wrapped(line: str, room: int) -> Iterator[str]:
-    """Wrap a line at words into rows of at most `room` columns; a longer word is cut.
-
-    Its indentation is kept, that of a list's text for the rows below as well.
-    """
+    """Wrap a line at words into rows of at most `room` columns, indented as it is; a longer word is cut."""
     line = line.expandtabs(4).rstrip()
-    indent = min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
-    text = line.strip()
-    marker = re.match(r"(?:[-*+]|\d{1,3}[.)])\s+", text)
-    hanging = " " * min(indent + (len(marker[0]) if marker else 0), room // 2)
-    row = " " * indent
-    is_empty = True
-    for word in _WORDS.findall(text):
-        if not is_empty and columns(row) + columns(word.rstrip()) > room:
+    row = indent = " " * min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
+    for word in re.findall(r"\S+\s*", line):
+        if row != indent and columns(row + word.rstrip()) > room:
             yield row.rstrip()
-            row, is_empty = hanging, True
-        while columns(row) + columns(word.rstrip()) > room:
-            fitting = 1
-            while columns(row) + columns(word[: fitting + 1]) <= room:
-                fitting += 1
-            yield row + word[:fitting]
-            row, word = hanging, word[fitting:]
+            row = indent
+        while columns(row + word.rstrip()) > room:
+            fit = next(
+                end for end in range(len(word), 0, -1) if end == 1 or columns(row + word[:end]) <= room
+            )
+            yield row + word[:fit]
+            row, word = indent, word[fit:]
         row += word
-        is_empty = False
-    if not is_empty:
+    if row.strip():
         yield row.rstrip()

@@ -100,18 +100,6 @@ def test_a_chat_out_of_scope_gets_an_answer_that_says_so_and_no_note(made: Maker
     assert tools.search(direct, {"query": "cents"})["results"]
 
 
-def test_an_agent_whose_memory_is_switched_off_gets_an_answer_that_says_so(made: Maker) -> None:
-    tools = made({"enabled": False})
-
-    answer = tools.search(MAIN, {"query": "cents"})
-
-    assert (answer["disabled"], answer["unavailable"], answer["results"]) == (True, False, [])
-    assert "disabled" in answer["warning"] and answer["action"]
-    with pytest.raises(AccessDenied):
-        tools.get(MAIN, {"path": "MEMORY.md"})
-    assert tools.status(MAIN, {})["enabled"] is False
-
-
 def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, tmp_path: Path) -> None:
     (tmp_path / "home" / "memory").mkdir(parents=True)
     (tmp_path / "home" / "memory" / "main.sqlite").write_bytes(b"SQLite format 3\0" + b"garbage" * 200)
@@ -121,13 +109,6 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, 
     assert (answer["unavailable"], answer["disabled"], answer["results"]) == (True, True, [])
     assert answer["error"] == answer["warning"] == answer["findings"][0]["what"]
     assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
-
-
-def test_a_search_of_sessions_that_are_switched_off_says_so(made: Maker) -> None:
-    answer = made().search(MAIN, {"query": "cents", "corpus": "sessions"})
-
-    assert answer["warning"] == "the source sessions is switched off for this agent"
-    assert "experimental.sessionMemory" in answer["action"]
 
 
 def test_lines_around_a_citation_are_added(made: Maker, workspace: Path) -> None:
@@ -214,29 +195,6 @@ def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(
         made({"sources": ["memory"]}).get(MAIN, {"path": hit["citation"]})
 
 
-def test_a_session_key_of_another_agent_is_refused_by_every_call(made: Maker) -> None:
-    tools = made({"append": {"enabled": True}})
-    other = Caller(agent="main", session_key="agent:work:main")
-
-    for call, arguments in (
-        (tools.search, {"query": "cents"}),
-        (tools.get, {"path": "MEMORY.md"}),
-        (tools.status, {}),
-        (tools.context, {}),
-        (tools.append, {"text": "x"}),
-    ):
-        with pytest.raises(AccessDenied, match="is of agent 'work', not of 'main'"):
-            call(other, arguments)
-    assert tools.search(Caller(agent="main", session_key="Agent:Main:main"), {"query": "cents"})["results"]
-
-
-def test_nothing_is_written_unless_that_is_allowed(made: Maker, workspace: Path) -> None:
-    with pytest.raises(AccessDenied, match="may not write"):
-        made().append(MAIN, {"text": "x"})
-
-    assert len(list((workspace / "memory").iterdir())) == 1
-
-
 def test_an_appended_entry_is_found_at_once_and_cited(made: Maker) -> None:
     tools = made({"append": {"enabled": True}})
     tools.search(MAIN, {"query": "cents"})
@@ -284,22 +242,6 @@ def test_an_entry_that_is_none_is_refused(made: Maker, given: dict[str, str], sa
         made({"append": {"enabled": True}}).append(MAIN, given)
 
 
-def test_two_agents_share_nothing(made: Maker, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "MEMORY.md").write_text("The vault code is 7341.\n")
-    listed = [{"id": "main", "default": True}, {"id": "work", "workspace": str(other)}]
-    tools = made(agents={"list": listed})
-    work = Caller(agent="work")
-
-    assert tools.search(work, {"query": "vault"})["results"]
-    assert tools.search(MAIN, {"query": "vault"})["results"] == []
-    assert tools.search(work, {"query": "cents"})["results"] == []
-    assert tools.get(work, {"path": "MEMORY.md"})["text"] == "The vault code is 7341."
-    with pytest.raises(PathNotAllowed):
-        tools.get(MAIN, {"path": str(other / "MEMORY.md")})
-
-
 @pytest.mark.parametrize("agent", ["../x", "Main", "", "nobody", "main/../work", "main\0"])
 def test_an_agent_that_is_not_there_is_refused_with_those_that_are(
     made: Maker, tmp_path: Path, agent: str
@@ -339,10 +281,3 @@ def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(
         tools.append(caller, {"text": "x", "target": "longTerm"})
     assert "cents" not in tools.context(caller, {"private": True})["text"]
     assert tools.get(caller, {"path": "memory/a.md"})["text"] == "Cents, too."
-
-
-def test_the_long_term_note_is_the_owners_in_direct_chats(made: Maker) -> None:
-    tools, direct = made(), Caller(agent="main", session_key="agent:main:telegram:dm:1")
-
-    assert tools.search(direct, {"query": "cents"})["results"][0]["path"] == "MEMORY.md"
-    assert "cents" in tools.get(direct, {"path": "MEMORY.md"})["text"]

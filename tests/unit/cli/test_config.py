@@ -67,51 +67,12 @@ def test_show_hides_secrets(
     assert "https://***@host/v1" in text
 
 
-def test_show_works_without_a_workspace(capsys: pytest.CaptureFixture[str]) -> None:
-    text = output_of(capsys, "config", "show")
-
-    assert "(not set)" in text
-
-
-def test_show_of_one_agent_leaves_the_others_out(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    answer = shown(capsys, "--config", str(file), "--agent", "work")
-
-    assert [agent["agentId"] for agent in answer["agents"]] == ["work"]
-
-
-def test_show_of_a_broken_file_prints_nothing_on_stdout(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "c").write_text("{memorySearch: {providr: 'openai'}}")
-
-    status = run(["--config", str(tmp_path / "c"), "config", "show", "--json"])
-
-    output = capsys.readouterr()
-    assert (status, output.out) == (2, "")
-    assert "memorySearch.providr: unknown key" in output.err
-    assert "Try: write provider instead" in output.err
-
-
-def test_path_prints_the_file_that_is_used(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    place = home / ".config" / "memline" / "config.json5"
-    place.parent.mkdir(parents=True)
-    place.write_text("{}")
-
-    assert output_of(capsys, "config", "path") == f"{place}\n"
-
-
 def test_path_without_a_file_says_where_it_looked(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     assert run(["config", "path"]) == 1
 
     output = capsys.readouterr()
     assert output.out == ""
     assert str(home / ".openclaw" / "openclaw.json") in output.err
-
-
-def test_check_of_a_good_file(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    text = output_of(capsys, "config", "check", "--config", str(file))
-
-    assert text == f"{file}\nNo problems.\n"
 
 
 def test_check_names_the_first_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -127,13 +88,3 @@ def test_check_names_the_first_problem_and_fails(capsys: pytest.CaptureFixture[s
     (found,) = answer["problems"]
     assert "memorySearch.providr: unknown key" in found["problem"]
     assert found["action"] == "write provider instead"
-
-
-def test_check_of_a_file_that_does_not_parse_names_the_place(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "c").write_text("{a: }")
-
-    text = output_of(capsys, "config", "check", "--config", str(tmp_path / "c"), status=1)
-
-    assert "line 1, column 5" in text

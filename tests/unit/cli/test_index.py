@@ -13,22 +13,6 @@ VECTORS = {"embedded": 2, "cached": 1, "pending": 0, "failed": 3}
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
-def test_a_run_prints_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(place.arguments("index")) == 0
-
-    output = capsys.readouterr()
-    assert output.out.startswith("Memory index updated (main): 1 added, 0 changed, 0 removed, 0 unchanged.\n")
-    assert "keyword search only (no embedding provider)" in output.out
-
-
-def test_verbose_names_the_files_and_the_provider(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(place.arguments("index", "--verbose")) == 0
-
-    notes = capsys.readouterr().err
-    assert "Provider: none" in notes
-    assert "  added    MEMORY.md\n" in notes
-
-
 def test_an_agent_without_memory_search_is_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.configure(enabled=False)
 

@@ -9,7 +9,6 @@ import pytest
 from memline.producers import cli
 from memline.producers.cli.command_list import GROUPS
 from memline.shared.config.load import Options
-from tests.support.process import python
 
 ROOT = Path(cli.__file__).parents[3]
 
@@ -44,13 +43,6 @@ def test_help_lists_every_command_and_imports_none() -> None:
     )
     for variable in ("MEMLINE_CONFIG", "MEMLINE_HOME", "MEMLINE_WORKSPACE"):
         assert variable in done.stdout
-
-
-def test_the_package_runs_as_a_module() -> None:
-    done = run_process("--version", code="import runpy; runpy.run_module('memline', run_name='__main__')")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("memline ")
 
 
 def test_a_search_by_keywords_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -211,38 +203,3 @@ def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when: str, words:
     done = run_process(when, *words.split(), code=TOLD)
 
     assert (done.returncode, done.stderr) == (status, "")
-
-
-def test_products_take_one_thread_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import atexit, os; from memline.producers.start import main;"
-        "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); main()"
-    )
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    assert run_process("--version", code=code).stdout.split()[-1] == "1"
-
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    assert run_process("--version", code=code).stdout.split()[-1] == "3"
-
-
-def test_a_process_that_is_told_to_end_before_it_has_begun_ends_whatever_it_is_in() -> None:
-    script = """
-import os, signal
-from memline.producers import cli
-from memline.producers.cli.command_list import GROUPS
-
-def in_a_library():
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        print("went on")
-    except BaseException:
-        print("caught")
-cli.run = in_a_library
-import sys
-from memline.producers.start import main
-sys.argv = ["memline", "worker", "embed"]
-main()
-"""
-    ran = python(script)
-
-    assert (ran.status, ran.stdout) == (0, "")

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.invocation import Invocation, print_json, print_result, put
+from memline.producers.cli.invocation import Invocation, print_json, put
 from memline.producers.cli.long_running import stop_event
-from memline.producers.cli.options import examples
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError
 
@@ -29,19 +28,6 @@ def test_global_options_stand_before_or_after_the_name(probe: list[Options]) -> 
         )
 
 
-def test_an_option_after_the_name_wins_over_the_same_before_it(probe: list[Options]) -> None:
-    cli.run(["--agent", "a", "--home", "h", "probe", "--agent", "b"])
-
-    assert (probe[0].agent, probe[0].home) == ("b", Path("h"))
-
-
-def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> None:
-    cli.run(["--agent", "a", "probe"])
-    cli.run(["probe"])
-
-    assert probe[1].agent is None
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -53,10 +39,6 @@ def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> 
 def test_an_empty_text_is_not_the_current_folder(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*line, ""]) == 2
     assert "must not be empty" in capsys.readouterr().err
-
-
-def test_examples_keep_their_lines() -> None:
-    assert examples("a", "b") == "\b\nExamples:\n  a\n  b"
 
 
 def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,13 +79,6 @@ def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Pa
     assert invocation.loaded is invocation.loaded
 
 
-def test_a_result_is_json_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    print_result({"a": 1}, True, ["a is 1"])
-    print_result({"a": 1}, False, ["a is 1"])
-
-    assert capsys.readouterr().out == '{\n  "a": 1\n}\na is 1\n'
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back(number: int) -> None:
     # A test before may have left the handler of a command.
@@ -118,32 +93,3 @@ def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back(number: in
 
     assert (is_set_before, is_set_after) == (False, True)
     assert signal.signal(number, of_others) is before
-
-
-def test_a_signal_that_finds_the_event_locked_does_not_hang_the_process() -> None:
-    with stop_event() as stop:
-        # As in the middle of `stop.wait`, which holds this lock for a moment at each end.
-        with stop._cond:  # type: ignore[attr-defined]
-            os.kill(os.getpid(), signal.SIGTERM)
-            is_set_before = stop.is_set()
-
-        assert stop.wait(120) and not is_set_before
-
-
-@pytest.mark.parametrize(
-    ("hint", "typed"),
-    [
-        ("memline index", "memline --config /c.json5 --agent work index"),
-        ("memline --agent main index", "memline --config /c.json5 --agent main index"),
-        (
-            "do it, then memline queue resume",
-            "do it, then memline --config /c.json5 --agent work queue resume",
-        ),
-        ("check the key", "check the key"),
-    ],
-)
-def test_a_hint_repeats_the_options_that_were_given(hint: str, typed: str) -> None:
-    invocation = Invocation(options=Options(config=Path("/c.json5"), agent="work"))
-
-    assert invocation.as_typed(hint) == typed
-    assert Invocation(options=Options()).as_typed(hint) == hint

@@ -1,6 +1,5 @@
 """No note, file name or error commands the terminal of the user who reads about it."""
 
-import json
 import re
 import subprocess
 import sys
@@ -53,16 +52,6 @@ def test_control_characters_are_written_out(
     shown = re.sub(r"\x1b\[(?:[012]|3[1236])m", "", output.out) + output.err
     assert shown
     assert CONTROL.search(shown) is None
-
-
-def test_get_gives_a_pipe_the_text_as_it_is(place: Place) -> None:
-    assert EVIL in place.run("get", "memory/evil\x1b[95m.md").stdout
-
-
-def test_json_keeps_the_text_itself(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    run(place.arguments("get", "memory/evil\x1b[95m.md", "--json"))
-
-    assert EVIL in json.loads(capsys.readouterr().out)["text"]
 
 
 @pytest.mark.parametrize("form", ["--format=files", "--format=vimgrep", "--max-results=9"])
