@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
+import msgspec
+
 from memline.shared.finding import Finding, worst
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
-from memline.shared.values import to_json, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
-
-    from memline.shared.sources.excerpt import Excerpt
-else:
-    Protocol = object
+from memline.shared.sources.excerpt import Excerpt
+from memline.shared.values import to_json
 
 
-@value
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The lines of a note that are asked for, as `Memory.get` takes them."""
 
     #: A path, a citation, or a title.
@@ -29,8 +25,7 @@ class Asked:
     max_chars: int | None = None
 
 
-@value
-class RunProgress:
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Says how far a run is, for a progress bar."""
 
     files_done: int = 0
@@ -43,8 +38,7 @@ class RunProgress:
     request_rows: int = 0
 
 
-@value
-class IndexReport:
+class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
     """Reports the result of a run for one agent: the JSON contract of `memline index`."""
 
     agent: str
@@ -77,8 +71,7 @@ class IndexReport:
         return to_json(self, "warning", "action", without=("failed",), seconds=seconds)
 
 
-@value
-class DeadLink:
+class DeadLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link that leads to no note: where it is, and its target without heading, alias and title."""
 
     path: str
@@ -86,16 +79,14 @@ class DeadLink:
     target: str
 
 
-@value
-class Orphan:
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     """A note that no link joins with another one."""
 
     path: str
     line: int = 1
 
 
-@value
-class LinkCheck:
+class LinkCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the links of an agent's notes: the JSON contract of `memline lint`."""
 
     agent: str

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing, suppress
+from typing import Any
 
+from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexMissing, MemlineError, PathNotAllowed
 from memline.shared.finding import Finding
+from memline.shared.findings.answerer import Answerer
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
+from memline.shared.sources.excerpt import Excerpt
 from memline.shared.sync.staleness import Staleness
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
-    from memline.shared.findings.answerer import Answerer
-    from memline.shared.sources.excerpt import Excerpt
 
 
 def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Backend:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from memline.producers.actions.append_entry import Entry, append
 from memline.producers.agent_view import Chat
@@ -27,7 +28,6 @@ from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
 from memline.shared.sources.paths import is_storable
 from memline.shared.sync.plan import Plan
-from memline.shared.values import replace
 
 P = ParamSpec("P")
 T = TypeVar("T")

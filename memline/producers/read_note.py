@@ -9,6 +9,8 @@ from functools import partial
 from itertools import compress
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
@@ -33,11 +35,6 @@ from memline.shared.sources.paths import (
     is_private,
     is_storable,
 )
-from memline.shared.values import replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
 
 #: Notes with the same name that are listed, and notes that a note is linked with.
 _LISTED = 10

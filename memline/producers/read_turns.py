@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from sqlite3 import Connection
+
+import msgspec
 
 from memline.shared.sources.excerpt import DEFAULT_LINES, Excerpt, Part
 from memline.shared.sources.paths import SESSIONS
-from memline.shared.values import value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 _SPEAKER = re.compile(r"(?:User|Assistant): ")
 
@@ -47,8 +45,7 @@ WHERE path = ? AND source = ? AND ordinal BETWEEN ? AND ? ORDER BY ordinal
 """
 
 
-@value(frozen=False)
-class _Line:
+class _Line(msgspec.Struct, kw_only=True):
     """A line of the conversation, in the order in which it was said."""
 
     text: str

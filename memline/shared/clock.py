@@ -8,13 +8,8 @@ Objects with a life, which wait or stamp more than once (workers, writers, limit
 from __future__ import annotations
 
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from datetime import tzinfo
-    from typing import Protocol
-else:
-    Protocol = object
+from datetime import tzinfo
+from typing import Protocol
 
 
 class Clock(Protocol):

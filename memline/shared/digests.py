@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import hashlib
-    from io import BufferedReader
+import hashlib
+from io import BufferedReader
 
 
 def sha256(content: bytes) -> hashlib._Hash:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from sqlite3 import Connection
 
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import Clock, SystemClock
@@ -53,11 +54,6 @@ from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.tokens import estimate_tokens
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from sqlite3 import Connection
-
 
 #: Seconds after which the message about a due batch is sent again.
 RESEND_S = 30.0

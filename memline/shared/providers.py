@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from typing import Any
+
+import msgspec
 
 from memline.shared.tables import read_table
-from memline.shared.values import field, to_json, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from memline.shared.values import to_json
 
 
-@value
-class RequestCaps:
+class RequestCaps(msgspec.Struct, frozen=True, kw_only=True):
     """The largest request a provider takes; the dispatcher packs up to these."""
 
     max_rows: int
@@ -28,8 +26,7 @@ class RequestCaps:
     max_tokens: int
 
 
-@value
-class Provider:
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a provider that hold before anything is configured."""
 
     name: str
@@ -60,11 +57,11 @@ class Provider:
     #: How a request tells texts from questions, the scheme of its identities; see the module.
     scheme: str = ""
     #: Models (by the beginning of their name) with another scheme.
-    model_schemes: Mapping[str, str] = field(default_factory=dict)
+    model_schemes: Mapping[str, str] = {}
     #: Models with other caps.
-    model_caps: Mapping[str, RequestCaps] = field(default_factory=dict)
+    model_caps: Mapping[str, RequestCaps] = {}
     #: Dimensions of its own models when none are asked for.
-    model_dims: Mapping[str, int] = field(default_factory=dict)
+    model_dims: Mapping[str, int] = {}
     #: Whether it counts each text of a request as a request.
     counts_texts: bool = False
     #: Whether `auto` looks for its key.
@@ -221,8 +218,7 @@ def known_dims(provider: str, model: str) -> int:
 OWN, LISTED, FREE = "config", "list", "local"
 
 
-@value
-class Price:
+class Price(msgspec.Struct, frozen=True, kw_only=True):
     """The price of a million tokens."""
 
     #: OWN, LISTED or FREE.

@@ -13,14 +13,11 @@ from contextlib import closing, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
 
 from memline.shared.errors import IndexFault
 from memline.shared.packages import install_command
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-    from typing import Any
 
 #: Makes a new index; its last statement says of which version it is.
 SCHEMA = Path(__file__).with_name("index") / "schema.sql"

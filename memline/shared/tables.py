@@ -6,10 +6,7 @@ And take what others wrote, in whatever form, for what it should be: one of anot
 from __future__ import annotations
 
 from pathlib import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:

@@ -6,14 +6,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-from memline.shared.patterns import late
-
 #: Languages whose stop words apply when a question has more of them than English ones: `die` and `war` are
 #: content in English.
 FOREIGN = ("de", "fr", "es", "pt", "it")
 
 #: A question ends with its mark, or begins as one without it does: `what did we`, and not `What it does`.
-_ASKED = late(
+_ASKED = re.compile(
     r"[?？؟][\s\"'”’»」)!.]*\Z"
     r"|\A(?:how (?:many|much|long|often|old)\b|wh(?:at|ich) (?:kind|sort|type)s? of\b"
     r"|(?:wh(?:o|at|en|ere)|how)['’]s\b"

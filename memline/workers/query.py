@@ -6,6 +6,8 @@ import json
 from contextlib import closing
 from functools import partial
 
+from msgspec.structs import replace
+
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.figures.counters import tally_of
 from memline.shared.findings.answerer import Answerer
@@ -20,7 +22,6 @@ from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.sync.staleness import DiskState, Staleness
-from memline.shared.values import replace
 from memline.workers.context import Context, current
 
 #: Seconds that a question waits for files that changed, of a fleet without a `watch`; the rest is `stale`.

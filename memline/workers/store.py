@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index_writer import IndexWriter
@@ -23,7 +25,6 @@ from memline.shared.queue.messages import (
 )
 from memline.shared.scheduling import fallback
 from memline.shared.scheduling.embed_results import Failure
-from memline.shared.values import replace
 from memline.workers.context import Context, current
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from memline.shared.values import value
 from tests.support.workspace import Place, paths
 
 DAY_S = 86_400
@@ -51,8 +51,7 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path / "home-of-gemini"))
 
 
-@value
-class Client:
+class Client(msgspec.Struct, frozen=True, kw_only=True):
     """A program that deletes its old sessions, in the workspace of a place."""
 
     folder: Path

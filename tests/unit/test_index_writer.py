@@ -1,10 +1,10 @@
 """The writer: modules that work together, and a file that another process replaces."""
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.errors import IndexFault
 from memline.shared.index import driver, ledger

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
+
 from memline.producers.agent_view import Chat
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.sources import append as notes
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
-from memline.shared.values import to_json, value
+from memline.shared.values import to_json
 from memline.shared.words import counted
 
 #: A note that an agent writes grows no larger than this.
@@ -21,8 +23,7 @@ MAX_NOTE_BYTES = 1_048_576
 MAX_HEADING_CHARS = 120
 
 
-@value
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry in a note: the JSON contract of `memory_append`."""
 
     path: str

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault, IndexMissing, IndexTooOld
@@ -14,15 +16,13 @@ from memline.shared.figures import counters
 from memline.shared.index import accounts, chunks, copies, driver, meta, vectors
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
-from memline.shared.values import value
 
 #: The ending of a backup, and that of the accounts beside it.
 SUFFIX = ".sqlite"
 _ACCOUNTS_SUFFIX = ".accounts"
 
 
-@value
-class Saved:
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
     """A backup of one agent's index."""
 
     agent: str
@@ -33,8 +33,7 @@ class Saved:
     bytes: int
 
 
-@value
-class Restored:
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a backup: it is the index now, or this one has its vectors as well."""
 
     agent: str

@@ -14,6 +14,8 @@ from contextlib import closing
 from datetime import date
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
@@ -30,7 +32,7 @@ from memline.shared.sources.paths import SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sync.read_file import FileReader
-from memline.shared.values import to_json, value
+from memline.shared.values import to_json
 
 #: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
 MIN_NEEDLE = 12
@@ -40,8 +42,7 @@ _BLOCK = 1 << 20
 _MODELS = (".gguf", ".onnx", ".onnx_data")
 
 
-@value
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a note; without lines a session, or a note whose file is gone."""
 
     path: str
@@ -55,8 +56,7 @@ class Target:
         return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
 
 
-@value
-class Forgotten:
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     """What was forgotten, and what holds some of it and was not changed."""
 
     agent: str

@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from memline.producers.agent_view import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -20,7 +22,6 @@ from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
-from memline.shared.values import value
 from memline.shared.visible_text import for_model
 
 #: How a part begins in the one text, what separates two, and the mark where one was cut.
@@ -40,8 +41,7 @@ _HOOK_HEAD = (
 )
 
 
-@value
-class _Part:
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
     """One note on its way into the context."""
 
     name: str

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.actions.verbs import VERBS
@@ -39,7 +40,6 @@ from memline.shared.findings.common import of_old_settings
 from memline.shared.index import driver
 from memline.shared.search.request import day_bounds, search_request
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
-from memline.shared.values import replace
 from memline.shared.visible_text import for_model, visible
 
 Json = dict[str, Any]

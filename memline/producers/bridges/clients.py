@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.config.transcript_programs import place_of
 from memline.shared.errors import ConfigError
-from memline.shared.values import value
 
 #: What a client may call the server: a name of a table and of tools.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-@value
-class Server:
+class Server(msgspec.Struct, frozen=True, kw_only=True):
     """How a client starts the server."""
 
     command: str
@@ -45,8 +45,7 @@ def _plain(server: Server) -> Entry:
     return {"command": server.command, "args": list(server.args)}
 
 
-@value
-class Client:
+class Client(msgspec.Struct, frozen=True, kw_only=True):
     """One program that starts MCP servers."""
 
     title: str

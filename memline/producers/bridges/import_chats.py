@@ -34,7 +34,6 @@ from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.tables import as_dict, as_list, as_text
-from memline.shared.values import value
 
 #: Bytes of a file with conversations, and how many times as much as it takes in the zip.
 MAX_BYTES, MAX_RATIO = 1 << 29, 100
@@ -57,8 +56,7 @@ class ExportRefused(MemlineError):
     """The file is no export of this program, or is damaged; what was read before it is kept."""
 
 
-@value
-class TakenChats:
+class TakenChats(msgspec.Struct, frozen=True, kw_only=True):
     """What was taken over of an export."""
 
     agent: str

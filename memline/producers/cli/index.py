@@ -7,13 +7,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import click
 
+from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli.invocation import Invocation, echo, print_json
 from memline.producers.cli.options import AS_JSON, advise, command, drawing, once_a_minute
 from memline.producers.memory import Memory
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import (
     IndexFault,
@@ -21,16 +24,9 @@ from memline.shared.errors import (
 )
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
-from memline.shared.queue import fleet_owner
+from memline.shared.sync.plan import Plan
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from memline.producers.backends import IndexReport, RunProgress
-    from memline.shared.config.schema import AgentSettings, Settings
-    from memline.shared.sync.plan import Plan
 
 #: Bytes of a file above which its download is shown as it goes on.
 _SHOWN_BYTES = 2_000_000
@@ -82,6 +78,8 @@ def index(
         invocation.name_workspace(each, changes=True)
     url, home = invocation.settings.queue.address, invocation.settings.home
     if url:
+        from memline.shared.queue import fleet_owner  # redis: 60 ms
+
         fleet_owner.refuse_other(url, home)
     reports = index_agents(invocation.settings, several, **options, verbose=verbose, on_error=leave)
     if as_json:

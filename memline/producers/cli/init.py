@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
+from memline.producers.backends import IndexReport
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agents
@@ -21,6 +22,7 @@ from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.options import advise, command
 from memline.producers.memory import Memory
 from memline.shared.config import config_file, environment, workspaces
+from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
 from memline.shared.embedders.local.downloads import configured, missing
 from memline.shared.embedders.local.engines import ENGINES
@@ -32,15 +34,8 @@ from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sessions.programs import FORMATS
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.outcomes import EMPTY, INDEXED
-from memline.shared.sync.plan import plan_of
-from memline.shared.values import replace
+from memline.shared.sync.plan import Plan, plan_of
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from memline.producers.backends import IndexReport
-    from memline.shared.config.schema import AgentSettings
-    from memline.shared.sync.plan import Plan
-
 
 #: More Markdown files than a folder of notes mostly has: an import of them is not begun by mistake.
 MANY_FILES = 2_000

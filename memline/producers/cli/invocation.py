@@ -9,18 +9,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from memline.shared.config import environment
-from memline.shared.config.load import Options, load
-from memline.shared.values import replace
+from memline.shared.config.load import Loaded, Options, load
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.visible_text import in_json, visible
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from memline.shared.config.load import Loaded
-    from memline.shared.config.schema import AgentSettings, Settings
 
 
 class Invocation:

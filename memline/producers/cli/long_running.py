@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from memline.producers.cli.invocation import Invocation
 from memline.shared import logs
@@ -18,9 +18,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.liveness import Liveness
 from memline.shared.log_stream import protect_errors
 from memline.shared.scheduling.home_processes import registered
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 def listed(

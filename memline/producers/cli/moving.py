@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from memline.producers.actions import backup as backups
 from memline.producers.bridges import import_chats
-from memline.producers.bridges.import_chats import PROGRAMS
+from memline.producers.bridges.import_chats import PROGRAMS, TakenChats
 from memline.producers.cli.invocation import Invocation, print_result
 from memline.producers.cli.options import AS_JSON, advise, command, group, once_a_minute
 from memline.shared.values import to_json
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from memline.producers.bridges.import_chats import TakenChats
 
 
 class _Backup(click.Group):

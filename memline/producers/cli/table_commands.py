@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memline.producers.actions.perform import Asker, Verb, perform
 from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.shared.config.schema import AgentSettings
 from memline.shared.index.jobs import asker as this_user
-
-if TYPE_CHECKING:
-    from memline.shared.config.schema import AgentSettings
 
 
 def act_on(

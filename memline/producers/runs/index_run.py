@@ -10,7 +10,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.runs.prepare import prepare
@@ -30,14 +32,11 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter, rescue
+from memline.shared.queue.feed import FileFeeder
 from memline.shared.scheduling import health, home_processes, leases, model_change
 from memline.shared.scheduling.health import Health
 from memline.shared.sync.plan import Plan
-from memline.shared.values import replace, value
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from memline.shared.queue.feed import FileFeeder
 
 #: Findings that say what a run waits for.
 _WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
@@ -66,8 +65,7 @@ MAX_RESTARTS = 2
 MAX_FAILURES = 100
 
 
-@value
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Holds what the rows say at one moment; the defaults are those of an index that embeds nothing."""
 
     target: IdentityRow | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -13,9 +13,6 @@ from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import fallback, home_processes, model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 
 def prepare(

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec.structs import astuple, replace
 from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
@@ -27,7 +28,6 @@ from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable
 from memline.shared.sync.folders import WatchedFiles, WatchedFolder, are_local, folders_of
-from memline.shared.values import astuple, replace
 
 #: Times the quiet time a file that is saved without a pause has to wait at most.
 CEILING = 5.0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.datastructures import QueryParams
 
 from memline.producers.api.calls import Calls
@@ -21,7 +22,6 @@ from memline.shared.queue import dead_letters
 from memline.shared.search.request import search_request
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.paths import is_transcript
-from memline.shared.values import value
 
 #: Characters of a question.
 MAX_QUESTION = 10_000
@@ -41,8 +41,7 @@ class PageMissing(MemlineError):
     """There is no such thing to show."""
 
 
-@value
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """One request for a page."""
 
     tools: Calls
@@ -226,8 +225,7 @@ def files(view: View) -> Data:
     }
 
 
-@value
-class Page:
+class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A page: its path below ROOT, its title, what it shows, and whether the navigation leads to it."""
 
     path: str

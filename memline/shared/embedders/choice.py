@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from memline.shared.config.schema import AgentSettings, Remote
 from memline.shared.embedders.endpoint import Endpoint, endpoint_of
 from memline.shared.embedders.protocol import Embedder, Identity
 from memline.shared.errors import ConfigError, ProviderError, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS, Provider, RequestCaps, load
-from memline.shared.values import field, replace, value
 
 #: The provider of a choice that embeds nothing.
 NONE = "none"
@@ -29,8 +31,7 @@ _SET_UP = (
 )
 
 
-@value
-class Choice:
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `choose`. With provider `none` there is no identity and search uses keywords alone."""
 
     #: `memorySearch.provider` as configured.
@@ -48,7 +49,7 @@ class Choice:
     #: Address in normal form, fit to be shown.
     base_url: str = ""
     timeout_s: float = 60
-    endpoint: Endpoint | None = field(default=None, repr=False)
+    endpoint: Endpoint | None = None
 
     @property
     def mark(self) -> str:

@@ -11,14 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+import msgspec
+
 from memline.shared.config.schema import AgentSettings, ProviderEntry, Remote
 from memline.shared.embedders.protocol import canonical_digest
 from memline.shared.errors import ConfigError
-from memline.shared.patterns import late
 from memline.shared.providers import Provider
 from memline.shared.sqlite import library, reading_foreign
 from memline.shared.tables import as_dict
-from memline.shared.values import field, value
 
 #: Queries for the JSON of a store, by the place of its database below the state directory.
 _STORES = (
@@ -90,13 +90,12 @@ def _profiles(text: str) -> Iterator[tuple[str, str]]:
 
 
 #: Names of headers and of address parameters that hold credentials; they are not part of an identity.
-_AUTH_LIKE = late(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)
+_AUTH_LIKE = re.compile(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@value
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One address of one provider, with what is sent to it besides the request."""
 
     provider: str
@@ -104,13 +103,17 @@ class Endpoint:
     base_url: str
     #: True for the provider's own service.
     public: bool
-    key: str = field(default="", repr=False)
+    key: str = ""
     #: Header of the key; in `authorization` it follows `Bearer`.
     key_header: str = "authorization"
     #: Extra headers, names in lower case, already merged; they win over ours.
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = {}
     #: Where keys are looked for, in words.
     key_places: str = ""
+
+    def __repr__(self) -> str:
+        # Its key and its headers stay out of every log and traceback.
+        return f"Endpoint({self.provider!r}, {self.shown_url!r})"
 
     @property
     def digest(self) -> str:

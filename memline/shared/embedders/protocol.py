@@ -11,21 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import asdict
 
 from memline.shared.clock import Clock
 from memline.shared.digests import sha256
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTimeout
-from memline.shared.values import asdict, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    Protocol = object
 
 
-@value
-class Identity:
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Names all that makes two vectors comparable. Vectors of different identities are never mixed."""
 
     provider: str
@@ -99,8 +95,7 @@ OK, RATE_LIMIT = "ok", "rate_limit"
 TIMEOUT_STATUSES = (504, 524)
 
 
-@value
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of a call: a request as the provider counts them."""
 
     #: `OK`, or a kind of error.

@@ -25,10 +25,11 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from memline.shared.errors import ProviderError, ProviderLater, ProviderRefused, ProviderStop, ProviderTooBig
 from memline.shared.providers import PROVIDERS
 from memline.shared.tables import as_dict, as_list, read_table
-from memline.shared.values import value
 
 #: An answer without structure is read this far.
 MAX_READ_CHARS = 4000
@@ -299,8 +300,7 @@ _PER_MINUTE = r"(?i)per[ _]?(?:minute|second)"
 _QUOTA_NAMES = ("quotaId", "quotaMetric", "description", "quota_limit", "quota_metric")
 
 
-@value
-class QuotaDetails:
+class QuotaDetails(msgspec.Struct, frozen=True, kw_only=True):
     """The details of a `google.rpc.Status` on a quota; the defaults are those of an answer without details.
 
     The message of a Gemini answer is the same for a quota of a minute and for one of a day, and a day's comes

@@ -15,16 +15,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from sqlite3 import Connection
+from typing import Protocol, TypeVar
 
 from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index.accounts import AccountFile
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-    from typing import Protocol, TypeVar
-else:
-    Protocol = object
 
 #: Names of the counters; those of a histogram are its buckets and the sum of its values.
 SEARCHES, SECONDS, SECONDS_SUM = "searches", "search_seconds", "search_seconds_sum"
@@ -57,8 +52,7 @@ class Answered(Protocol):
     def stale(self) -> bool: ...
 
 
-if TYPE_CHECKING:
-    A = TypeVar("A", bound=Answered)
+A = TypeVar("A", bound=Answered)
 
 
 class Tally:

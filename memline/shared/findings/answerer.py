@@ -7,6 +7,8 @@ import time
 from contextlib import closing
 from sqlite3 import Connection
 
+from msgspec.structs import replace
+
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice, choose
@@ -20,7 +22,6 @@ from memline.shared.search.results import Answer, Behind
 from memline.shared.search.service import MemorySearch, QuestionEmbedder
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.staleness import DiskState
-from memline.shared.values import replace
 
 
 class Answerer:

@@ -12,6 +12,8 @@ import re
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Sessions
 from memline.shared.errors import ConfigError, MemlineError, ProviderTooBig
@@ -25,7 +27,6 @@ from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.sources.append import AppendResult, append, local_time, log_path, visible
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.values import value
 
 #: Outcomes of a flush.
 STORED, NOTHING, SKIPPED, NOT_DUE = "stored", "nothing", "skipped", "not due"
@@ -46,8 +47,7 @@ _ITEM = re.compile(r" ?([-*+]|\d+[.)])\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 
 
-@value
-class Session:
+class Session(msgspec.Struct, frozen=True, kw_only=True):
     """A session of an agent, in a file of OpenClaw or of Claude Code."""
 
     settings: AgentSettings
@@ -55,8 +55,7 @@ class Session:
     format: TranscriptFormat = openclaw.FORMAT
 
 
-@value
-class Flushed:
+class Flushed(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a flush."""
 
     #: `stored`, `nothing` (there was nothing to keep), `skipped` (the note cannot be written) or `not due`.

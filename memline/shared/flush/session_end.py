@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from memline.shared.sessions.read_session import messages_of
 from memline.shared.sessions.said import Records, parse, seconds_of
 from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.tables import as_dict
-from memline.shared.values import value
 
 #: Bytes at the end of a transcript that are looked at: several windows of any model.
 END_BYTES = 16 << 20
@@ -33,8 +34,7 @@ _PICTURE_TOKENS = 1_200
 _METADATA = ("type", "id", "partialJson", "signature", "thinkingSignature", "textSignature")
 
 
-@value
-class SessionEnd:
+class SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What a session holds since its last compaction, as far as `END_BYTES` reach."""
 
     #: Tokens in the window of its model.

@@ -13,16 +13,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from sqlite3 import Connection
+
+import msgspec
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from memline.shared.index import driver, meta, repair
 from memline.shared.sqlite import statements
-from memline.shared.values import value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: `application_id` of these files: the bytes "MemA". An index is another.
 APPLICATION_ID = 0x4D656D41
@@ -100,8 +98,7 @@ class AccountFile:
         return self._connection is not None and driver.file_id(self.path) == self._file_id
 
 
-@value
-class Accounts:
+class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """The provider accounts of one index: their rows are in the account file, their names in the index."""
 
     index: Connection

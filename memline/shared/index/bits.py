@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from array import array
 from operator import mul
+from sqlite3 import Connection
 
 from memline.shared.index import identities
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.packages import lack
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Bytes of vectors up to which all are compared exactly: 20,000 of 1,536 dimensions.
 FEW_BYTES = 120_000_000

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from sqlite3 import Connection
+
+import msgspec
 
 from memline.shared.digests import sha256
 from memline.shared.index import full_text, ledger
@@ -16,30 +19,24 @@ from memline.shared.sources.folding import fold, name_key, path_key, stem_key
 from memline.shared.sources.markdown import outline, sections_of
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams
-from memline.shared.values import field, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Nanoseconds by which an older message can be late. A row that is further ahead of a new read was written
 #: by a clock that has since been set back: it must not freeze the file until the clock catches up.
 MAX_CLOCK_STEP_NS = 600 * 10**9
 
 
-@value
-class FileChange:
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """How a stored file compares with its row before, and which texts were added and removed."""
 
     #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row;
     #: ignored) or unknown (compared with content that the ledger has no longer; ignored, to be read again).
     kind: str
     #: text hash -> text of the file's chunks; of a session that has grown, of the new ones.
-    texts: dict[bytes, str] = field(default_factory=dict)
+    texts: dict[bytes, str] = {}
     #: Text hashes that no chunk of any file has any more.
-    orphans: list[bytes] = field(default_factory=list)
+    orphans: list[bytes] = []
     #: What full text lacks until `full_text.add`.
-    documents: list[Document] = field(default_factory=list)
+    documents: list[Document] = []
 
 
 def text_hash(text: str) -> bytes:

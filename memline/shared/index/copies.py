@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexUnwritable
 from memline.shared.index import driver
@@ -22,9 +22,6 @@ from memline.shared.sessions.said import Counts, TranscriptFacts
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sqlite import SCHEMA, library, statements
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: What SQLite keeps beside a database file.
 COMPANIONS = ("-wal", "-shm", "-journal")

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
 
 from memline.shared.errors import (
     IndexCorrupt,
@@ -21,11 +23,6 @@ from memline.shared.errors import (
 )
 from memline.shared.packages import lack
 from memline.shared.sqlite import library as library
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-    from typing import Any
 
 #: `application_id` of our files: the bytes "MemL".
 APPLICATION_ID = 0x4D656D4C

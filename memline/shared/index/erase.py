@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.errors import IndexFault
 from memline.shared.index import full_text
 from memline.shared.index.driver import transaction
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Seconds to wait for readers of an old state before the WAL can be emptied, and between two attempts.
 LOG_WAIT_S = 60.0

@@ -6,11 +6,8 @@ The tables have no content: what is searched is folded text, which is made of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Pages of full text that one transaction merges: some hundredths of a second.
 _MERGED_PAGES = 500

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from sqlite3 import Connection
+
+import msgspec
+from msgspec.structs import asdict, replace
+
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import meta
-from memline.shared.values import asdict, replace, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 
-@value
-class IdentityRow:
+class IdentityRow(msgspec.Struct, frozen=True, kw_only=True):
     """An identity this index has vectors of, or wants vectors of."""
 
     id: int

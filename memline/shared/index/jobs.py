@@ -20,14 +20,14 @@ import os
 import pwd
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields
 
 from memline.shared.index import meta, vectors
 from memline.shared.index.driver import scalar, transaction
-from memline.shared.values import fields, value
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Values of `kind`.
 IMPORT, REINDEX, MODEL, BACKFILL = "import", "reindex", "model", "backfill"
@@ -42,8 +42,7 @@ KEPT = 100
 _PRIORITY = {PAUSED: vectors.PAUSED, CANCELLED: vectors.CANCELLED}
 
 
-@value
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The row of a job."""
 
     id: int
@@ -73,8 +72,7 @@ class Job:
         return [(at, event, by) for at, event, by in json.loads(self.history)]
 
 
-@value
-class Left:
+class Left(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has not done yet."""
 
     files: int = 0

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from sqlite3 import Connection
+from typing import Any
 
+import msgspec
+
+from memline.shared.index.rows import FileRow
 from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED, RecordedFiles
 from memline.shared.sources.paths import MEMORY, SESSIONS
-from memline.shared.values import value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-    from typing import Any
-
-    from memline.shared.index.rows import FileRow
 
 #: The file was removed. Its row stays for a while, so that an older message cannot store the content again.
 REMOVED = outcomes.GONE
@@ -41,8 +38,7 @@ ANY_PROBLEM = f"SELECT 1 FROM files WHERE {_HAS_PROBLEM} LIMIT 1"
 TOMBSTONE_NS = 3_600 * 10**9
 
 
-@value
-class LedgerEntry:
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The row of one file."""
 
     path: str
@@ -59,8 +55,7 @@ class LedgerEntry:
     day: str = ""
 
 
-@value
-class FileRecord:
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A file as a list of the ledger shows it."""
 
     path: str

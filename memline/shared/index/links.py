@@ -11,6 +11,7 @@ import re
 from functools import cache
 from itertools import chain
 from posixpath import join, normpath
+from sqlite3 import Connection
 
 from memline.shared.note_names import MARKDOWN, is_markdown, without_ending
 from memline.shared.sources.dates import day_named
@@ -19,10 +20,6 @@ from memline.shared.sources.links import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
 from memline.shared.visible_text import in_name, one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Where the path of a link begins, apart from the folder of its note.
 _START = re.compile(r"(?:\.{0,2}/)+")

@@ -10,18 +10,17 @@ Needs numpy, which takes 110 ms to import: one-shot commands do not import this.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 import numpy as np
 
 from memline.shared.index import bits
 from memline.shared.index.driver import json_ids, scalar
 
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+Ids = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
 
-    Ids = np.ndarray[Any, np.dtype[np.int64]]
-    Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 #: Vectors read from the index at a time: 1.5 MB at 384 dimensions.
 READ_ROWS = 1_000

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-    from typing import Any
+from sqlite3 import Connection
+from typing import Any
 
 #: Row id of the identity that is searched.
 ACTIVE = "active_identity"

@@ -7,14 +7,11 @@ a file is made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from sqlite_utils import Database, Migrations
 
 from memline.shared.sqlite import SCHEMA, statements
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 migrations = Migrations("memline")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from sqlite3 import Connection
+
 from memline.shared.config import environment, workspaces
 from memline.shared.config.agents import WORKSPACE_OPTION
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexOfAnother
 from memline.shared.index import driver, meta
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 
 def of_another(connection: Connection, settings: AgentSettings) -> str:

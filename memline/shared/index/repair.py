@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
+from sqlite3 import Connection
 
 from memline.shared.errors import IndexCorrupt, IndexUnwritable
 from memline.shared.index.driver import file_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 
 def move_aside(path: Path, now: float, damaged: tuple[int, int] | None) -> Path | None:

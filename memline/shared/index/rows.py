@@ -5,14 +5,14 @@ Plain values, the same in a message and in a call, so that nothing is translated
 
 from __future__ import annotations
 
+import msgspec
+
 from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.links import Link as Link
-from memline.shared.values import value
 
 
-@value
-class FileRow:
+class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     """One file as a chunk worker read it."""
 
     path: str
@@ -42,16 +42,14 @@ class FileRow:
     transcript: TranscriptFacts | None = None
 
 
-@value
-class TextRow:
+class TextRow(msgspec.Struct, frozen=True, kw_only=True):
     """A text to embed and its SHA-256 (32 bytes)."""
 
     hash: bytes
     text: str
 
 
-@value
-class VectorRow:
+class VectorRow(msgspec.Struct, frozen=True, kw_only=True):
     """A text hash (32 bytes) and its vector (float32, little-endian, unit length)."""
 
     hash: bytes
@@ -60,8 +58,7 @@ class VectorRow:
     tokens: bytes = b""
 
 
-@value
-class LearnedCaps:
+class LearnedCaps(msgspec.Struct, frozen=True, kw_only=True):
     """What a request taught about the size of the next ones, in texts and tokens; 0 is nothing."""
 
     #: Texts and tokens that fit, as the provider says or as larger requests showed.

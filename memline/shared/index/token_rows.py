@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from sqlite3 import Connection
 
 from memline.shared.index.driver import scalar, transaction
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Tokens that the axes are fitted to: 28 notes of a page each. 15,000 measured alike.
 FIT_TOKENS = 4_000

@@ -18,17 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from sqlite3 import Connection
+
+import msgspec
+from msgspec.structs import replace
 
 from memline.shared.index import token_rows
 from memline.shared.index.driver import in_slices, scalar
 from memline.shared.index.identities import IdentityRow
-from memline.shared.values import replace, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from memline.shared.index.rows import VectorRow
+from memline.shared.index.rows import VectorRow
 
 #: Values of `priority`; the smaller one is sent first, CANCELLED and PAUSED are not sent.
 LIVE_EDIT, BACKFILL, CANCELLED, PAUSED = 0, 1, 2, 3
@@ -50,8 +48,7 @@ IMPORTED_KEEP_S = 86_400.0
 SLICE_ROWS = 200
 
 
-@value
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of the active vectors of an identity, by state."""
 
     wanted: int = 0
@@ -132,8 +129,7 @@ def release(connection: Connection, orphans: Sequence[bytes], now: float) -> Non
         )
 
 
-@value
-class Stored:
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """What `store` changed."""
 
     #: Vectors that were new.
@@ -179,8 +175,7 @@ def store(connection: Connection, identity: IdentityRow, rows: Iterable[VectorRo
     return Stored(count=stored, by_job=by_job)
 
 
-@value
-class LeasedTexts:
+class LeasedTexts(msgspec.Struct, frozen=True, kw_only=True):
     """Texts that returned without a vector; what is recorded of them counts only while their lease holds."""
 
     identity_id: int

@@ -12,17 +12,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from redis import Redis
 
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import ENVELOPES, Envelope, StoreVectors, agent_of
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES, ROUTES
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 #: Messages read at a time: one with files that were read has their text, some hundred kB.
 _PART = 100

@@ -19,7 +19,6 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import WorkerInfo, live_workers
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
-from memline.shared.values import value
 
 #: Messages read at most to find the oldest of a queue: ids say nothing about their age.
 OLDEST_SAMPLE = 50
@@ -62,8 +61,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
         return fields
 
 
-@value
-class Fleet:
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Queues, workers and memory of a fleet at one moment."""
 
     queues: tuple[QueueDepth, ...]

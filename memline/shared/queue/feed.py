@@ -9,15 +9,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.index import jobs, ledger
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import ChunkFiles
 from memline.shared.sources.paths import source_of
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Paths in one message: enough to make messages cheap, few enough to spread over workers. Each is a
 #: transaction and a segment of full text: with 32 a first index of 8,935 chunks took 5 % more CPU.

@@ -14,9 +14,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from redis import Redis
 
 from memline.shared.config.config_file import SettingsFile
 from memline.shared.errors import QueueError
@@ -24,9 +25,6 @@ from memline.shared.logs import Log
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.version import own_version
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 #: Seconds between two heartbeats.
 HEARTBEAT_S = 2.0

@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
+
+import redis
 
 from memline.shared.config.installation import mask_url
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
-
-if TYPE_CHECKING:
-    import redis
 
 #: All our keys begin with it and, below it, the name of their fleet. So do the names of our connections,
 #: which tell a client its keys, and an operator (`CLIENT LIST`) whose they are.
@@ -54,8 +53,6 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: 
     With `block_s` it is for reads that block so many seconds at most. `protocol` is that of Redis: 2 or 3.
     `looks`: for one who only looks.
     """
-    import redis
-
     url, _, name = url.rpartition("#") if "#" in url else (url, "", "")
     path = "" if url.startswith("unix:") else urlsplit(url).path.strip("/")
     timeout_s = LOOK_TIMEOUT_S if looks else SOCKET_TIMEOUT_S
@@ -103,8 +100,6 @@ def trouble(server: redis.Redis, memory: Any, url: str) -> QueueError | None:
 
     Raises redis errors of the connection.
     """
-    import redis
-
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction" and int(memory.get("maxmemory", 0)):
         return QueueError(
@@ -150,8 +145,6 @@ def key(server: redis.Redis, name: str) -> str:
 @contextmanager
 def translated(url: str) -> Iterator[None]:
     """Turn redis-py's exceptions into QueueErrors that say what to do."""
-    import redis
-
     try:
         yield
     except redis.RedisError as error:
@@ -160,8 +153,6 @@ def translated(url: str) -> Iterator[None]:
 
 def translate(error: redis.RedisError, url: str) -> QueueError:
     """Say an error of redis-py in our words, with what to do."""
-    import redis
-
     where, text = f"Redis at {mask_url(url).partition('#')[0]}", str(error)
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         return QueueError(f"{where} refuses the password", hint=_PASSWORD)
@@ -228,8 +219,6 @@ class RetryPolicy:
 
 def is_away(error: BaseException) -> bool:
     """Tell whether the server did not answer."""
-    import redis
-
     return isinstance(error, redis.ConnectionError | redis.TimeoutError)
 
 
@@ -238,7 +227,5 @@ def is_full(error: BaseException) -> bool:
 
     Redis 6 says of a script that it did not run, with the reason in its text.
     """
-    import redis
-
     is_scripts = isinstance(error, redis.ResponseError) and "OOM command not allowed" in str(error)
     return isinstance(error, redis.exceptions.OutOfMemoryError) or is_scripts

@@ -12,6 +12,8 @@ import time
 from contextlib import closing
 from typing import Any
 
+from msgspec.structs import asdict
+
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import broker, redis_client
@@ -20,7 +22,6 @@ from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.redis_client import key, translated
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
-from memline.shared.values import asdict
 
 #: Seconds in which a worker that is alive takes a question. Then who asks reads the index.
 TAKEN_S = 0.5

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexUnwritable, ModelMismatch
@@ -15,7 +17,6 @@ from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import messages
 from memline.shared.queue.messages import MessageRefused, Wire
-from memline.shared.values import value
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug, which a hundred tries do not mend.
@@ -27,8 +28,7 @@ MIN_BACKOFF_MS = 200
 MAX_BACKOFF_MS = 5_000
 
 
-@value
-class Actor:
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """What works on one type of message."""
 
     name: str
@@ -40,8 +40,7 @@ class Actor:
     waits_for_disk: bool = False
 
 
-@value
-class Queue:
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """One queue, served by the worker role of the same name."""
 
     #: Messages a worker process works on at a time. Reading and splitting hold the interpreter lock: two

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 import msgspec
 
@@ -25,9 +26,6 @@ from memline.shared.index import identities, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.providers import LOCAL, price_of
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: What is counted: the modes of a provider, and questions.
 REQUESTS, BATCH, QUESTIONS = "requests", "batch", "questions"

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
@@ -20,15 +22,13 @@ from memline.shared.index.vectors import LeasedTexts
 from memline.shared.providers import PROVIDERS
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.health import Health
-from memline.shared.values import value
 
 Change = Callable[[Health], Health]
 
 _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 
 
-@value
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why texts got no vector."""
 
     #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.

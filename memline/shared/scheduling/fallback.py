@@ -13,7 +13,7 @@ to embed the texts that the primary lacks; an operator or a restart decides that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.index import identities, meta
@@ -21,9 +21,6 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, model_change
 from memline.shared.scheduling.model_change import StandIn
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 
 def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:

@@ -15,7 +15,7 @@ The functions that decide take a value and return one. Rows are in the account f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 import msgspec
 
@@ -23,9 +23,6 @@ from memline.shared.config.schema import Batch
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.rows import LearnedCaps
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: The modes of a provider.
 REQUESTS = "requests"

@@ -14,11 +14,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from memline.shared.config.config_file import SettingsFile, changed_ns
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import leases
-from memline.shared.values import value
 
 UP, WATCH, SERVE, MCP, INDEX = "up", "watch", "serve", "mcp", "index"
 
@@ -29,8 +30,7 @@ _COLUMNS = "kind, owner, boot, started, agents, settings"
 _INSERT = f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-@value
-class Process:
+class Process(msgspec.Struct, frozen=True, kw_only=True):
     """A process of a home."""
 
     kind: str

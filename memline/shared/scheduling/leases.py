@@ -13,7 +13,10 @@ import socket
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
+
+import msgspec
+from msgspec.structs import replace
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import vectors
@@ -25,10 +28,6 @@ from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Budget, Charge, Refusal, day_of
-from memline.shared.values import replace, value
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Seconds of a lease at least.
 LEASE_S = 300.0
@@ -44,8 +43,7 @@ CLOCKS_S = 30.0
 Reserve = Callable[[int], bool]
 
 
-@value
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Texts leased together: the content of one `EmbedTexts` message."""
 
     lease: str

@@ -11,16 +11,14 @@ takes a place at once or goes without its vector. So texts leave a tenth of each
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from sqlite3 import Connection
+from typing import Protocol
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Seconds that a limit counts for: the provider's minute, and two more. A place is taken here before the
 #: request is on its way, and the provider counts when it has come: what is sent slowly and what is sent fast

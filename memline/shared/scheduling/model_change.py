@@ -6,7 +6,10 @@ and each may be repeated: a crash anywhere leaves a usable index, and the next s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
+
+import msgspec
+from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.embedders.protocol import Identity
@@ -17,17 +20,12 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.values import replace, value
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Share of the texts that may have failed under a new model for search to switch to it all the same.
 MAX_FAILED_SHARE = 0.05
 
 
-@value
-class StandIn:
+class StandIn(msgspec.Struct, frozen=True, kw_only=True):
     """Says for which provider, that stopped, another one embeds."""
 
     provider: str

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -28,9 +28,6 @@ from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Seconds a question waits for its vector; then keyword hits are better than more waiting.
 QUERY_TIMEOUT_S = 8.0

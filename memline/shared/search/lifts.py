@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from sqlite3 import Connection
 
 from msgspec import Struct
 
@@ -18,10 +19,6 @@ from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.scorer import Words
 from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.markdown import sections_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: The question is a title, alias, file name, path or heading; it is a heading at the top of a note that calls
 #: itself otherwise, or such a title is most of it; it holds the path or the name of a file.

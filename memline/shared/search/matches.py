@@ -9,12 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
+from sqlite3 import Connection
 
 from memline.shared.index.driver import json_ids, scalar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: FTS5's k1.
 K1 = 1.2

@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from memline.shared.note_names import without_ending
-from memline.shared.patterns import late
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
@@ -35,18 +34,18 @@ PHRASE_WORDS = range(3, 9)
 #: Words among which titles are looked for, and words of the longest title.
 RUN_WORDS, TITLE_WORDS = 24, 6
 
-_QUOTED = late('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
+_QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 #: Ids, versions, dates, paths, names of code: pieces joined by one of these marks.
 #: Possessive: 4,000 letters in a row took half a second.
-_COMPOUND = late(r"(?:(?<![./~@-])[./~@-]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+|(?<!\w)[^\W_]*+_\w*+")
+_COMPOUND = re.compile(r"(?:(?<![./~@-])[./~@-]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+|(?<!\w)[^\W_]*+_\w*+")
 #: Combining marks are part of a word: FTS5 made of it what it made of the text.
-_WORD = late(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
-PIECE = late(r"[^\W_]+")
-_RUN = late(r"\d+|[^\W\d_]+")
-_VERSION = late(r"(v?)\d+\.\d", re.I)
+_WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
+PIECE = re.compile(r"[^\W_]+")
+_RUN = re.compile(r"\d+|[^\W\d_]+")
+_VERSION = re.compile(r"(v?)\d+\.\d", re.I)
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
-_COUNTED, _QUANTITY = late(r"\d{1,2}(?:-[^\W\d_]{3,})+"), late(r"\d{1,4}|\d+[a-z]{1,3}")
-_CAMEL_CASE = late("[a-z]{2,}[A-Z]+[a-z]")
+_COUNTED, _QUANTITY = re.compile(r"\d{1,2}(?:-[^\W\d_]{3,})+"), re.compile(r"\d{1,4}|\d+[a-z]{1,3}")
+_CAMEL_CASE = re.compile("[a-z]{2,}[A-Z]+[a-z]")
 _AROUND = " \"'?!.,:;()`"
 
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date
+from sqlite3 import Connection
+from typing import Any
 from unicodedata import normalize
+
+import msgspec
+from msgspec.structs import replace
 
 from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import compile_pattern, is_private, is_storable
 from memline.shared.sources.tags import tag_key
-from memline.shared.values import replace, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-    from typing import Any
 
 #: The options that leave files out, and those of them that an index alone can tell.
 FILTERS = ("source", "path", "exclude", "tag", "since", "until")
 INDEX_FILTERS = frozenset(("tag",))
 
 
-@value
-class SearchOptions:
+class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What may be said beside the question; None and empty take the settings, or limit nothing.
 
     Limits of requests are in `producers.api.calls`, below the same names.
@@ -46,8 +44,7 @@ class SearchOptions:
     explain: bool = False
 
 
-@value
-class SearchRequest(SearchOptions):
+class SearchRequest(SearchOptions, frozen=True, kw_only=True):
     """A question and its options, and what the caller may see."""
 
     query: str

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import field
 
 from memline.shared.finding import Finding, worst
 from memline.shared.sources.tokens import has_dense
-from memline.shared.values import field, to_json, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-else:
-    # For who reads the hints of these records.
-    Any = object
+from memline.shared.values import to_json
 
 
-@value
-class Behind:
+class Behind(msgspec.Struct, frozen=True, kw_only=True):
     """How many files on disk are newer than the index, and how many vectors are still missing."""
 
     files: int = 0
     vectors: int = 0
 
 
-@value
-class Hit:
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One search result."""
 
     path: str
@@ -62,8 +57,7 @@ class Hit:
         return plain if self.explanation is None else {**plain, "explain": self.explanation}
 
 
-@value
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The hits of a search, how they were found, and what may be missing."""
 
     hits: tuple[Hit, ...] = ()

@@ -22,6 +22,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -36,10 +37,6 @@ from memline.shared.sources.folding import fold
 from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Terms of a question that are searched.
 MAX_TERMS = 24

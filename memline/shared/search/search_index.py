@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from sqlite3 import Connection
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver
 from memline.shared.search.matches import Matches
 from memline.shared.search.vectors import Backends
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Page cache of a search in KiB, at most: with 16,384 a server took 14 MB more and 2 % less of the time.
 CACHE_KIB = 6_144

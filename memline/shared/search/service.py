@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from sqlite3 import Connection
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Query
@@ -33,12 +35,7 @@ from memline.shared.search.results import Answer, Hit, lacking
 from memline.shared.search.scorer import Row, Words, read, score
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.snippets import MAX_CHARS, matched, snippet
-from memline.shared.values import replace
 from memline.shared.words import counted, is_question
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: How often a question is embedded for one answer. A second time is for a switch of the model meanwhile.
 QUESTION_ATTEMPTS = 3

@@ -6,10 +6,10 @@ conversations and .78 in notes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from memline.shared.patterns import late
 from memline.shared.search.scorer import Needle
 from memline.shared.search.terms import plain, stem
 from memline.shared.sources.folding import fold
@@ -25,7 +25,7 @@ AGAIN = 0.3
 #: More lines than a front matter has.
 FRONT_LINES = 200
 
-_WORD = late(r"[\w\u0300-\u036f]+")
+_WORD = re.compile(r"[\w\u0300-\u036f]+")
 
 #: What a line says: of a term or a token of the question how much.
 Evidence = Mapping[Hashable, float]

@@ -7,13 +7,13 @@ Porter stemming, which FTS5 does, joins `walk` and `walking` but not `buy` and `
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from memline.shared.patterns import late
 from memline.shared.search.matches import CHUNKS, Matches
 from memline.shared.search.question import Term, quoted
 from memline.shared.sources.folding import without_accents
@@ -27,7 +27,7 @@ FORM_WEIGHT = 1 / 3
 MOST_SLIPS, LETTERS = 4, range(5, 24)
 
 #: Letters that differ by rule in British and American words. What is no word is nowhere.
-_SPELLED = late(
+_SPELLED = re.compile(
     r"(?<=\w{3})(?:is|iz|ys|yz)(?=(?:e[drs]?|ing|ations?)$)|(?<=\w{2})(?:our|or)(?=(?:s|ed|ing|ful|able)?$)"
 )
 _OTHER = {"is": "iz", "iz": "is", "ys": "yz", "yz": "ys", "our": "or", "or": "our"}

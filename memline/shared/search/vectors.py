@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
+from sqlite3 import Connection
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,11 +21,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack
 from memline.shared.sources.paths import MEMORY
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from memline.shared.index.matrix import Scored, VectorMatrix
+#: Ids with their cosines, the best first.
+Scored = list[tuple[int, float]]
 
 _IN_FILES = (
     "SELECT vectors.id FROM chunks CROSS JOIN vectors"
@@ -65,8 +64,8 @@ class Comparison(Struct, frozen=True):
     connection: Connection
     identity_id: int
     query: bytes
-    #: None: sqlite-vec compares the rows.
-    matrix: VectorMatrix | None
+    #: A `VectorMatrix`, whose module imports numpy; None: sqlite-vec compares the rows.
+    matrix: Any
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
@@ -76,7 +75,8 @@ class Comparison(Struct, frozen=True):
             within, given = _GIVEN, [json_ids({row_id for (row_id,) in rows})]
         if self.matrix is not None:
             allowed = None if files is None else json.loads(given[0])
-            return self.matrix.top(connection, self.query, limit, allowed)
+            best: Scored = self.matrix.top(connection, self.query, limit, allowed)
+            return best
         if centre := bits.centre_of(connection, self.identity_id):
             nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * len(given))
             aim = (self.identity_id, bits.of_question(self.query, centre), max(bits.NEAREST, 5 * limit))
@@ -88,7 +88,8 @@ class Comparison(Struct, frozen=True):
     def cosines(self, vector_ids: Collection[int]) -> dict[int, float]:
         """Return vectors.id -> cosine, for those of `vector_ids` that are active."""
         if self.matrix is not None:
-            return self.matrix.cosines(self.connection, self.query, vector_ids)
+            cosines: dict[int, float] = self.matrix.cosines(self.connection, self.query, vector_ids)
+            return cosines
         values = (self.query, self.identity_id, len(self.query), json_ids(vector_ids))
         return dict(self.connection.execute(_COSINES + _GIVEN, values).fetchall())
 
@@ -109,7 +110,8 @@ class Backends:
         #: Why sqlite-vec is not used; empty while it is, or was not needed yet.
         self.vec_error = ""
         self._loaded_into: Connection | None = None
-        self._matrix: VectorMatrix | None = None
+        #: A `VectorMatrix`; its module imports numpy.
+        self._matrix: Any = None
 
     def choose(self, connection: Connection, active: IdentityRow, query: bytes) -> Comparison | None:
         """Return what compares `query` with the vectors of `active`; None when no library is installed."""
@@ -123,7 +125,7 @@ class Backends:
             return None
         return Comparison(connection, active.id, query, matrix)
 
-    def _numpy(self, connection: Connection, active: IdentityRow) -> VectorMatrix | None:
+    def _numpy(self, connection: Connection, active: IdentityRow) -> Any:
         # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
         # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

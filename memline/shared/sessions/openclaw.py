@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions import openclaw_rows
 from memline.shared.sessions.said import MarkedParts, Record, Said, once, seconds_of, text_of
@@ -20,7 +22,6 @@ from memline.shared.sources.discover import DiscoveredFile, Discovery, first_lin
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.tables import as_dict, as_text
-from memline.shared.values import replace
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.
 _STAMP = re.compile(r"\[[A-Za-z]{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}[^\]\n]{0,40}\] *")

@@ -17,13 +17,14 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import date, datetime
 
+import msgspec
+
 from memline.shared.clock import Clock, SystemClock, time_zone
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.markdown import end_of_block, outline
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import open_checked, open_folder
-from memline.shared.values import value
 
 #: Seconds to wait for another writer, and between two attempts to lock.
 LOCK_TIMEOUT_S = 5.0
@@ -49,8 +50,7 @@ class AppendRefused(PathNotAllowed):
     """The file cannot be added to; the message says why, and the file is as it was."""
 
 
-@value
-class AppendResult:
+class AppendResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was added; with no lines, nothing was."""
 
     #: As in the ledger, e.g. `memory/2026-02-03.md`.

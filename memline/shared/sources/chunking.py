@@ -16,24 +16,23 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import add
 
-from memline.shared.patterns import late
+import msgspec
+
 from memline.shared.sources.machine_data import data_lines
 from memline.shared.sources.markdown import Outline, Trail, outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, has_dense, pieces, weighted_length
-from memline.shared.values import value
 
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
 _PIECE_SHARE = 8
 
 #: A data URI in base64 (RFC 2397).
-_DATA_URI = late(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
+_DATA_URI = re.compile(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
 
 
-@value
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """A run of lines of a text; `start_line` and `end_line` are 1-based and inclusive."""
 
     start_line: int

@@ -25,7 +25,6 @@ from memline.shared.sources.paths import (
     printable,
     unprintable,
 )
-from memline.shared.values import value
 
 #: Names that are looked at for notes beside the memory: 20 ms.
 MOST_BESIDE = 5_000
@@ -54,8 +53,7 @@ class DiscoveredFile(msgspec.Struct):
     problem: Problem | None = None
 
 
-@value
-class Discovery:
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """What a walk found, in the order workspace files, `memory/`, `extraPaths`; each path once."""
 
     files: tuple[DiscoveredFile, ...] = ()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+from msgspec.structs import replace
+
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.note_names import MARKDOWN
@@ -12,11 +15,7 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.links import NoteName
 from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
-from memline.shared.values import replace, to_json, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
+from memline.shared.values import to_json
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
 DEFAULT_LINES = 120
@@ -38,8 +37,7 @@ _FILE = re.compile(rf".+(?:{_ENDINGS}|\.jsonl\S*)", re.DOTALL | re.I)
 TRANSCRIPT = "there is no such past conversation in the index"
 
 
-@value
-class Excerpt:
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a file: the JSON contract of `memline get`."""
 
     path: str
@@ -68,8 +66,7 @@ class Excerpt:
         return to_json(self, without=("first",)) | {"from": self.first}
 
 
-@value
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a note or a past conversation is read."""
 
     first: int = 1
@@ -80,8 +77,7 @@ class Part:
     max_chars: int = MAX_CHARS
 
 
-@value
-class Citation:
+class Citation(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of `path#L5-L7` or `path:5-7`; a plain path names no lines."""
 
     path: str

@@ -13,13 +13,11 @@ import os
 import re
 from unicodedata import combining, normalize
 
-from memline.shared.patterns import late
-
 _LETTERS = str.maketrans(
     {"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS", "ı": "i", "ς": "σ", "ی": "ي", "ى": "ي", "ک": "ك"}
     | dict.fromkeys("\u00ad\u0640\u200b\u2060\ufeff", "")
 )
-_REFERENCE = late(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 #: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
 #: Chinese text has some, and would be stored twice.
@@ -31,11 +29,11 @@ _BETWEEN |= {
 }
 
 #: What `_BETWEEN` changes, and `_LETTERS`: most texts have none of either, and are not translated for it.
-_HAS_BETWEEN = late(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
-_HAS_LETTERS = late(f"[{''.join(map(chr, _LETTERS))}]")
+_HAS_BETWEEN = re.compile(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
+_HAS_LETTERS = re.compile(f"[{''.join(map(chr, _LETTERS))}]")
 
 #: What Logseq writes in the names of files for what some systems have in none: `"#%*./:<>?\`|`.
-_ESCAPED = late("%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)")
+_ESCAPED = re.compile("%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)")
 
 
 def fold(text: str) -> str:

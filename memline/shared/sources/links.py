@@ -15,7 +15,6 @@ from memline.shared.note_names import is_markdown, without_ending
 from memline.shared.sources.dates import day_named
 from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.markdown import outline, without_code
-from memline.shared.values import value
 
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
@@ -64,8 +63,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
         return day.isoformat() if day else stem_key(f"{last_part(self.target)}.md").rpartition("/")[2]
 
 
-@value
-class NoteName:
+class NoteName(msgspec.Struct, frozen=True, kw_only=True):
     """A note by its path and title."""
 
     path: str

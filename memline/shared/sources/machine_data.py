@@ -7,15 +7,14 @@ into a comment, `%% ... %%`, and mail and certificates have base64 on many lines
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import groupby
-
-from memline.shared.patterns import late
 
 #: Characters of a line of base64 or JSON that is data by itself; lines of base64 in a row that are.
 LONG, RUN = 200, 4
 
-_BASE64 = late(r"[A-Za-z0-9+/_-]{40,}={0,2}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
 
 
 def data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[int]:

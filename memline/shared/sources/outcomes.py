@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 
-from memline.shared.values import value
+import msgspec
 
 INDEXED = "indexed"
 EMPTY = "empty"
@@ -20,8 +20,7 @@ FAILED = "failed"
 GONE = "removed"
 
 
-@value
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Why a file is not in the index."""
 
     outcome: str
@@ -57,8 +56,7 @@ def unreadable(error: OSError) -> Problem:
     return Problem(outcome=UNREADABLE, reason=f"not readable ({code(error)})")
 
 
-@value
-class RecordedFile:
+class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a scan compares with the file on the disk."""
 
     size: int

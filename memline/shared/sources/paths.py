@@ -20,12 +20,12 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
-from memline.shared.patterns import late
 from memline.shared.sources.ignoring import Rules
-from memline.shared.values import value
 
 #: The two sources.
 MEMORY, SESSIONS = "memory", "sessions"
@@ -52,7 +52,7 @@ IGNORED_FOLDERS = frozenset(
 )
 
 #: Folders of conversations that `memline import` wrote.
-_IMPORTED = late(r"(?:^|/)imported/(?:chatgpt|claude)/")
+_IMPORTED = re.compile(r"(?:^|/)imported/(?:chatgpt|claude)/")
 
 #: What the ledger paths of transcripts begin with; those of other programs than OpenClaw have its name next.
 TRANSCRIPT_PREFIX = "sessions/"
@@ -75,10 +75,10 @@ _EVERYTHING = "**/*"
 
 #: `{a,b}` doubles the pattern; more alternatives than this are a mistake, and the braces are taken literally.
 _MAX_ALTERNATIVES = 64
-_ALTERNATIVES = late(r"\{([^{}]*,[^{}]*)\}")
+_ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 #: What `printable` makes of bytes that are not UTF-8, and of backslashes in the same name.
-_ESCAPED = late(rb"\\x([0-9a-f]{2})|\\\\")
+_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})|\\\\")
 
 
 def is_ignored_folder(name: str) -> bool:
@@ -233,8 +233,7 @@ def _expand_braces(pattern: str) -> list[str]:
     return done
 
 
-@value
-class MemoryRoot:
+class MemoryRoot(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder that the configuration, or the rule of the workspace, names."""
 
     path: str
@@ -243,8 +242,7 @@ class MemoryRoot:
     named: str = ""
 
 
-@value
-class FileLocation:
+class FileLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Where the file of a ledger path is."""
 
     path: str

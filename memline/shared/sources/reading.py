@@ -7,6 +7,9 @@ import hashlib
 import os
 from contextlib import suppress
 
+import msgspec
+from msgspec.structs import replace
+
 from memline.shared.clock import Clock
 from memline.shared.sources.outcomes import (
     EMPTY,
@@ -18,7 +21,6 @@ from memline.shared.sources.outcomes import (
     unreadable,
 )
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 #: A larger file is not read: it is not a note, and a chunk worker keeps it in memory several times over.
@@ -48,8 +50,7 @@ _MARKS = (
 )
 
 
-@value
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What one reading of a file gave."""
 
     #: `indexed` when there is text to index; else what the ledger is to say.

@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
-from memline.shared.values import value
 
 #: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in
 #: very many places, is watched as a whole with them.
 _MAX_SPLIT = 100
 
 
-@value
-class WatchedFolder:
+class WatchedFolder(msgspec.Struct, frozen=True, kw_only=True):
     """A folder to watch; `recursive` with everything below it."""
 
     path: str

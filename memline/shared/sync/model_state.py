@@ -6,7 +6,10 @@ look complete.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
+
+import msgspec
+from msgspec.structs import replace
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
@@ -15,11 +18,7 @@ from memline.shared.index import identities, meta, vectors
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import price_of
 from memline.shared.sources.tokens import CHARS_PER_TOKEN
-from memline.shared.values import replace, value
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: Bytes stand for characters: three of a dense character are nearly the one token that it is.
 _MISSING = (
@@ -29,8 +28,7 @@ _MISSING = (
 )
 
 
-@value
-class ModelState:
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     """How far an index is from the model that the settings choose."""
 
     #: Vectors of that model that are missing.

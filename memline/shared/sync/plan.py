@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from sqlite3 import Connection
+
+import msgspec
+from msgspec import field
+from msgspec.structs import fields, replace
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.vectors import Backlog
+from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
     EMPTY,
@@ -22,13 +28,6 @@ from memline.shared.sources.outcomes import (
     RecordedFiles,
 )
 from memline.shared.sources.paths import MEMORY, SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript
-from memline.shared.values import field, fields, replace, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from memline.shared.sessions.programs import Transcripts
 
 #: Seconds between two plans, at least, of who looks at the files again and again, and the part of the time
 #: that they may take: 0.1 s of CPU for 5,000 files.
@@ -42,16 +41,14 @@ _BY_CONTENT = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
 FEW_FILES = 5
 
 
-@value
-class EmptiedRoot:
+class EmptiedRoot(msgspec.Struct, frozen=True, kw_only=True):
     """The workspace or a folder of `extraPaths` that had `FEW_FILES` or more and has none."""
 
     root: str
     files: int
 
 
-@value
-class Changes:
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Groups ledger paths by what happened to their files.
 
     Every path of the walk and of the ledger is in one of these, but for those in the ledger below a folder
@@ -87,8 +84,7 @@ class Changes:
         return (*changed, *self.unchanged) if force else changed
 
 
-@value
-class IndexState:
+class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     """Files and backlog of an index; the defaults are those of an agent without an index."""
 
     files: RecordedFiles = field(default_factory=RecordedFiles)
@@ -101,8 +97,7 @@ class IndexState:
     is_changing_model: bool = False
 
 
-@value
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run would do, and so how stale the index is."""
 
     discovery: Discovery

@@ -7,6 +7,8 @@ import traceback
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Chunking
 from memline.shared.index import ledger
@@ -27,7 +29,6 @@ from memline.shared.sources.paths import (
 )
 from memline.shared.sources.reading import read_file
 from memline.shared.sync.plan import chunking_digest, transcript_digest
-from memline.shared.values import replace
 
 
 class FileReader:

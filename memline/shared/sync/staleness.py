@@ -11,11 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from memline.shared.values import value
+import msgspec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from memline.shared.sync.plan import EmptiedRoot
+from memline.shared.sync.plan import EmptiedRoot
 
 #: A look may take one part in so many of the time.
 SHARE = 50
@@ -24,8 +22,7 @@ SHARE = 50
 CHEAP_S = 0.005
 
 
-@value
-class DiskState:
+class DiskState(msgspec.Struct, frozen=True, kw_only=True):
     """How the index compares to the files, as an answer reports it."""
 
     files_behind: int = 0

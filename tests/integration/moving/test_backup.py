@@ -5,11 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.actions.backup import back_up, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import copies, driver
-from memline.shared.values import replace
 from tests.support.workspace import note, paths
 
 pytestmark = pytest.mark.place(server={}, notes=3, is_indexed=True)

@@ -2,6 +2,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.actions import provider_pauses
 from memline.shared.clock import SystemClock
@@ -12,7 +13,6 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits
-from memline.shared.values import replace
 from tests.support.index_rows import CAPS, MODEL_A, batch_failed, fail, file_row, lease_all, use
 from tests.support.workspace import Place, remote
 

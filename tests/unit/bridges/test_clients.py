@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.bridges import clients
 from memline.producers.bridges.clients import CLIENTS, Server
 from memline.shared.config import config_file
 from memline.shared.errors import ConfigError
-from memline.shared.values import replace
 from tests.support.process import ROOT
 
 SERVER = Server(command="memline", args=("--workspace", "/home/you/notes", "mcp"))

@@ -1,7 +1,7 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice, choose, choose_fallback, choose_for_identity
 from memline.shared.embedders.protocol import Identity

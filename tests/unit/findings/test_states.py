@@ -19,6 +19,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers import cli
 from memline.producers.actions import provider_pauses
@@ -34,7 +35,6 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import hold
 from memline.shared.scheduling import health, home_processes, leases
 from memline.shared.scheduling.health import Health
-from memline.shared.values import replace
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place

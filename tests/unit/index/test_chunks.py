@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.chunks import grams

@@ -1,10 +1,10 @@
 """Links are rows as they are written; which note one leads to is decided when it is asked."""
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.index.links import Resolver, check, linked, notes_named
 from memline.shared.index.rows import Link
-from memline.shared.values import replace
 from tests.support.index_rows import file_row
 
 

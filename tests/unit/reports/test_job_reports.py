@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.reports import job_reports as reports
 from memline.producers.reports.job_reports import JobReport, named
@@ -16,7 +17,6 @@ from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
-from memline.shared.values import replace
 from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job
 from tests.support.workspace import Place
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.clock import ManualClock
 from memline.shared.embedders.choice import Choice

@@ -1,9 +1,9 @@
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.index import driver, identities
-from memline.shared.values import replace
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 

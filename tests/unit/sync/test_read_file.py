@@ -4,6 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Chunking
@@ -15,7 +16,6 @@ from memline.shared.sessions.openclaw import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.dates import Days
 from memline.shared.sync.read_file import read_transcript
-from memline.shared.values import replace
 from tests.support.index_rows import MODEL_A, answer, lease_all
 from tests.support.transcripts import opening, sessions_folder, talk
 

@@ -1,8 +1,8 @@
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.request import Outcome, ProviderSplit

@@ -11,13 +11,17 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
 from memline.producers.bridges.qmd.home import PREFIX, QmdFailed
 from memline.producers.bridges.qmd.updates import Updater
 from memline.producers.read_note import cited_part
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import AccessDenied
 from memline.shared.finding import Finding, by_urgency, warning
@@ -27,16 +31,9 @@ from memline.shared.logs import Log
 from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_bounds, filters_of, path_filter
 from memline.shared.search.results import Answer, Behind, Hit
 from memline.shared.sources.dates import day_of_path, day_of_time
-from memline.shared.sources.excerpt import read_file_excerpt
+from memline.shared.sources.excerpt import Excerpt, read_file_excerpt
 from memline.shared.sources.paths import SESSIONS, is_private
 from memline.shared.sync.staleness import DiskState, Staleness
-from memline.shared.values import replace
-
-if TYPE_CHECKING:
-    from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
-    from memline.shared.clock import Clock
-    from memline.shared.config.schema import AgentSettings
-    from memline.shared.sources.excerpt import Excerpt
 
 #: Seconds after a failure in which the builtin index answers, and that a question waits for an update.
 RETRY_S, _WAIT_S = 60.0, 0.5

@@ -8,20 +8,15 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
-from memline.shared.clock import SystemClock
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.logs import Log
 from memline.shared.sessions.programs import format_of, transcripts_of
 from memline.shared.sessions.read_session import read_session
-from memline.shared.sources.discover import discover
-
-if TYPE_CHECKING:
-    from memline.shared.clock import Clock
-    from memline.shared.config.schema import AgentSettings
-    from memline.shared.sources.discover import DiscoveredFile
+from memline.shared.sources.discover import DiscoveredFile, discover
 
 #: How an export begins, before the name of its session; a file without it is not ours to remove.
 _TITLE = "# Session "

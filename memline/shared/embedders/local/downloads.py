@@ -19,6 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+from msgspec.structs import replace
+
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
 from memline.shared.digests import file_sha256
@@ -28,7 +31,6 @@ from memline.shared.embedders.local.model_file import ModelFile
 from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS
-from memline.shared.values import replace, value
 
 HUB_PREFIX = "hf:"
 
@@ -57,8 +59,7 @@ OnProgress = Callable[[int, int], None]
 _failures: dict[str, ProviderError] = {}
 
 
-@value
-class HubFile:
+class HubFile(msgspec.Struct, frozen=True, kw_only=True):
     """A model on Hugging Face by the file that is named, or another file of it."""
 
     name: str

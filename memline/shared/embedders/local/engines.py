@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from memline.shared import packages
 from memline.shared.embedders.local.model_file import ModelFile
 from memline.shared.errors import ProviderLater, ProviderStop
 from memline.shared.providers import load
-from memline.shared.values import value
 from memline.shared.version import version_of
 
 
@@ -47,8 +48,7 @@ class LoadedModel:
             self._running.release()
 
 
-@value
-class Engine:
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """A library that runs models in this process."""
 
     name: str

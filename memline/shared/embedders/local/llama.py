@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize
 
 import numpy as np
@@ -22,12 +22,9 @@ import numpy as np
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.local.engines import LLAMA
 from memline.shared.embedders.local.gguf import pooling_of
-from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, pooled
+from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, Floats, pooled
 from memline.shared.embedders.vector_checks import FLOAT_BYTES
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
-
-if TYPE_CHECKING:
-    from memline.shared.embedders.local.model import Floats
 
 #: `llama_flash_attn_type` that demands flash attention: twice as fast on a CPU.
 _FLASH_ATTENTION = 1

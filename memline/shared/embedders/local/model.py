@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
@@ -26,8 +26,8 @@ from memline.shared.embedders.protocol import Embedder, Identity, LateVector
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
 
-if TYPE_CHECKING:
-    Floats = np.ndarray[Any, np.dtype[np.float32]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
 
 #: Tokens of a window at most. Models with 32,768 positions would take gigabytes for a context of their own
 #: size, and a chunk has 400.

@@ -9,9 +9,10 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.digests import sha256
 from memline.shared.errors import ProviderStop
-from memline.shared.values import value
 
 #: Bytes of each end of a file, and of samples between them, that go into its digest. Whole files are 25 MB to
 #: several GB, and a search looks every time: this takes 2 ms. Names, sizes and quantisation of a model are at
@@ -27,8 +28,7 @@ MEAN, FIRST, LAST = 1, 2, 3
 EXAMPLES = "a GGUF or ONNX file, or hf:owner/repo/file.gguf, or hf:owner/repo/file.onnx"
 
 
-@value
-class Family:
+class Family(msgspec.Struct, frozen=True, kw_only=True):
     """What models of one family were trained with."""
 
     #: Found in architecture, own name and file name together.
@@ -49,8 +49,7 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-@value
-class ModelFile:
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     """What tells one model from another, read from parts of its files."""
 
     path: Path

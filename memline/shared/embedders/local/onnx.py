@@ -10,12 +10,12 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from memline.shared.embedders.local.engines import ONNX
-from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, pooled
+from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, Floats, pooled
 from memline.shared.embedders.local.onnx_files import (
     TOKENIZER,
     has_layers_behind,
@@ -25,9 +25,6 @@ from memline.shared.embedders.local.onnx_files import (
 )
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 from memline.shared.words import counted
-
-if TYPE_CHECKING:
-    from memline.shared.embedders.local.model import Floats
 
 #: Severity of the library's messages that are shown: none, they come as errors as well.
 _FATAL = 4
