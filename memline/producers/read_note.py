@@ -47,11 +47,12 @@ _WHOLE = Part(lines=2**31, max_chars=2**31)
 def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
     """Return the path and the part that are asked for; a citation names both (`parse_citation`)."""
     cited = parse_citation(asked.path, of_any=of_any)
-    first, lines = asked.first, asked.lines
+    first, lines, column = asked.first, asked.lines, 1
     if first is None:
         first, lines = cited.first or 1, cited.lines if lines is None else lines
+        column = cited.column
     max_chars = max(0, asked.max_chars or 0) or MAX_CHARS
-    return cited.path, Part(first=first, lines=lines, around=asked.around, max_chars=max_chars)
+    return cited.path, Part(first=first, lines=lines, column=column, around=asked.around, max_chars=max_chars)
 
 
 def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Clock) -> Excerpt:

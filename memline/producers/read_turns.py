@@ -100,7 +100,7 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
             room -= _chars([turns[before]])
             start -= 1
     shown = [line for turn in turns[start:stop] for line in turn]
-    text = "\n".join(line.text for line in shown)
+    text = "\n".join(line.text for line in shown)[part.column - 1 :]
     # The last chunk that is shown as a whole.
     whole = most if most < highest else shown[-1].ordinal
     if most == highest and stop < len(turns) and room >= 0:
@@ -118,9 +118,10 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
         text=text[:max_chars],
         first=begin,
         lines=end - begin + 1,
-        truncated=following is not None or is_cut,
+        truncated=is_cut or (following is not None and (part.lines is None or most < highest)),
         next_from=next_from,
         cut=is_cut,
+        rest=f"{path}#L{first}C{part.column + max_chars}" if len(text) > max_chars else "",
     )
 
 

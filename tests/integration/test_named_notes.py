@@ -71,16 +71,21 @@ def test_a_note_that_was_just_saved_is_read_by_its_name(place):
     beyond = place.call("get", "walk.md#L90")
 
     assert (ran.status, ran.stdout) == (0, "# Harbour walk\n\nAlong the pier.\n")
-    assert (beyond.status, beyond.stdout.strip()) == (0, "")
-    assert "[it has no line 90]" in beyond.stderr
+    assert (beyond.status, beyond.stdout.strip()) == (1, "")
+    assert "no line 90" in beyond.stderr
 
 
 def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place):
     place.write("walk.md", f"# Walk\n\n{'x' * MAX_CHARS}y\nend\n")
 
-    assert place.call("get", "walk.md:3").stderr == "[line 3 is longer, and cut here]\n[more: --from 4]\n"
+    assert place.call("get", "walk.md:3").stderr == (
+        f"[line 3 is longer, and cut here: memline get 'walk.md#L3C{MAX_CHARS + 1}']\n[more: --from 4]\n"
+    )
     assert place.call("get", "walk.md:4").stderr == ""
-    assert place.call("get", "walk.md:3", "--json").json["cut"] is True
+    cut = place.call("get", "walk.md:3", "--json").json
+    assert cut["cut"] is cut["truncated"] is True
+    rest = place.call("get", cut["rest"], "--json").json
+    assert (rest["text"], rest["cut"], rest["truncated"]) == ("y", False, False)
     place.write("walk.md", f"{'x' * MAX_CHARS}\nend\n")
     assert place.call("get", "walk.md").stderr == "[more: --from 2]\n", "a line that just fits is whole"
 

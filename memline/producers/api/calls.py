@@ -218,9 +218,10 @@ class Calls:
 
         around adds lines before and after; several citations at once are paths. 120 lines unless you say
         otherwise; when truncated is true, go on at nextFrom; cut means that a line is longer than an answer
-        may be. The citation of a past conversation (sessions/…#L5-L7) gives what was said, around counts its
-        turns. links and backlinks are the notes that the note links to and is linked from. Only what this
-        memory contains can be read. status not_found means that there is no such note.
+        may be, and rest is the path that reads on in it. The citation of a past conversation
+        (sessions/…#L5-L7) gives what was said, around counts its turns. links and backlinks are the notes
+        that the note links to and is linked from. Only what this memory contains can be read. status
+        not_found means that there is no such note.
         """
         memory, chat = self._allowed(caller)
         options: Json = {"lines": lines, "around": around, "chat": chat}

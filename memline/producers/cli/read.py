@@ -68,7 +68,8 @@ def get(
         return 1
     echo_file(excerpt.text)
     if excerpt.cut:
-        echo(f"[line {excerpt.first:,} is longer, and cut here]", err=True)
+        more = f": memline get '{excerpt.rest}'" if excerpt.rest else ""
+        echo(f"[line {excerpt.first:,} is longer, and cut here{more}]", err=True)
     if excerpt.next_from:
         echo(f"[more: --from {excerpt.next_from}]", err=True)
     return 0

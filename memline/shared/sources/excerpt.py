@@ -28,8 +28,10 @@ NOT_ALLOWED = "path is not an allowed Markdown memory file"
 READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
 
 #: As a search prints it (a terminal with a score before and behind), and as editors write a place.
-_CITATION = re.compile(r"(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:-L?(\d{1,9}))?(?:\s+\(.*\))?", re.DOTALL | re.I)
-_PLACE = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?(?::\d+(?::.*)?)?", re.DOTALL)
+_CITATION = re.compile(
+    r"(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:C(\d{1,9}))?(?:-L?(\d{1,9}))?(?:\s+\(.*\))?", re.DOTALL | re.I
+)
+_PLACE = re.compile(r"(.+?):(\d{1,9})()(?:-(\d{1,9}))?(?::\d+(?::.*)?)?", re.DOTALL)
 _ENDINGS = "|".join(map(re.escape, MARKDOWN))
 _FILE = re.compile(rf".+(?:{_ENDINGS}|\.jsonl\S*)", re.DOTALL | re.I)
 
@@ -46,12 +48,14 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     #: Number of its lines.
     lines: int
-    #: Whether more of the file follows.
+    #: Whether it is less than was asked for.
     truncated: bool
     #: Where to go on, behind a line that was cut, too; None at the end of the file.
     next_from: int | None
-    #: Whether the line, or the turn, is longer than an answer: its rest is not given.
+    #: Whether the line, or the turn, is longer than an answer.
     cut: bool = False
+    #: What to ask for to read on in a line that was cut: `path#L5C12001`.
+    rest: str = ""
     #: `ok`, or `not_found` for a memory file that is not there.
     status: str = "ok"
     #: The folder of the notes that answer.
@@ -72,6 +76,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 1
     #: None: DEFAULT_LINES.
     lines: int | None = None
+    #: Where it begins in its first line, 1-based.
+    column: int = 1
     #: Lines of a note, or turns of a conversation, before and after.
     around: int = 0
     max_chars: int = MAX_CHARS
@@ -83,6 +89,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     first: int | None = None
     lines: int | None = None
+    column: int = 1
 
 
 def parse_citation(path: str, *, of_any: bool = False) -> Citation:
@@ -97,8 +104,8 @@ def parse_citation(path: str, *, of_any: bool = False) -> Citation:
     if match is None:
         return Citation(path=path)
     # A selection that was made upwards has its last line first.
-    first, last = sorted((int(match[2]), int(match[3] or match[2])))
-    return Citation(path=match[1], first=first, lines=last - first + 1)
+    first, last = sorted((int(match[2]), int(match[4] or match[2])))
+    return Citation(path=match[1], first=first, lines=last - first + 1, column=max(1, int(match[3] or 1)))
 
 
 def read_excerpt(
@@ -195,23 +202,25 @@ def _span(all_lines: Sequence[str], part: Part) -> tuple[int, int]:
 def excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
     """Cut the part out of the lines of a file."""
     start, stop = _span(all_lines, part)
-    first, max_chars, wanted = start + 1, part.max_chars, all_lines[start:stop]
     whole: list[str] = []
-    chars = 0
-    for line in wanted:
-        if whole and chars + len(line) + 1 > max_chars:
+    chars, skipped = 0, part.column - 1
+    for line in all_lines[start:stop]:
+        if whole and chars + len(line) + 1 > part.max_chars:
             break
-        whole.append(line[:max_chars])
-        chars += len(line) + 1
-    following = first + len(whole)
-    has_more = following <= len(all_lines)
-    is_cut = bool(whole) and len(wanted[0]) > max_chars
+        whole.append(line[skipped : skipped + part.max_chars])
+        chars += len(line) - skipped + 1
+        skipped = 0
+    following = start + 1 + len(whole)
+    behind = part.column - 1 + part.max_chars
+    is_cut = bool(whole) and len(all_lines[start]) > behind
+    is_all = part.lines is not None and start + len(whole) == min(stop, len(all_lines))
     return Excerpt(
         path=shown,
         text="\n".join(whole),
-        first=first,
+        first=start + 1,
         lines=len(whole),
-        truncated=has_more or is_cut,
-        next_from=following if has_more else None,
+        truncated=is_cut or (following <= len(all_lines) and not is_all),
+        next_from=following if following <= len(all_lines) else None,
         cut=is_cut,
+        rest=f"{shown}#L{start + 1}C{behind + 1}" if is_cut else "",
     )

@@ -60,7 +60,8 @@ def test_lines_are_given_from_where_they_are_asked_for(workspace):
     excerpt = read(workspace, "memory/a.md", first=2, lines=1)
 
     assert (excerpt.text, excerpt.first, excerpt.lines) == ("two", 2, 1)
-    assert (excerpt.truncated, excerpt.next_from) == (True, 3)
+    # All that was asked for, and where more begins.
+    assert (excerpt.truncated, excerpt.next_from) == (False, 3)
 
 
 def test_without_a_wish_there_are_120_lines_and_12000_characters_at_most(workspace):
