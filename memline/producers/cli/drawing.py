@@ -14,8 +14,13 @@ from memline.shared.visible_text import visible
 
 
 def draw_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a list as a table: as wide as the terminal, and not folded for a pipe."""
-    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    """Print a list as a table: as wide as the terminal, and not folded for a pipe.
+
+    Where it is narrow, words are folded; an id, a state or a count is never cut.
+    """
+    wide = ("agent", "what", "state")
+    shaped = (Column(each, overflow="fold", no_wrap=each not in wide) for each in columns)
+    table = Table(*shaped, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for row in rows:
         # Text: names of models and words of a provider are no markup.
         table.add_row(*(Text(visible(cell)) for cell in row))

@@ -49,7 +49,6 @@ def jobs(invocation: Invocation, open: bool, limit: int, as_json: bool) -> None:
     reports = verbs.list_jobs(asker(invocation), open=open, limit=limit).value
     if as_json or not reports:
         return print_result(reports, as_json, ["No open jobs." if open else "No jobs."])
-    # An id, a state and counts are never cut: what a reader needs to type or to compare.
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
     print_table(columns, map(_cells, reports))
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from memline.producers.actions.verbs import VERBS
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
 from memline.producers.cli.options import AS_JSON, command, group
-from memline.producers.cli.status import told
+from memline.producers.cli.status import finding_lines
 from memline.producers.cli.table_commands import act_on
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
@@ -221,13 +221,14 @@ def _tables(report: dict[str, Any]) -> list[Any]:
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
-    yield from told(report["findings"], names_agents=True)
+    yield from finding_lines(report["findings"], names_agents=True)
 
     backlog = report["backlog"]
     eta = "" if backlog["etaSeconds"] is None else f", ETA {span(backlog['etaSeconds'])}"
     files = f"{counted(backlog['files'], 'file')} to read, " if backlog["files"] else ""
-    counts = f"{backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed"
-    paused = f", {backlog['paused']} paused" if backlog["paused"] else ""
+    pending = backlog["wanted"] + backlog["leased"]
+    counts = f"{counted(pending, 'vector')} pending, {backlog['failed']:,} failed"
+    paused = f", {backlog['paused']:,} paused" if backlog["paused"] else ""
     yield f"Backlog: {files}{counts}{paused}{eta}"
     for job in (job for agent in report["agents"] for job in agent["jobs"]):
         yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"

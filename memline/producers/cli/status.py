@@ -55,12 +55,12 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     if as_json:
         print_json(rows)
     else:
-        for line in told(rows, names_agents=True, is_coloured=True):
+        for line in finding_lines(rows, names_agents=True, is_coloured=True):
             put(line)
     return 1 if any(each.level == PROBLEM for each in found) else None
 
 
-def told(
+def finding_lines(
     found: Sequence[dict[str, Any]],
     *,
     names_agents: bool = False,
@@ -107,7 +107,7 @@ def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_js
 def _lines(report: dict[str, Any], typed: Typed) -> Iterator[str]:
     yield f"Memory search ({report['agentId']})"
     found = [each | {"action": typed(each["action"])} for each in report["findings"]]
-    yield from told(found, indent="  ")
+    yield from finding_lines(found, indent="  ")
     for label, text in _rows(report):
         if text:
             yield from terminal.below(f"  {label + ':' if label else '':<13}", text)
@@ -143,7 +143,7 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Store", _short(body["dbPath"])
     origin = body["workspaceOrigin"]
     yield "Workspace", f"{_short(body['workspaceDir'])}{f' ({_short(origin)})' * bool(origin)}"
-    yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} wanted · {vector['failed']:,} failed"
+    yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} pending · {vector['failed']:,} failed"
     for failure in vector["failures"]:
         yield "Failed", f"{failure['path']}: {failure['reason']}"
     yield "sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])

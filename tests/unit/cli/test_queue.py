@@ -97,7 +97,7 @@ def output(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> s
 def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     shown = " ".join(output(capsys, "queue").split())
 
-    assert "Backlog: 7 files to read, 9 wanted, 4 leased, 1 failed, 2 paused, ETA 13 s" in shown
+    assert "Backlog: 7 files to read, 13 vectors pending, 1 failed, 2 paused, ETA 13 s" in shown
     assert "Job 5f3a (main), reindex: 3 of 10 files read" in shown
     assert "warn no worker is alive try: memline worker store warn agent main: no quota" in shown
     assert "Provider openai (main): paused" in shown
