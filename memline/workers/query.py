@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from functools import partial
 
 from msgspec.structs import replace
@@ -11,13 +10,12 @@ from msgspec.structs import replace
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.figures.counters import tally_of
 from memline.shared.findings.answerer import Answerer
-from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import reading
+from memline.shared.index.hold import has_follower
 from memline.shared.queue.broker import actor
 from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
-from memline.shared.scheduling import home_processes
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
@@ -92,7 +90,7 @@ class _Memory:
         plan = self._plan()
         look_s = clock.monotonic() - began_s
         changed = plan.changes.to_read()
-        if changed and self._settings.memory.sync.on_search and not self._is_followed():
+        if changed and self._settings.memory.sync.on_search and not has_follower(self._settings.index_path):
             name = self._settings.index_path.name
             enqueue_files(self._settings.agent, sorted(changed)[:MOST_FILES], index=name)
             until = clock.monotonic() + CATCH_UP_S
@@ -103,12 +101,3 @@ class _Memory:
         return DiskState(
             files_behind=plan.changes.count, removed=removed, look_s=look_s, emptied=plan.emptied
         )
-
-    def _is_followed(self) -> bool:
-        with closing(AccountFile(self._settings.account_path)) as file:
-            return any(
-                each.kind in home_processes.FOLLOWERS
-                and self._settings.agent in each.agents
-                and each.is_alive
-                for each in home_processes.listed(file)
-            )

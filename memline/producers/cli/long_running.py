@@ -1,4 +1,4 @@
-"""What commands share that run until they are told to end: signals, the list of processes, logs, liveness."""
+"""What commands share that run until they are told to end: signals, logs, liveness."""
 
 from __future__ import annotations
 
@@ -6,26 +6,14 @@ import _thread
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
-from memline.producers.cli.invocation import Invocation
 from memline.shared import logs
 from memline.shared.config import environment
-from memline.shared.config.schema import AgentSettings
 from memline.shared.liveness import Liveness
 from memline.shared.log_stream import protect_errors
-from memline.shared.scheduling.home_processes import registered
-
-
-def listed(
-    invocation: Invocation, kind: str, agents: Sequence[AgentSettings]
-) -> AbstractContextManager[None]:
-    """List this process among those of its home while a block runs; `kind` is that of its command."""
-    names = [settings.agent for settings in agents]
-    return registered(invocation.agents()[0].account_path, kind, names, time.time(), invocation.settings.file)
 
 
 def liveness() -> Liveness:

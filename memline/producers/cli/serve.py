@@ -13,7 +13,7 @@ import msgspec
 from memline.producers.agent_view import chat_for
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.cli.invocation import Invocation, echo, put
-from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
+from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.options import command
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
 from memline.producers.runs.parts import Part, run
@@ -50,7 +50,7 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
     calls = Calls(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:
-        with closing(calls), listed(invocation, "mcp", [agent]):
+        with closing(calls):
             run_stdio(calls, caller)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -78,7 +78,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     """
     invocation = invocation.of_service()
     write_log()
-    with stop_event() as stop, listed(invocation, "serve", invocation.agents()):
+    with stop_event() as stop:
         run([server_of(invocation, host=host, port=port, liveness=liveness())], stop)
 
 

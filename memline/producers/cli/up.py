@@ -8,7 +8,7 @@ import click
 
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
-from memline.producers.cli.long_running import listed, liveness, stop_event, write_log
+from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.options import command
 from memline.producers.cli.serve import server_of
 from memline.producers.runs import following
@@ -37,7 +37,7 @@ def up(invocation: Invocation, serves: bool, port: int | None) -> None:
     for agent in agents:
         fetch_model(agent)
     settings, note = invocation.settings, partial(echo, err=True)
-    with stop_event() as stop, listed(invocation, "up", agents):
+    with stop_event() as stop:
         more = [server_of(invocation, port=port, is_alone=False)] if serves else []
         following.up(settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())
 
@@ -54,7 +54,7 @@ def watch(invocation: Invocation) -> None:
     if not invocation.settings.queue.url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     agents = invocation.enabled_agents()
-    with stop_event() as stop, listed(invocation, "watch", agents):
+    with stop_event() as stop:
         on_redis(invocation.settings.queue.address)
         run([following.Following(invocation.settings, agents)], stop, liveness=liveness())
 

@@ -49,7 +49,7 @@ def to_json(now: State) -> dict[str, Any]:
         },
         "agents": [_agent(each) for each in agents],
         "findings": [each.to_json() for each in now.findings],
-        "processes": [each.to_json() for each in now.processes],
+        "processes": list(now.processes),
         "workers": [each.to_json() for each in now.fleet.workers] if now.fleet else [],
         "providers": [account for each in agents for account in each.providers],
         "spending": now.spending,

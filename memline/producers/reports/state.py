@@ -4,6 +4,7 @@ pages only format it.
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import msgspec
 
 from memline.producers.reports import job_reports, providers
 from memline.producers.reports.job_reports import JobReport
+from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
@@ -24,11 +26,11 @@ from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Facts, Stop, sending
 from memline.shared.index import bits, chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.accounts import AccountFile
+from memline.shared.index.hold import holders
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
-from memline.shared.scheduling import home_processes, leases
+from memline.shared.scheduling import leases
 from memline.shared.scheduling.budget import spent
-from memline.shared.scheduling.home_processes import Process
 from memline.shared.sync.model_state import ModelState
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 
@@ -105,7 +107,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     #: What all agents spent, as JSON.
     spending: dict[str, Any]
     #: The processes of the home that have no heartbeat.
-    processes: tuple[Process, ...]
+    processes: tuple[dict[str, Any], ...]
     #: Queues and workers (`shared.queue.depth.Fleet`); None without a queue, or where Redis does not answer.
     fleet: Any = None
     #: Why Redis does not answer.
@@ -146,7 +148,7 @@ def state(
         common=common,
         findings=by_urgency(common, *(each.findings for each in read)),
         spending=spending(settings),
-        processes=processes(settings),
+        processes=processes(settings, agents),
         fleet=fleet,
         redis_error=redis_error,
     )
@@ -239,10 +241,22 @@ def spending(settings: Settings | AgentSettings) -> dict[str, Any]:
         return spent(file, settings.limits, time.time())
 
 
-def processes(settings: Settings | AgentSettings) -> tuple[Process, ...]:
-    """List the processes of a home that have no heartbeat, those that are gone as well."""
-    with closing(AccountFile(settings.account_path)) as file:
-        return tuple(home_processes.listed(file))
+def processes(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[dict[str, Any], ...]:
+    """Report the processes that dispatch the indexes of agents or follow their files, also killed ones."""
+    found: dict[int, dict[str, Any]] = {}
+    for agent in agents:
+        for each in holders(agent.index_path):
+            entry = {
+                "kind": each.kind,
+                "host": socket.gethostname(),
+                "pid": each.pid,
+                "startedAt": each.started,
+                "agents": [],
+                "alive": each.is_alive,
+                "oldSettings": each.is_alive and changed_ns(settings.file.path) > 1e9 * each.started,
+            }
+            found.setdefault(each.pid, entry)["agents"].append(agent.agent)
+    return tuple(found.values())
 
 
 class StateReader:

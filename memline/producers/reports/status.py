@@ -33,7 +33,7 @@ def report(
             "leftOut": [{"path": path, "reason": reason} for path, reason in plan.discovery.left_out],
         },
         "findings": [each.to_json() for each in now.findings],
-        "processes": [each.to_json() for each in now.processes],
+        "processes": list(now.processes),
     }
     if deep:
         # OpenClaw's name of it, in the same report.

@@ -24,6 +24,7 @@ from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts
 from memline.shared.index import driver
 from memline.shared.index.driver import file_id
+from memline.shared.index.hold import FOLLOWER, hold
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import rescue
 from memline.shared.liveness import Liveness
@@ -136,6 +137,9 @@ class Following:
                 for line in self._follower.describe():
                     self._on_note(line)
             for agent in self._agents:
+                kind, path = "up" if self._on_note else "watch", agent.index_path
+                if (lock := hold(path, kind, time.time(), part=FOLLOWER)) is not None:
+                    stack.callback(lock.close)
                 # Rows may wait from before.
                 send(Sweep(agent=agent.agent))
             self._stack = stack.pop_all()

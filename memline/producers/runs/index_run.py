@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 
 import msgspec
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.queue.feed import FileFeeder
-from memline.shared.scheduling import health, home_processes, leases, model_change
+from memline.shared.scheduling import health, leases, model_change
 from memline.shared.scheduling.health import Health
 from memline.shared.sync.plan import Plan
 from memline.shared.words import counted
@@ -207,13 +207,7 @@ class IndexRun:
         from memline.producers.runs.in_process import feeder_of, workers_of
 
         path = self._agent.index_path
-        kind, names = home_processes.INDEX, [self._agent.agent]
-        listed: AbstractContextManager[None] = nullcontext()
-        # A run that embeds nothing is over before anybody asks who is at work.
-        if self._is_embedding:
-            account_path, now = self._agent.account_path, self._clock.now()
-            listed = home_processes.registered(account_path, kind, names, now, self._settings.file)
-        with listed, workers_of(self._settings, clock=self._clock) as workers:
+        with workers_of(self._settings, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             moved_at, progress = time.monotonic(), RunProgress(files=-1)
             workers.wake(self._agent.agent)

@@ -10,8 +10,9 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.driver import transaction
+from memline.shared.index.hold import forget_killed
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import fallback, home_processes, model_change
+from memline.shared.scheduling import fallback, model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 
 
@@ -34,7 +35,7 @@ def prepare(
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
         writer.recover()
         if is_asked:
-            home_processes.forget_gone(writer.accounts.file)
+            forget_killed(settings.index_path, now)
             fallback.switch_back(writer.accounts, choice, now)
         else:
             second = choose_fallback(settings, choice)

@@ -26,7 +26,6 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
-from memline.shared.scheduling import home_processes
 from memline.shared.sessions.programs import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript, unprintable
 from memline.shared.sources.safe_open import FileRefused
@@ -117,7 +116,6 @@ class Follower:
         self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
         #: Why files are polled, as the processes of the home are told.
-        self._polling = ""
 
     def __enter__(self) -> Follower:
         with self._stack:
@@ -152,10 +150,6 @@ class Follower:
             with self._errors.guard(agent.settings, FILES):
                 if agent.tick():
                     self._errors.clear(agent.settings, FILES)
-        reason = max((each.reason for agent in self._agents for each in agent.watchers), default="")
-        if reason != self._polling:
-            self._polling = reason
-            home_processes.note_polling(self._agents[0].settings.account_path, reason)
 
 
 class _AgentFollower:

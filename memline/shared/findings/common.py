@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import cached_property
 
 import msgspec
 
+from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
 from memline.shared.findings.facts import fleet_summary
 from memline.shared.findings.fleet_summary import FleetSummary
 from memline.shared.index import driver
-from memline.shared.index.accounts import AccountFile
+from memline.shared.index.hold import Holder, has_follower, holders
 from memline.shared.packages import install_command, lack_at_a_glance, remedy
-from memline.shared.scheduling import home_processes
-from memline.shared.scheduling.home_processes import Process
 from memline.shared.words import counted
 
 
@@ -36,10 +34,10 @@ class CommonFacts:
         return fleet_summary(self.queue, self.agents)
 
     @cached_property
-    def processes(self) -> list[Process]:
-        """The processes of the home that have no heartbeat, those that are gone as well."""
-        with closing(AccountFile(self.settings.account_path)) as file:
-            return home_processes.listed(file)
+    def processes(self) -> list[Holder]:
+        """The processes that dispatch the indexes or follow their files, and those that were killed."""
+        found = (each for agent in self.agents for each in holders(agent.index_path))
+        return list({each.pid: each for each in found}.values())
 
 
 def check_common(
@@ -76,9 +74,11 @@ def dead_letters(facts: CommonFacts) -> Iterator[Finding]:
 
 def old_settings(facts: CommonFacts) -> Iterator[Finding]:
     """A process is older than its configuration."""
+    file = facts.settings.file.path
     for process in facts.processes:
-        if process.is_alive and process.newer_file:
-            yield of_old_settings(f"memline {process.name}", process.newer_file, f"memline {process.kind}")
+        if process.is_alive and changed_ns(file) > 1e9 * process.started:
+            name = f"memline {process.kind} (process {process.pid})"
+            yield of_old_settings(name, str(file), f"memline {process.kind}")
     for worker in facts.fleet.old_workers if facts.fleet else ():
         yield of_old_settings(*worker)
 
@@ -92,14 +92,15 @@ def of_old_settings(process: str, file: str, command: str = "") -> Finding:
 
 def no_watcher(facts: CommonFacts) -> Iterator[Finding]:
     """No process follows changed files, where one did or a fleet should."""
-    watchers = [each for each in facts.processes if each.kind in (home_processes.UP, home_processes.WATCH)]
-    alive = {agent for each in watchers if each.is_alive for agent in each.agents}
-    for each in watchers:
-        if not each.is_alive and not set(each.agents) <= alive:
-            # After a start of the host nothing runs: its user starts it again.
-            level, command = NOTE if each.ended_with_host else WARNING, f"memline {each.kind}"
-            what = f"{command} (process {each.pid} on {each.host}) was killed: changed files are not followed"
-            yield Finding(code="no_watcher", level=level, what=what, action=command, subject="process")
+    watchers = [each for each in facts.processes if each.kind in ("up", "watch")]
+    for agent in facts.agents:
+        if has_follower(agent.index_path):
+            continue
+        for each in holders(agent.index_path):
+            if each.kind in ("up", "watch"):
+                command = f"memline {each.kind}"
+                what = f"{command} (process {each.pid}) was killed: changed files are not followed"
+                yield Finding(code="no_watcher", level=WARNING, what=what, action=command, subject="process")
     if not watchers and facts.fleet is not None and facts.fleet.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
         what = "no memline watch runs in this fleet: changed files are not followed"

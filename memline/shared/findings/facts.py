@@ -21,7 +21,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index.vectors import Backlog
-from memline.shared.scheduling import health, home_processes
+from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.scheduling.health import Health
 from memline.shared.sources import outcomes
@@ -252,11 +252,7 @@ class Facts:
     @cached_property
     def has_follower(self) -> bool:
         """Whether a process brings changed files into the index."""
-        # Of another host of a fleet it is not known, and taken for true.
-        return any(
-            each.kind in home_processes.FOLLOWERS and self.agent in each.agents and each.is_alive
-            for each in home_processes.listed(self.account_file)
-        )
+        return hold.has_follower(self.settings.index_path)
 
     @cached_property
     def has_embedder(self) -> bool:

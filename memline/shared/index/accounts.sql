@@ -43,18 +43,6 @@ CREATE TABLE IF NOT EXISTS spending (
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- Processes of this home without a heartbeat: `up`, `watch`, `serve`, `mcp` and `index`. `owner` is
--- `host:pid:start`, `boot` the start of the host it belongs to, `settings` what it does not take of them (JSON).
-CREATE TABLE IF NOT EXISTS processes (
-    kind TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    boot TEXT NOT NULL,
-    started REAL NOT NULL,
-    agents TEXT NOT NULL,
-    settings TEXT NOT NULL DEFAULT '{}',
-    PRIMARY KEY (kind, owner)
-) STRICT;
-
 -- What the processes of this home counted since it was made (shared/figures/counters.py); `labels` is JSON.
 CREATE TABLE IF NOT EXISTS counters (
     name TEXT NOT NULL,

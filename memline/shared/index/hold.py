@@ -1,7 +1,8 @@
 """Let one process at a time dispatch an index: a lock on `<index>.lock`, whose text says who has it.
 
 Any process may read, chunk and store files. Only the holder of this lock leases texts and sends them. The
-system releases the lock when a process ends, however it ends.
+system releases the lock when a process ends, however it ends; the text of one that was killed stays.
+`<index>.watch` says in the same way which process follows the files.
 """
 
 from __future__ import annotations
@@ -22,14 +23,20 @@ from memline.shared.errors import IndexUnwritable
 TRIES, TRY_EVERY_S = 5, 0.01
 
 
+#: What a process may hold of an index, as the ending of a file name: to dispatch it, to follow its files.
+DISPATCHER, FOLLOWER = "lock", "watch"
+
+
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that dispatches an index."""
+    """The process that dispatches an index, or follows its files."""
 
     pid: int
-    #: Its command: `up`, `store` or `index`.
+    #: Its command: `up`, `store`, `index` or `watch`.
     kind: str
     #: When it took the lock (seconds since the epoch). It has read its settings before.
     started: float
+    #: Whether it has the lock still; else it was killed.
+    is_alive: bool = True
 
 
 class Hold:
@@ -43,12 +50,12 @@ class Hold:
         self._file.close()
 
 
-def hold(index: Path, kind: str, now: float) -> Hold | None:
-    """Take the lock of an index for this process; None while another process has it.
+def hold(index: Path, kind: str, now: float, *, part: str = DISPATCHER) -> Hold | None:
+    """Take a lock of an index for this process; None while another process has it.
 
     Raises IndexUnwritable.
     """
-    path = lock_of(index)
+    path = lock_of(index, part)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = open(path, "a+b", buffering=0, opener=for_owner)  # noqa: SIM115
@@ -69,14 +76,38 @@ def hold(index: Path, kind: str, now: float) -> Hold | None:
 
 def holder_of(index: Path) -> Holder | None:
     """Return which process dispatches an index; None when none does."""
-    with suppress(OSError, msgspec.DecodeError), lock_of(index).open("rb") as file:
+    found = _read(index, DISPATCHER)
+    return found if found is not None and found.is_alive else None
+
+
+def holders(index: Path) -> list[Holder]:
+    """Return the processes that dispatch an index or follow its files, and those that were killed."""
+    found = filter(None, (_read(index, part) for part in (DISPATCHER, FOLLOWER)))
+    return list({each.pid: each for each in found}.values())
+
+
+def has_follower(index: Path) -> bool:
+    """Tell whether a process brings changed files into an index."""
+    return any(each.is_alive and each.kind != "store" for each in holders(index))
+
+
+def forget_killed(index: Path, now: float) -> None:
+    """Forget a process that followed the files and was killed: the caller does what it left undone."""
+    if (lock := hold(index, "index", now, part=FOLLOWER)) is not None:
+        lock.close()
+
+
+def _read(index: Path, part: str) -> Holder | None:
+    with suppress(OSError, msgspec.DecodeError), lock_of(index, part).open("rb") as file:
+        is_alive = False
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return msgspec.json.decode(file.read(), type=Holder)
+            is_alive = True
+        return msgspec.structs.replace(msgspec.json.decode(file.read(), type=Holder), is_alive=is_alive)
     return None
 
 
-def lock_of(index: Path) -> Path:
-    """Name the lock of an index."""
-    return index.with_name(f"{index.name}.lock")
+def lock_of(index: Path, part: str = DISPATCHER) -> Path:
+    """Name a lock of an index."""
+    return index.with_name(f"{index.name}.{part}")

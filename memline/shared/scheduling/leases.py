@@ -8,11 +8,8 @@ texts of a lease that is over are wanted again. A vector that is stored is never
 from __future__ import annotations
 
 import json
-import os
-import socket
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 from sqlite3 import Connection
 
 import msgspec
@@ -67,12 +64,6 @@ def lease_s(timeout_s: float) -> float:
 def may_call(left_s: float, timeout_s: float) -> bool:
     """Tell whether a call that may take `timeout_s` ends within a lease that lasts for `left_s` more."""
     return left_s - CLOCKS_S >= timeout_s
-
-
-def current_owner() -> str:
-    """Return `host:pid:start`, which names this process and no later one with the same pid."""
-    pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_start_time(pid)}"
 
 
 def lease(
@@ -291,36 +282,3 @@ def _open_lease(
 
 def _in_flight(connection: Connection, identity_id: int) -> int:
     return int(scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", identity_id))
-
-
-def is_owner_alive(owner: str) -> bool:
-    """Tell whether the process of `owner` still runs; True for another host, which cannot be checked here.
-
-    What names no process is gone: a fleet of an older release.
-    """
-    host, pid, started = (["", "", *owner.rsplit(":", 2)])[-3:]
-    if not pid.isdigit():
-        return False
-    if host != socket.gethostname():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return _start_time(int(pid)) == started
-
-
-def _start_time(pid: int) -> str:
-    """Read when a process started, in ticks since boot (Linux); else an empty string.
-
-    A process that was killed and whose parent has not reaped it yet does not run: its time is "dead".
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # Fields 3 and 22; the second field, the name in brackets, may itself hold spaces.
-    fields = stat.rpartition(")")[2].split()
-    return "dead" if fields[0] in "ZX" else fields[19]

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -31,9 +31,8 @@ from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Stop
 from memline.shared.index import jobs, meta
-from memline.shared.index.accounts import AccountFile
-from memline.shared.index.hold import hold
-from memline.shared.scheduling import health, home_processes, leases
+from memline.shared.index.hold import Holder, hold, lock_of
+from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
@@ -154,24 +153,10 @@ def redis_says(words: str) -> State:
     return state
 
 
-def enter(
-    place: Place, kind: str, *, owner: str = "", boot: str = "", started: float = 1, **state: object
-) -> None:
-    """List a process of the home."""
-    with closing(AccountFile(place.agent.account_path)) as file, file.writing() as connection:
-        gone = f"{socket.gethostname()}:999999999:1"
-        row = (kind, owner or gone, boot or home_processes._boot(), started, json.dumps(["main"]))
-        connection.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?)", (*row, json.dumps(state)))
-
-
 def up_was_killed(place: Place, _: pytest.MonkeyPatch) -> None:
-    place.home.mkdir(exist_ok=True)
-    enter(place, "up")
-
-
-def host_was_restarted(place: Place, _: pytest.MonkeyPatch) -> None:
-    place.home.mkdir(exist_ok=True)
-    enter(place, "up", boot="an earlier start")
+    place.index_path.parent.mkdir(parents=True, exist_ok=True)
+    # A lock that nobody has: its text stays when its process is killed.
+    lock_of(place.index_path).write_bytes(msgspec.json.encode(Holder(pid=999_999, kind="up", started=1.0)))
 
 
 def change_model(place: Place) -> None:
@@ -276,7 +261,6 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("old_settings", WARNING, fleet_of("store", newer_file="c.json5"), "memline worker store on h (process 1) runs with the settings of its start: c.json5 was changed since", "start it again: memline worker store"),
     ("no_watcher", WARNING, up_was_killed, "was killed: changed files are not followed", "memline up"),
-    ("no_watcher", NOTE, host_was_restarted, "was killed: changed files are not followed", "memline up"),
     ("no_watcher", NOTE, fleet_of("chunk"), "no memline watch runs in this fleet", "memline watch"),
     ("vectors_unavailable", NOTE, run_without("numpy"), "numpy is missing", "numpy"),
     ("vectors_unavailable", NOTE, run_without("sqlite-vec"), "sqlite-vec cannot be used (no such module); numpy stands in", "sqlite-vec"),
@@ -339,7 +323,6 @@ def test_what_is_at_work_is_a_note_without_advice(place):
     with writing(place) as writer, writer.transaction() as (connection, now):
         bucket = int(now) // meta.BUCKET_S
         meta.put(connection, meta.EMBEDDED_RECENTLY, [[bucket - 3, 33 * 30 + 33 * int(now) % meta.BUCKET_S]])
-    enter(place, "index", owner=leases.current_owner())
 
     # The process that sends them holds the lock of the index.
     with closing(hold(place.index_path, "index", time.time())):
