@@ -9,26 +9,7 @@
 At the top level of a checkout `shared`, `producers` and `workers` are links to the folders in this one.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-
-# Not from typing: until the console script guards it, a Ctrl-C would show a traceback.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from memline.producers.actions.append_entry import Entry as Entry
-    from memline.producers.agent_view import Chat as Chat
-    from memline.producers.agent_view import chat_of as chat_of
-    from memline.producers.backends import IndexReport as IndexReport
-    from memline.producers.backends import LinkCheck as LinkCheck
-    from memline.producers.memory import Memory as Memory
-    from memline.producers.memory import Status as Status
-    from memline.shared.errors import MemlineError as MemlineError
-    from memline.shared.search.results import Answer as Answer
-    from memline.shared.search.results import Hit as Hit
-    from memline.shared.sources.excerpt import Excerpt as Excerpt
 
 #: Where the public names are; loaded at first use, so that `import memline` costs nothing.
 _HOMES = {
@@ -51,7 +32,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a public name."""
     if name not in _HOMES:
         raise AttributeError(f"module 'memline' has no attribute {name!r}")

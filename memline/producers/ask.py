@@ -1,7 +1,5 @@
 """Open what answers the questions of an agent: its index, and the look at its files before an answer."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from functools import partial

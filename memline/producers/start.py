@@ -1,7 +1,5 @@
 """Start the command line: the console script."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """`memline config` shows the merged configuration and checks it."""
 
-from __future__ import annotations
-
 import os
 
 from memline.producers.cli.invocation import Invocation, echo, print_result

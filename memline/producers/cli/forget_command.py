@@ -1,7 +1,5 @@
 """`memline forget`: memory that goes."""
 
-from __future__ import annotations
-
 import click
 
 from memline.producers.actions import forget as forgetting

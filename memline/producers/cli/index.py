@@ -1,7 +1,5 @@
 """`memline index`: bring the index up to date and wait until every vector is ready or failed."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

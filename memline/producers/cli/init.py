@@ -1,7 +1,5 @@
 """`memline init`: from a folder to a cited answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -12,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from msgspec.structs import replace
+import msgspec
 
 from memline.producers.backends import IndexReport
 from memline.producers.bridges.clients import CLIENTS
@@ -87,7 +85,7 @@ def init(
             return 1
     if provider or model or base_url:
         _configure(invocation, workspace, provider or "openai", model or "", base_url or "")
-    invocation = Invocation(options=replace(invocation.options, workspace=workspace))
+    invocation = Invocation(options=msgspec.structs.replace(invocation.options, workspace=workspace))
     settings = invocation.agent()
     for line in _described(settings, plan_of(settings)):
         echo(line)

@@ -1,7 +1,5 @@
 """What a command is given, and how it prints: global options, settings, text and JSON."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import os
@@ -9,9 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from msgspec.structs import replace
+import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.load import Loaded, Options, load
@@ -26,7 +24,7 @@ class Invocation:
         self.options = options
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Invocation:
+    def of(cls, given: Mapping[str, str]) -> Self:
         """Make the invocation of these global options, by their names."""
         names = ("config", "home", "workspace")
         config, home, workspace = (Path(given[name]) if name in given else None for name in names)
@@ -50,9 +48,9 @@ class Invocation:
         """Return the settings of the agent of `--agent`, or of all agents."""
         return self.loaded.agents()
 
-    def of_service(self) -> Invocation:
+    def of_service(self) -> "Invocation":
         """Return the invocation of a process that serves what is configured (`Options.is_service`)."""
-        return Invocation(replace(self.options, is_service=True))
+        return Invocation(msgspec.structs.replace(self.options, is_service=True))
 
     def enabled_agents(self) -> list[AgentSettings]:
         """Return those of `agents` whose memory search is switched on, and name the others on stderr."""

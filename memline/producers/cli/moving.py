@@ -1,7 +1,5 @@
 """`memline import` and `backup`: memory that moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What commands share: how one is declared, global options, questions, and what stands beside a result."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """`memline search`: a question answered from the notes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Perform the actions of `actions.verbs` for the commands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,0 +1,11 @@
+from memline.producers.actions.append_entry import Entry as Entry
+from memline.producers.agent_view import Chat as Chat
+from memline.producers.agent_view import chat_of as chat_of
+from memline.producers.backends import IndexReport as IndexReport
+from memline.producers.backends import LinkCheck as LinkCheck
+from memline.producers.memory import Memory as Memory
+from memline.producers.memory import Status as Status
+from memline.shared.errors import MemlineError as MemlineError
+from memline.shared.search.results import Answer as Answer
+from memline.shared.search.results import Hit as Hit
+from memline.shared.sources.excerpt import Excerpt as Excerpt
