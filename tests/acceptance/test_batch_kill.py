@@ -56,7 +56,7 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
             if _open(place) == 0:
                 texts += write_notes(place, NOTES * number, NOTES)
                 rounds += 1
-                assert place.run("reindex").status == 0
+                assert fleet.run("reindex").status == 0
             until(lambda: _open(place) > 0, "a batch")
             _let_live(server, dice, lambda: _open(place) == 0)
             # Now and then the one that hands the batches out, and stores what they bring.

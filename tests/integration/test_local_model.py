@@ -140,7 +140,7 @@ def test_init_takes_the_small_model_when_it_is_asked_for(
     ran = shell("init", str(folder), "--yes", "--provider", "local")
 
     assert (ran.status, "Indexed 1 file" in ran.stdout) == (0, True)
-    assert "ONNX: 23 MB of huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0" in ran.stdout
+    assert f"Downloads {ONNX.small_model}" in ran.stdout
     assert "nothing of your notes leaves it" in ran.stdout
     body = shell("status", "--json", cwd=folder).json[0]["status"]
     assert body["vector"]["ready"] == 1

@@ -135,7 +135,7 @@ def _small_model(workspace: Path) -> str:
         again = shlex.join(["memline", "init", str(workspace), "--provider", "local"])
         what = f"{ENGINES[0].not_installed().message}; nothing was written"
         raise MemlineError(what, hint=f"{ENGINES[0].install()} && {again}")
-    echo(f"Downloads {engine.offer}")
+    echo(f"Downloads {engine.small_model} (about 25 MB); nothing of your notes leaves this machine.")
     return engine.small_model
 
 

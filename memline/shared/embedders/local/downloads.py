@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from msgspec.structs import replace
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
@@ -82,7 +81,7 @@ class HubFile(msgspec.Struct, frozen=True, kw_only=True):
         root = self.path.parents[1 if folders else 0]
         names = [*COMPANIONS, file + WEIGHTS_SUFFIX]
         return [
-            replace(
+            msgspec.structs.replace(
                 self,
                 name=f"{name} of {self.name}",
                 url_path=above + name,

@@ -10,7 +10,8 @@ import ctypes
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,14 +21,13 @@ import numpy as np
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.local.engines import LoadedModel, engine_of
+from memline.shared.embedders.local.engines import engine_of
 from memline.shared.embedders.local.model_file import FAMILIES, FIRST, LAST
 from memline.shared.embedders.protocol import Embedder, Identity, LateVector
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
-from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
+from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderRefused, ProviderStop
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-
 
 #: Tokens of a window at most. Models with 32,768 positions would take gigabytes for a context of their own
 #: size, and a chunk has 400.
@@ -79,7 +79,6 @@ class LocalEmbedder(Embedder):
     def _loaded(self) -> EmbeddingModel:
         if self._model is None or self._model.pid != os.getpid():
             model = shared_model(self._path, self.identity.endpoint)
-            assert isinstance(model, EmbeddingModel)
             self._model = model
         return self._model
 
@@ -102,11 +101,27 @@ class LocalEmbedder(Embedder):
         return LateVector(vector, made.tokens)
 
 
-class EmbeddingModel(LoadedModel, ABC):
-    """A loaded model that makes vectors."""
+class EmbeddingModel(ABC):
+    """A loaded model, freed with its last reference. Any thread may call it; one at a time is served."""
 
+    #: Tokens that one pass takes.
+    window_tokens: int
     #: Dimensions of the vector of a text.
     dims: int
+
+    def __init__(self) -> None:
+        #: The process that loaded it, and that alone may use and free it.
+        self.pid = os.getpid()
+        self._waiting, self._running = threading.Lock(), threading.Lock()
+
+    @contextmanager
+    def _exclusive(self, timeout_s: float) -> Iterator[None]:
+        """Wait for the model. The next caller holds `_waiting`, so a question waits for one text alone."""
+        with _held(self._waiting, timeout_s), ExitStack() as stack:
+            stack.enter_context(_held(self._running, timeout_s))
+            running = stack.pop_all()
+        with running:
+            yield
 
     @abstractmethod
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
@@ -169,6 +184,16 @@ class EmbeddingModel(LoadedModel, ABC):
         return unit_vector(total, dims=self.dims), np.concatenate(of_tokens), places
 
 
+@contextmanager
+def _held(lock: threading.Lock, timeout_s: float) -> Iterator[None]:
+    if not lock.acquire(timeout=timeout_s):
+        raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def pooled(rows: Floats, pooling: int) -> Floats:
     """Make one vector of those of all tokens, as the model was trained: MEAN, FIRST or LAST."""
     of_text: Floats = rows[0] if pooling == FIRST else rows[-1] if pooling == LAST else rows.mean(0)
@@ -177,7 +202,7 @@ def pooled(rows: Floats, pooling: int) -> Floats:
 
 _loading = threading.Lock()
 #: By file and digest.
-_models: WeakValueDictionary[tuple[Path, str], LoadedModel] = WeakValueDictionary()
+_models: WeakValueDictionary[tuple[Path, str], EmbeddingModel] = WeakValueDictionary()
 #: Half of the cores: threads that wait for each other spin, and on a machine that is busy elsewhere a second
 #: thread on the second of two cores made a question 3 times slower at the median, 40 at the worst.
 _threads = max((os.cpu_count() or 1) // 2, 1)
@@ -196,7 +221,7 @@ def _forget_parent() -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def shared_model(path: Path, digest: str) -> LoadedModel:
+def shared_model(path: Path, digest: str) -> EmbeddingModel:
     """Return this process's instance of a model, loaded now if it is not loaded yet. Raises ProviderStop."""
     with _loading:
         model = _models.get((path, digest))
