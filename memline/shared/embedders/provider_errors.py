@@ -11,6 +11,11 @@
 Only what the provider itself wrote is read (message, code, type): an answer may quote the texts. OpenAI
 and servers like it say `{"error": {"message", "code"}}`, Voyage `{"detail"}`, Gemini a `google.rpc.Status`.
 `parse_retry_after` reads the time to wait.
+
+Codes of errors, beside those of `shared.embedders.http` (proxy_unusable, untrusted_certificate, host_unknown,
+bad_address) and of local models (engine_missing):
+
+    bad_key  no_quota  no_country  api_disabled  bad_model  bad_dimensions  redirect  rate_limit  refused_text
 """
 
 from __future__ import annotations
@@ -84,8 +89,8 @@ def classify(
     quota = quota_details(answer)
     wait_s = parse_retry_after(headers, text, now=time.time() if now is None else now, body_s=quota.wait_s)
 
-    def stop(hint: str) -> ProviderStop:
-        return ProviderStop(message, status=status, hint=hint)
+    def stop(hint: str, code: str) -> ProviderStop:
+        return ProviderStop(message, status=status, hint=hint, code=code)
 
     def too_big() -> ProviderTooBig:
         rows, tokens = _cap("row_caps", words), _cap("token_caps", words)
@@ -93,7 +98,7 @@ def classify(
 
     is_about_request = status in (400, 422)
     if _is_out_of_quota(status, words, wait_s, quota):
-        return stop(_quota_hint(provider, quota))
+        return stop(_quota_hint(provider, quota), "no_quota")
     if status == 429 and "request too large" in words:
         # Larger than a whole minute's allowance: waiting will not help.
         return too_big()
@@ -110,25 +115,32 @@ def classify(
         # Half of what a minute allows: what else uses the key takes of it too, and our tokens are estimates.
         rows = max(quota.max_requests // 2, 1) if quota.max_requests else 0
         tokens = quota.max_tokens // 2 if sent_bytes / 4 > quota.max_tokens / 2 else 0
-        return ProviderLater(message, status=status, retry_after_s=wait_s, max_rows=rows, max_tokens=tokens)
+        code = "rate_limit" if status == 429 or is_rate_limit else ""
+        return ProviderLater(
+            message, status=status, retry_after_s=wait_s, max_rows=rows, max_tokens=tokens, code=code
+        )
     if status in (401, 403) or (is_about_request and _search("bad_key", words)):
         if _search("disabled", words):
-            return stop(f"allow the {provider} API for the project of this key, then run: memline index")
-        return stop(key_hint or f"check the {provider} API key")
+            hint = f"allow the {provider} API for the project of this key, then run: memline index"
+            return stop(hint, "api_disabled")
+        return stop(key_hint or f"check the {provider} API key", "bad_key")
     if status == 413:
         return too_big()
     if not is_about_request:
-        return stop(_stop_hint(provider, status, words, headers, secrets))
+        return stop(*_other_stop(provider, status, words, headers, secrets))
     if _search("bad_dims", words):
         setting = "memorySearch.outputDimensionality"
-        return stop(f"change or remove {setting}: this {provider} model does not support it")
+        return stop(
+            f"change or remove {setting}: this {provider} model does not support it", "bad_dimensions"
+        )
     if _search("bad_country", words):
-        return stop(f"{provider} does not serve this country: set memorySearch.provider to another")
+        hint = f"{provider} does not serve this country: set memorySearch.provider to another"
+        return stop(hint, "no_country")
     if any(_search(kind, words) for kind in ("row_caps", "token_caps", "cap_words")):
         return too_big()
     if _search("bad_model", words):
-        return stop(_MODEL_HINT)
-    return ProviderRefused(message, status=status)
+        return stop(_MODEL_HINT, "bad_model")
+    return ProviderRefused(message, status=status, code="refused_text")
 
 
 def url_hint(provider: str) -> str:
@@ -138,33 +150,32 @@ def url_hint(provider: str) -> str:
     return f"check memorySearch.remote.baseUrl: it usually ends in {ending or '/v1'}"
 
 
-def is_bad_key(error: ProviderError) -> bool:
-    """Tell whether an error says that the key itself is bad, whatever it was used for."""
-    return error.status == 401 or (error.kind == "stop" and bool(_search("bad_key", error.message.lower())))
+#: Codes of stops that hold for every model of an account: its key, its credit, the way to it.
+_OF_THE_ACCOUNT = ("bad_key", "no_quota", "no_country", "api_disabled", "proxy_unusable")
 
 
 def is_of_account(error: ProviderError) -> bool:
-    """Tell whether a stop holds for every model of an account: its key, its credit, the way to it."""
+    """Tell whether a stop holds for every model of an account."""
     # Without a status the provider was not asked: these settings lead to none.
-    return error.status in _OF_THE_ACCOUNT or is_bad_key(error)
+    return error.status is None or error.code in _OF_THE_ACCOUNT
 
-
-_OF_THE_ACCOUNT = (None, 401, 402, 403, 407, 429)
 
 _MODEL_HINT = "set memorySearch.model to a model that this provider serves"
 
 
-def _stop_hint(
+def _other_stop(
     provider: str, status: int, words: str, headers: Mapping[str, str], secrets: Iterable[str]
-) -> str:
+) -> tuple[str, str]:
+    """Return what to do about a status that says no for good, and its code."""
     if 300 <= status < 400:
         target = redact_line(headers.get("location", "").split("?")[0], secrets)
-        return f"redirects are not followed; set memorySearch.remote.baseUrl to the new address: {target}"
+        hint = f"redirects are not followed; set memorySearch.remote.baseUrl to the new address: {target}"
+        return hint, "redirect"
     if status == 404 and "model" in words:
-        return _MODEL_HINT
+        return _MODEL_HINT, "bad_model"
     if status == 407:
-        return "the proxy asks for a user and password: check HTTPS_PROXY"
-    return f"{url_hint(provider)}; check memorySearch.model too"
+        return "the proxy asks for a user and password: check HTTPS_PROXY", "proxy_unusable"
+    return f"{url_hint(provider)}; check memorySearch.model too", "bad_address"
 
 
 def _quota_hint(provider: str, quota: QuotaDetails) -> str:

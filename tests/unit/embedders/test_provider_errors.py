@@ -11,6 +11,7 @@ from memline.shared.embedders.provider_errors import (
     MAX_WAIT_S,
     QuotaDetails,
     classify,
+    is_of_account,
     parse_retry_after,
     quota_details,
     redact_line,
@@ -117,6 +118,31 @@ MINUTE_QUOTA = [{"reason": "quota_exceeded"}, {"violations": [{"quotaId": "Embed
 )
 def test_kind_of_an_answer(status: int, body: str, kind: str) -> None:
     assert classify("openai", status, {}, body).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "is_of_all_models"),
+    [
+        (401, "nope", "bad_key", True),
+        (400, google("API key not valid.", "INVALID_ARGUMENT"), "bad_key", True),
+        (429, QUOTA, "no_quota", True),
+        (429, RATE, "rate_limit", False),
+        (404, openai_error("The model `x` does not exist."), "bad_model", False),
+        (404, "404 page not found", "bad_address", False),
+        (307, "", "redirect", False),
+        (407, "", "proxy_unusable", True),
+        (400, openai_error("This model does not support specifying dimensions."), "bad_dimensions", False),
+        (400, google("User location is not supported for the API use.", "X"), "no_country", True),
+        (403, google("Generative Language API: it is disabled", "SERVICE_DISABLED"), "api_disabled", True),
+        (422, '{"detail":"bad text"}', "refused_text", False),
+    ],
+)
+def test_an_error_has_a_code_that_says_whether_all_models_of_the_account_are_meant(
+    status, body, code, is_of_all_models
+):
+    error = classify("openai", status, {}, body)
+
+    assert (error.code, is_of_account(error)) == (code, is_of_all_models)
 
 
 @pytest.mark.parametrize(
