@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -209,15 +209,26 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def _tables(report: dict[str, Any]) -> list[Any]:
-    queues = Table("queue", "waiting", "in flight", "delayed", "dead", "oldest", "per minute", title="Queues")
+    counted_columns = ("waiting", "in flight", "delayed", "dead", "oldest", "per min")
+    queues = _table("Queues", ("queue",), counted_columns)
     for each in report["queues"]:
         counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
         queues.add_row(each["name"], *counts, span(each["oldestSeconds"]), f"{each['ratePerMinute']:.0f}")
-    workers = Table("worker", "host", "pid", "version", "threads", title="Workers")
+    workers = _table("Workers", ("worker", "host", "version"), ("pid", "threads"))
     for each in report["workers"]:
-        cells = (each["role"], each["host"], str(each["pid"]), each["version"], str(each["threads"]))
+        cells = (each["role"], each["host"], each["version"], str(each["pid"]), str(each["threads"]))
         workers.add_row(*map(visible, cells))
     return [queues, *map(visible, _backlog_lines(report)), workers]
+
+
+def _table(title: str, texts: Iterable[str], counts: Iterable[str]) -> Table:
+    """Make a table that fits the terminal: its texts are wrapped, and its counts are never cut."""
+    table = Table(title=title)
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for name in counts:
+        table.add_column(name, no_wrap=True, justify="right")
+    return table
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
