@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.bench import Bench, Place
 from benchmarks.children import ROOT, environment, memline
 from benchmarks.figures import Figure
+from memline.shared.config.installation import QueueAddress
 
 if TYPE_CHECKING:
     from memline.shared.queue.depth import Fleet
@@ -52,7 +53,7 @@ class FleetProcesses:
         with closing(socket.socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             self.url = f"redis://127.0.0.1:{probe.getsockname()[1]}/0"
-        self.address = f"{self.url}#bench"
+        self.address = QueueAddress(self.url, "bench")
 
     def __enter__(self) -> FleetProcesses:
         self._log = (self.place.home / "fleet.log").open("ab")

@@ -18,11 +18,10 @@ def searching(
     settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock
 ) -> tuple[Answerer, Staleness]:
     """Open what the searches of an agent need; the caller closes the first."""
-    choice, limits, queue = choose(agent), None, ""
-    if settings.queue.url:
+    choice, limits, queue = choose(agent), None, settings.queue.address
+    if queue:
         from memline.shared.queue.redis_limits import fleet_limits
 
-        queue = settings.queue.address
         limits = fleet_limits(queue, agent, choice)
     # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues every
     # change. A command writes: it runs only when no query worker is alive.

@@ -178,7 +178,7 @@ def test_an_embed_worker_needs_the_queue_the_provider_and_the_key_and_nothing_of
             "HOME": str(elsewhere),
             "MEMLINE_CONFIG": str(config),
             "MEMLINE_HOME": str(elsewhere / "home"),
-            "MEMLINE_QUEUE_NAME": fleet.address.rpartition("#")[2],
+            "MEMLINE_QUEUE_NAME": fleet.address.name,
             "OPENAI_API_KEY": "sk-test",
         },
         before=without_rights,

@@ -143,7 +143,7 @@ def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
 def put(fleet: Fleet, queue: str, data: bytes, *, name: str = "bad") -> None:
     """Put any bytes on a queue, as the broker would."""
     with redis_client.connected(fleet.address) as client:
-        base = redis_client.key(client, queue)
+        base = client.key(queue)
         client.hset(f"{base}.msgs", name, data)  # type: ignore[arg-type]
         client.rpush(base, name)
 

@@ -16,7 +16,7 @@ def test_what_a_worker_of_another_home_sends_is_stored_and_counted(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     config = shutil.copy(notes.config, elsewhere / "config.json5")
-    name = fleet.address.rpartition("#")[2]
+    name = fleet.address.name
     env = {"MEMLINE_HOME": str(elsewhere / "home"), "MEMLINE_CONFIG": config, "MEMLINE_QUEUE_NAME": name}
 
     fleet.start("embed", env=env)

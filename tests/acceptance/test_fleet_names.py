@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import fleet_owner
 from tests.support.fleet import Fleet
@@ -72,7 +73,7 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(
 def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    address, moved = f"{redis_server.url}#team", tmp_path / "moved"
+    address, moved = QueueAddress(redis_server.url, "team"), tmp_path / "moved"
     fleet_owner.claim(address, tmp_path / "a")
     fleet_owner.claim(address, tmp_path / "a")
 
@@ -81,7 +82,7 @@ def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(
             refuses(address, tmp_path / "b")
         assert "another queue.name" in error.value.hint
         assert "redis-cli del memline:team:owner" in error.value.hint
-    fleet_owner.refuse_other(f"{redis_server.url}#new", tmp_path / "b")
+    fleet_owner.refuse_other(QueueAddress(redis_server.url, "new"), tmp_path / "b")
 
     (tmp_path / "a").rename(moved)
     fleet_owner.claim(address, moved)

@@ -10,8 +10,9 @@ from itertools import pairwise
 import dramatiq
 import pytest
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
-from memline.shared.queue import broker, dead_letters, depth, redis_client, routes
+from memline.shared.queue import broker, dead_letters, depth, redis_broker, redis_client, routes
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S
@@ -28,12 +29,16 @@ def quick(monkeypatch):
     monkeypatch.setattr("dramatiq.worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS", 0.1)
 
 
+def at(server):
+    return QueueAddress(server.url)
+
+
 class Process:
     """A worker of the queue `store`, with an actor `store_files` of the test's own."""
 
     def __init__(self, url, work=None, *, max_wait_s=0.0, heartbeat_timeout_ms=15_000):
         self.retry = RetryPolicy(url, max_wait_s=max_wait_s)
-        self.broker = broker.on_redis(url, retry=self.retry)
+        self.broker = redis_broker.on_redis(url, retry=self.retry)
         self.broker.heartbeat_timeout = heartbeat_timeout_ms
         self.url, self.got, self.work = url, [], work or (lambda raw: None)
         dramatiq.actor(
@@ -70,7 +75,7 @@ class Process:
 
 @pytest.fixture
 def process(redis_server):
-    return Process(redis_server.url)
+    return Process(at(redis_server))
 
 
 def store_queue(process):
@@ -87,23 +92,23 @@ def fail(raw):
 
 
 def test_the_messages_of_a_worker_that_was_killed_go_to_another_when_its_heartbeat_is_missed(redis_server):
-    killed = Process(redis_server.url)
+    killed = Process(at(redis_server))
     killed.send(1)
     assert len(killed.broker.do_fetch("store", 4)) == 1
 
-    with Process(redis_server.url, heartbeat_timeout_ms=300).working() as other:
+    with Process(at(redis_server), heartbeat_timeout_ms=300).working() as other:
         until(lambda: other.got == [1])
         until(lambda: is_idle(other))
 
 
 def test_a_message_that_fails_is_a_dead_letter_with_its_error_after_the_last_try(redis_server):
-    process = Process(redis_server.url, fail)
+    process = Process(at(redis_server), fail)
     process.send(1)
 
     with process.working():
         until(lambda: store_queue(process).dead == 1)
 
-    (letter,) = dead_letters.listed(redis_server.url)
+    (letter,) = dead_letters.listed(at(redis_server))
     assert (letter.actor, letter.agent) == ("store_files", "main")
     assert letter.error == "RuntimeError: the disk is on fire"
     assert process.got == [1, 1, 1, 1]
@@ -114,14 +119,14 @@ def test_a_message_that_waits_for_its_retry_survives_a_kill_of_its_worker_and_of
     lasting_redis, monkeypatch
 ):
     monkeypatch.setattr(broker, "MIN_BACKOFF_MS", 1_000)
-    first = Process(lasting_redis.url, fail)
+    first = Process(at(lasting_redis), fail)
     first.send(1)
     with first.working():
         until(lambda: store_queue(first).delayed == 1 and store_queue(first).in_flight == 0)
 
     lasting_redis.restart()
 
-    with Process(lasting_redis.url).working() as second:
+    with Process(at(lasting_redis)).working() as second:
         until(lambda: second.got == [1])
         until(lambda: is_idle(second))
 
@@ -137,14 +142,14 @@ def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(proc
 
 
 def test_dead_letters_are_put_back_as_new_or_dropped(redis_server):
-    process = Process(redis_server.url, fail)
+    process = Process(at(redis_server), fail)
     for number in range(3):
         process.send(number)
     process.send(3, actor="burn")
     with process.working():
         until(lambda: store_queue(process).dead == 4)
-    letters = dead_letters.listed(redis_server.url, error="fire")
-    (unknown,) = dead_letters.listed(redis_server.url, error="burn")
+    letters = dead_letters.listed(at(redis_server), error="fire")
+    (unknown,) = dead_letters.listed(at(redis_server), error="burn")
     assert len(letters) == 3
 
     moved = [dead_letters.requeue(process.url, letters[:1]) for _ in range(2)]
@@ -169,7 +174,7 @@ def test_what_an_actor_sends_while_redis_is_away_arrives_when_it_is_back_and_its
             is_away.wait(120)
             process.send(2)
 
-    process = Process(lasting_redis.url, work, max_wait_s=120)
+    process = Process(at(lasting_redis), work, max_wait_s=120)
     process.send(1)
 
     with process.working():
@@ -188,7 +193,7 @@ def test_messages_are_acknowledged_again_when_a_full_server_has_room(redis_serve
         began.set()
         is_full.wait(120)
 
-    process = Process(redis_server.url, work)
+    process = Process(at(redis_server), work)
     for number in range(4):
         process.send(number)
 
@@ -202,14 +207,14 @@ def test_messages_are_acknowledged_again_when_a_full_server_has_room(redis_serve
         until(lambda: process.got == [0, 1, 2, 3])
         until(lambda: is_idle(process))
 
-    assert dead_letters.listed(redis_server.url) == []
+    assert dead_letters.listed(at(redis_server)) == []
 
 
 # Limits.
 
 
 def test_no_two_workers_take_the_same_place(redis_server):
-    workers = [RedisLimits(redis_server.url) for _ in range(8)]
+    workers = [RedisLimits(at(redis_server)) for _ in range(8)]
     waits = []
 
     def take(limits):
@@ -245,7 +250,7 @@ def test_no_two_workers_take_the_same_place(redis_server):
 def test_a_call_moves_the_next_one_of_its_account_on_by_its_part_of_the_limit(
     redis_server, first, second, wait_s
 ):
-    one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
+    one, two = RedisLimits(at(redis_server)), RedisLimits(at(redis_server))
 
     assert one.take("openai", **first) == 0
     assert wait_s - 10 < two.take("openai", **second) <= wait_s
@@ -253,7 +258,7 @@ def test_a_call_moves_the_next_one_of_its_account_on_by_its_part_of_the_limit(
 
 
 def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server):
-    one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
+    one, two = RedisLimits(at(redis_server)), RedisLimits(at(redis_server))
 
     one.cool_down("openai", 60)
     one.cool_down("openai", 1)
@@ -272,7 +277,7 @@ def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server)
 
 
 def test_a_process_waits_for_redis_as_its_retry_policy_says_or_says_what_to_do(redis_server):
-    waiting, hasty = Process(redis_server.url, max_wait_s=120), Process(redis_server.url)
+    waiting, hasty = Process(at(redis_server), max_wait_s=120), Process(at(redis_server))
     redis_server.kill()
 
     with pytest.raises(QueueError, match="cannot be reached") as error:
@@ -292,7 +297,7 @@ def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(redis_server, 
 
     try:
         with pytest.raises(QueueError, match="cannot be reached"):
-            redis_client.check(redis_server.url)
+            redis_client.check(at(redis_server))
     finally:
         redis_server.resume()
 
@@ -300,11 +305,11 @@ def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(redis_server, 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 def test_a_server_that_may_evict_is_refused(redis_server, policy):
     redis_server.ask("CONFIG", "SET", "maxmemory-policy", policy)
-    redis_client.check(redis_server.url)
+    redis_client.check(at(redis_server))
     redis_server.ask("CONFIG", "SET", "maxmemory", "64mb")
 
     with pytest.raises(QueueError, match=policy) as error:
-        redis_client.check(redis_server.url)
+        redis_client.check(at(redis_server))
 
     assert error.value.hint == "redis-cli config set maxmemory-policy noeviction"
 
@@ -313,7 +318,7 @@ def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis
     redis_server.ask("CONFIG", "SET", "maxmemory", "1")
 
     with pytest.raises(QueueError, match="out of memory") as error:
-        redis_client.check(redis_server.url)
+        redis_client.check(at(redis_server))
 
     assert "redis-cli config set maxmemory" in error.value.hint
 
@@ -322,10 +327,10 @@ def test_tls_is_spoken_and_a_certificate_that_is_not_trusted_is_refused(redis_se
     with TlsProxy(redis_server.port) as proxy:
         url = f"rediss://127.0.0.1:{proxy.port}/0"
         with pytest.raises(QueueError, match="certificate verify failed"):
-            redis_client.check(url)
+            redis_client.check(QueueAddress(url))
 
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-        process = Process(url)
+        process = Process(QueueAddress(url))
         with process.working():
             process.send(1)
             until(lambda: process.got == [1])

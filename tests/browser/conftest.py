@@ -19,7 +19,6 @@ from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Loaded, Options, load
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import WorkerInfo
 from tests.support.http_api import serving
 from tests.support.index_rows import MODEL_A, add_batch, cancel_backfill, make_job
@@ -115,7 +114,7 @@ class World:
             started=0,
             seen=time.time(),
         )
-        stored.client.hset(redis_client.key(stored.client, "workers"), "w1", msgspec.msgpack.encode(worker))
+        stored.client.hset(stored.client.key("workers"), "w1", msgspec.msgpack.encode(worker))
 
 
 @pytest.fixture(scope="module")

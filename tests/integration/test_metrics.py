@@ -6,8 +6,9 @@ from contextlib import closing
 from urllib.request import urlopen
 
 from memline.shared.config.environment import fleet_name
-from memline.shared.queue.broker import on_redis
+from memline.shared.config.installation import QueueAddress
 from memline.shared.queue.feed import enqueue_files
+from memline.shared.queue.redis_broker import on_redis
 from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
@@ -23,7 +24,7 @@ def scrape(url: str) -> tuple[str, str]:
 def test_a_scrape_follows_the_fleet(place: Place, redis: RedisServer) -> None:
     place.write("MEMORY.md", note(1))
     env = {"MEMLINE_QUEUE_URL": redis.url}
-    on_redis(f"{redis.url}#{fleet_name(place.home)}")
+    on_redis(QueueAddress(redis.url, fleet_name(place.home)))
     enqueue_files(place.agent.agent, ["MEMORY.md"])
 
     with running_memline(*place.arguments("metrics", "--port", "0"), env=env) as process:

@@ -8,10 +8,11 @@ from datetime import date
 import dramatiq
 import pytest
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client, replies
-from memline.shared.queue.broker import on_redis
 from memline.shared.queue.heartbeat import Heartbeat, is_served
 from memline.shared.queue.messages import RunQuery, decode
+from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused, ask_fleet
 from memline.shared.search.request import SearchRequest
 from tests.support.redis_server import RedisServer
@@ -30,7 +31,7 @@ def redis(tmp_path):
 def url(redis, monkeypatch):
     # On a loaded machine a worker takes a question later.
     monkeypatch.setattr(replies, "TAKEN_S", 60)
-    return f"{redis.url}#notes"
+    return QueueAddress(redis.url, "notes")
 
 
 @contextmanager

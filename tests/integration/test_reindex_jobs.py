@@ -5,10 +5,11 @@ import pytest
 from memline.producers.actions import reindex_job
 from memline.producers.reports import job_reports as report
 from memline.shared.config.environment import fleet_name
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import IndexMissing
 from memline.shared.index.jobs import Job
-from memline.shared.queue.broker import on_redis
 from memline.shared.queue.feed import enqueue_files
+from memline.shared.queue.redis_broker import on_redis
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
@@ -34,8 +35,8 @@ def is_settled(place: Place) -> bool:
     return states(place) == {"ready": 3 * NOTES}
 
 
-def address(place: Place, redis: RedisServer) -> str:
-    return f"{redis.url}#{fleet_name(place.home)}"
+def address(place: Place, redis: RedisServer) -> QueueAddress:
+    return QueueAddress(redis.url, fleet_name(place.home))
 
 
 def waiting(place: Place, redis: RedisServer, queue: str) -> int:

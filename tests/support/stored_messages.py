@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import redis
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import ChunkFiles, Envelope, Wire
 
@@ -14,7 +15,7 @@ class StoredMessages:
     """A client of the fleet `memline:<name>`, and dead letters put on its queues."""
 
     def __init__(self, url: str, name: str = "t") -> None:
-        self.url = f"{url}#{name}"
+        self.url = QueueAddress(url, name)
         self._fleet = f"memline:{name}"
         self.client: redis.Redis = redis_client.client(self.url)
 

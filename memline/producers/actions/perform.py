@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError
 from memline.shared.logs import AUDIT, Log
@@ -25,7 +26,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
     @property
-    def queue_url(self) -> str:
+    def queue_url(self) -> QueueAddress:
         """The address of the queue; empty without one."""
         return self.settings.queue.address
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 
 from memline.shared.clock import SystemClock
+from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
@@ -30,7 +31,9 @@ def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> Non
                 health.set_paused(writer.accounts, name, True, each)
 
 
-def resume(settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: str = "") -> None:
+def resume(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: QueueAddress = NO_QUEUE
+) -> None:
     """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback.
 
     A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
@@ -55,7 +58,7 @@ def resume(settings: AgentSettings, *, provider: str = "", mode: str = "", queue
             writer.retry_all()
 
 
-def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: str) -> None:
+def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: QueueAddress) -> None:
     """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
     names = [name for name, mode in chosen if mode == health.REQUESTS]
     if not queue_url:

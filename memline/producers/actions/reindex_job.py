@@ -8,6 +8,7 @@ from typing import Any
 from memline.producers.reports.job_reports import NamedJob
 from memline.shared.batches import plan
 from memline.shared.clock import SystemClock
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.findings.facts import fleet_summary
 from memline.shared.index import jobs
@@ -17,7 +18,7 @@ from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.sync.plan import plan_of
 
 
-def start(settings: AgentSettings, url: str, *, force: bool = False, by: str = "") -> dict[str, Any]:
+def start(settings: AgentSettings, url: QueueAddress, *, force: bool = False, by: str = "") -> dict[str, Any]:
     """Write a reindex of an agent down as a job and wake the fleet; texts of cancelled jobs are part of it.
 
     A reindex that is under way already is not asked for twice. `by`: who asks, by default this process's
@@ -64,7 +65,7 @@ def _is_equal(job: Job, force: bool) -> bool:
     return job.kind == jobs.REINDEX and job.state == jobs.RUNNING and bool(job.force) == force
 
 
-def change(job: NamedJob, verb: str, url: str, *, by: str) -> dict[str, Any]:
+def change(job: NamedJob, verb: str, url: QueueAddress, *, by: str) -> dict[str, Any]:
     """Pause, resume or cancel a job (`verb`), and wake the dispatcher; says whether that changed anything.
 
     With cancel: nothing more of it is read or sent to the provider. What is indexed stays, vectors of

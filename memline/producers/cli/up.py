@@ -14,9 +14,9 @@ from memline.producers.cli.serve import server_of
 from memline.producers.runs import following
 from memline.producers.runs.parts import run
 from memline.shared.errors import QueueError
-from memline.shared.queue.broker import on_redis
+from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.routes import QUEUES
-from memline.workers.lifecycle import Workers
+from memline.workers.process import Workers
 
 
 @command(

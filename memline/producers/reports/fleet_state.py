@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memline.producers.reports.state import AgentState, State, state
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import QueueError
 from memline.shared.words import counted, money
@@ -14,7 +15,7 @@ from memline.shared.words import counted, money
 STATES = ("wanted", "leased", "failed", "ready", "cancelled", "paused")
 
 
-def queue_url(settings: Settings) -> str:
+def queue_url(settings: Settings) -> QueueAddress:
     """Return the address of the queue. Raises QueueError without one."""
     if settings.queue.url:
         return settings.queue.address

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import JobUnknown
@@ -137,7 +138,7 @@ def listed(
     prices: Prices,
     limit: int = 10,
     only_open: bool = False,
-    queue: str = "",
+    queue: QueueAddress = NO_QUEUE,
 ) -> list[JobReport]:
     """Report the open jobs of these agents and the last `limit` of each, newest first. Raises IndexFaults.
 
@@ -181,7 +182,7 @@ def named(agents: Sequence[AgentSettings], name: str, others: Mapping[str, T] | 
     raise JobUnknown(f"there is no job {name!r}{meant}", hint=_LIST)
 
 
-def report(job: NamedJob, *, prices: Prices, queue: str = "") -> JobReport:
+def report(job: NamedJob, *, prices: Prices, queue: QueueAddress = NO_QUEUE) -> JobReport:
     """Report one job as it is now. Raises JobUnknown when its row was forgotten meanwhile."""
     settings = job.settings
     with driver.reading(settings.index_path) as reader:

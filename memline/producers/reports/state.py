@@ -17,6 +17,7 @@ import msgspec
 from memline.producers.reports import job_reports, providers
 from memline.producers.reports.job_reports import JobReport
 from memline.shared.config.config_file import changed_ns
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
@@ -114,9 +115,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     redis_error: QueueError | None = None
 
 
-def queue_of(settings: Settings) -> str:
+def queue_of(settings: Settings) -> QueueAddress:
     """Return the address of a fleet's Redis; empty without a fleet."""
-    return settings.queue.address if settings.queue.url else ""
+    return settings.queue.address
 
 
 def state(

@@ -11,6 +11,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Iterable
+from typing import Protocol
 
 import dramatiq
 
@@ -20,7 +21,6 @@ from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import FileFeeder
-from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.queue.in_flight import InProcessRequests
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.routes import QUEUES, uses_batches
@@ -158,10 +158,37 @@ def _share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
-def workers_of(settings: Settings, *, clock: Clock) -> Fleet | InProcessWorkers:
+class IndexWorkers(Protocol):
+    """What a run of `index` asks of the workers: `Fleet` or `InProcessWorkers`."""
+
+    #: Whether the run waits for vectors.
+    wants_vectors: bool
+
+    def __enter__(self) -> IndexWorkers: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
+
+    def wake(self, agent: str) -> None:
+        """Let the store worker take up what waits in the rows."""
+        ...
+
+    def missing(self) -> str:
+        """Say which role is missing; empty while none is."""
+        ...
+
+    def fault(self) -> BaseException | None:
+        """Return why the work cannot go on; None while it can."""
+        ...
+
+
+def workers_of(settings: Settings, *, clock: Clock) -> IndexWorkers:
     """Return the workers of a run: those of the fleet, else threads of this process."""
-    url = settings.queue.address
-    return Fleet(url) if url else InProcessWorkers(settings, clock=clock)
+    if not settings.queue.address:
+        return InProcessWorkers(settings, clock=clock)
+    # redis takes 45 ms to import, which one process never needs.
+    from memline.shared.queue.fleet_workers import Fleet
+
+    return Fleet(settings.queue.address)
 
 
 def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:

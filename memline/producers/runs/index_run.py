@@ -312,7 +312,7 @@ class IndexRun:
             now=self._clock.now(),
             plan=self._plan,
             files_behind=0,
-            queue=self._settings.queue.address if self._settings.queue.url else "",
+            queue=self._settings.queue.address,
         )
 
     def _met(self, rows: _Rows) -> Iterator[Finding]:

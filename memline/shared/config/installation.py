@@ -174,6 +174,19 @@ class Qmd(OpenBlock, frozen=True):
     scope: ChatScope | None = None  # with this back end that of `memory` unless it has its own
 
 
+class QueueAddress(msgspec.Struct, frozen=True):
+    """Where a fleet is: its Redis, and its name there. False without a queue."""
+
+    url: str = ""
+    name: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.url)
+
+
+NO_QUEUE = QueueAddress()
+
+
 class QueueSettings(Block, frozen=True):
     """`queue`: Memline's own block."""
 
@@ -181,9 +194,9 @@ class QueueSettings(Block, frozen=True):
     name: str = ""  # of the fleet on its Redis; empty: derived from host and home
 
     @property
-    def address(self) -> str:
-        """The URL with the fragment `name`; empty without a queue."""
-        return f"{self.url}#{self.name}" if self.url else ""
+    def address(self) -> QueueAddress:
+        """What the processes of the fleet are given."""
+        return QueueAddress(self.url, self.name)
 
 
 class Serve(Block, frozen=True):

@@ -10,6 +10,7 @@ from sqlite3 import Connection
 from msgspec.structs import replace
 
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice, choose
 from memline.shared.finding import GOOD_FOR_S, Finding
@@ -34,7 +35,7 @@ class Answerer:
         choice: Choice | None = None,
         long_lived: bool = False,
         limits: Limits | None = None,
-        queue: str = "",
+        queue: QueueAddress = NO_QUEUE,
         clock: Clock | None = None,
     ) -> None:
         """`long_lived`: see `MemorySearch`.

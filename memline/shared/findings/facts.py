@@ -9,6 +9,7 @@ from sqlite3 import Connection
 
 import msgspec
 
+from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
@@ -34,7 +35,7 @@ from memline.shared.sync.plan import EmptiedRoot, Plan
 MOST_NAMED = 3
 
 
-def fleet_summary(queue: str, agents: Sequence[AgentSettings]) -> FleetSummary | None:
+def fleet_summary(queue: QueueAddress, agents: Sequence[AgentSettings]) -> FleetSummary | None:
     """Return what these agents need to know of the fleet at this address; None without one."""
     if not queue:
         return None
@@ -74,7 +75,7 @@ class Facts:
         plan: Plan | None = None,
         files_behind: int | None = None,
         removed: int = 0,
-        queue: str = "",
+        queue: QueueAddress = NO_QUEUE,
         emptied: tuple[EmptiedRoot, ...] = (),
     ) -> None:
         self.settings = settings

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import redis
-
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.finding import GOOD_FOR_S
 from memline.shared.findings.fleet_summary import FleetSummary
 from memline.shared.queue import depth, redis_client
 from memline.shared.queue.depth import Fleet
+from memline.shared.queue.redis_client import FleetClient
 from memline.shared.queue.routes import needed_roles
 
-_fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
-_clients: dict[str, redis.Redis] = {}
+_fleets: dict[QueueAddress, tuple[float, Fleet | QueueError]] = {}
+_clients: dict[QueueAddress, FleetClient] = {}
 
 
-def fleet_at(url: str) -> Fleet | QueueError:
+def fleet_at(url: QueueAddress) -> Fleet | QueueError:
     """Return what Redis says of a fleet, at most half a second old, or why it says nothing."""
     asked, fleet = _fleets.get(url, (0.0, None))
     if fleet is None or time.monotonic() - asked >= GOOD_FOR_S:
@@ -33,7 +33,7 @@ def fleet_at(url: str) -> Fleet | QueueError:
     return fleet
 
 
-def summary_of(url: str, agents: Sequence[AgentSettings]) -> FleetSummary:
+def summary_of(url: QueueAddress, agents: Sequence[AgentSettings]) -> FleetSummary:
     """Return what these agents need to know of the fleet at this address."""
     fleet = fleet_at(url)
     if isinstance(fleet, QueueError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, partial, wraps
 from queue import Queue
 from typing import Any
@@ -17,13 +17,12 @@ import dramatiq
 import msgspec
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
-from dramatiq.middleware import Middleware, Retries
+from dramatiq.middleware import Retries
 
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.logs import Log
-from memline.shared.queue import messages, redis_client
+from memline.shared.queue import messages
 from memline.shared.queue.messages import ENVELOPES, Envelope, M, Wire, agent_of
-from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
@@ -132,16 +131,22 @@ logging.getLogger("memline.workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
 logging.getLogger("dramatiq").addHandler(logging.NullHandler())
 
-#: How long `send` tries; None where the queues are in memory.
-_retry: RetryPolicy | None = None
+#: Calls what `send` does, again while Redis is away; None where the queues are in memory.
+_retry: Callable[..., object] | None = None
+
+
+def use(broker: dramatiq.Broker, retry: Callable[..., object] | None = None) -> None:
+    """Make a broker the process's; `retry` calls what sends."""
+    global _retry
+    _retry = retry
+    dramatiq.set_broker(broker)
 
 
 def in_process() -> StubBroker:
     """Make the broker for one process the process's broker; its queues are in memory, the truth in rows."""
-    global _retry
-    broker, _retry = _stub(), None
+    broker = _stub()
     # Also when it was made before: a command may have used a fleet in between.
-    dramatiq.set_broker(broker)
+    use(broker)
     return broker
 
 
@@ -159,52 +164,6 @@ def forget_messages(broker: StubBroker) -> None:
     for name in broker.queues:
         # Flushed only, the queue would wait for ever for messages that a stopped thread had taken.
         broker.queues[name] = Queue()
-
-
-#: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue; each
-#: fetch is one. dramatiq's default of 60 s made a killed worker's messages wait for minutes.
-HEARTBEAT_TIMEOUT_MS = 15_000
-
-#: Of a million commands, how many look for dead workers. All: it is one range query on a small set, and with
-#: the default of 1,000 an idle queue takes a quarter of an hour to notice.
-MAINTENANCE_CHANCE = 1_000_000
-
-
-def on_redis(url: str, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()) -> Any:
-    """Make a RedisBroker the process's broker, and return it.
-
-    `retry`: how long sending goes on trying while Redis is away. Raises QueueError, also for a server that
-    cannot be trusted.
-    """
-    if not url:
-        raise QueueError(
-            "workers as separate processes need a queue, and queue.url is not set",
-            hint="MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
-        )
-    global _retry
-    redis_client.check(url)
-    broker, _retry = sender(url, redis_client.client(url)), retry or RetryPolicy(url)
-    for each in (*middleware, Faults()):
-        broker.add_middleware(each)
-    dramatiq.set_broker(broker)
-    return broker
-
-
-def sender(url: str, client: Any) -> Any:
-    """Make a RedisBroker that sends by this client, and is not the process's."""
-    # redis takes 45 ms to import, which one process never needs.
-    from memline.shared.queue.redis_broker import FleetBroker, KeepErrors
-
-    dramatiq.set_encoder(MessagePack())
-    broker = FleetBroker(  # type: ignore[no-untyped-call]
-        client=client,
-        namespace=redis_client.namespace(client),
-        heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
-        maintenance_chance=MAINTENANCE_CHANCE,
-        middleware=[KeepErrors()],
-    )
-    broker.url = url
-    return broker
 
 
 def faults(broker: dramatiq.Broker) -> Faults:

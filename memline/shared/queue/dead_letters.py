@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from redis import Redis
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import ENVELOPES, Envelope, StoreVectors, agent_of
-from memline.shared.queue.redis_client import key
+from memline.shared.queue.redis_client import FleetClient
 from memline.shared.queue.routes import QUEUES, ROUTES
 
 #: Messages read at a time: one with files that were read has their text, some hundred kB.
@@ -59,13 +59,13 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def listed(
-    url: str, *, agent: str = "", error: str | None = None, ids: Collection[str] | None = None
+    address: QueueAddress, *, agent: str = "", error: str | None = None, ids: Collection[str] | None = None
 ) -> list[DeadLetter]:
     """Read the dead letters, of each queue the oldest first.
 
     Only those of an agent, those whose error is like this one or contains this text, or those of these ids.
     """
-    with redis_client.connected(url) as client:
+    with redis_client.connected(address) as client:
         return [
             letter
             for queue in QUEUES
@@ -89,31 +89,31 @@ def _kind(error: str) -> str:
     return _OWN_WORDS.sub("*", error)
 
 
-def requeue(url: str, letters: Sequence[DeadLetter]) -> int:
+def requeue(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
     """Put dead letters on their queues again; returns how many were still there."""
-    return _remove(url, letters, is_put_back=True)
+    return _remove(address, letters, is_put_back=True)
 
 
-def drop(url: str, letters: Sequence[DeadLetter]) -> int:
+def drop(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
     """Remove dead letters for good; returns how many were still there.
 
     What they are about is in the rows, and is sent again where it is still wanted; see `is_paid_answer`.
     """
-    return _remove(url, letters, is_put_back=False)
+    return _remove(address, letters, is_put_back=False)
 
 
-def _remove(url: str, letters: Sequence[DeadLetter], *, is_put_back: bool) -> int:
+def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back: bool) -> int:
     count = 0
-    with redis_client.connected(url) as client:
+    with redis_client.connected(address) as client:
         for letter in letters:
-            base = key(client, letter.queue)
+            base = client.key(letter.queue)
             # Of two operators one is first, and the other finds nothing.
             if not client.zrem(f"{base}.XQ", letter.id):
                 continue
             count += 1
             pipe = client.pipeline(transaction=True)
             pipe.hdel(f"{base}.XQ.msgs", letter.id)
-            pipe.delete(key(client, f"error:{letter.id}"))
+            pipe.delete(client.key(f"error:{letter.id}"))
             if is_put_back:
                 pipe.hset(f"{base}.msgs", letter.id, letter.content)
                 pipe.rpush(base, letter.id)
@@ -121,28 +121,28 @@ def _remove(url: str, letters: Sequence[DeadLetter], *, is_put_back: bool) -> in
     return count
 
 
-def errors_since(client: Redis, queue: str, agent: str, since: float) -> list[str]:
+def errors_since(client: FleetClient, queue: str, agent: str, since: float) -> list[str]:
     """Read the errors of an agent's dead letters of a queue since a moment (seconds since the epoch)."""
     dead: Any = client.zrangebyscore(
-        f"{key(client, queue)}.XQ", since * 1000, "+inf", start=0, num=_PART, withscores=True
+        f"{client.key(queue)}.XQ", since * 1000, "+inf", start=0, num=_PART, withscores=True
     )
     return [each.error for each in _read(client, queue, dead) if each.agent == agent]
 
 
-def _read_all(client: Redis, queue: str) -> Iterator[DeadLetter]:
+def _read_all(client: FleetClient, queue: str) -> Iterator[DeadLetter]:
     first = 0
-    while dead := client.zrange(f"{key(client, queue)}.XQ", first, first + _PART - 1, withscores=True):
+    while dead := client.zrange(f"{client.key(queue)}.XQ", first, first + _PART - 1, withscores=True):
         yield from _read(client, queue, dead)  # type: ignore[arg-type]
         first += _PART
 
 
-def _read(client: Redis, queue: str, dead: Sequence[tuple[bytes, float]]) -> Iterator[DeadLetter]:
+def _read(client: FleetClient, queue: str, dead: Sequence[tuple[bytes, float]]) -> Iterator[DeadLetter]:
     """Read the dead letters of these ids, each with the moment it became one (ms since the epoch)."""
     if not dead:
         return
     ids, now = [raw_id.decode() for raw_id, _ in dead], time.time()
-    stored: Any = client.hmget(f"{key(client, queue)}.XQ.msgs", ids)
-    errors: Any = client.mget([key(client, f"error:{each}") for each in ids])
+    stored: Any = client.hmget(f"{client.key(queue)}.XQ.msgs", ids)
+    errors: Any = client.mget([client.key(f"error:{each}") for each in ids])
     for message_id, (_, at_ms), raw, error in zip(ids, dead, stored, errors, strict=True):
         if raw is None:
             continue

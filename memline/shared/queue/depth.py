@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import redis
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import WorkerInfo, live_workers
-from memline.shared.queue.redis_client import key
+from memline.shared.queue.redis_client import FleetClient
 from memline.shared.queue.routes import QUEUES
 
 #: Messages read at most to find the oldest of a queue: ids say nothing about their age.
@@ -78,19 +78,19 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return any(queue.role in worker.queues for worker in self.workers)
 
 
-def read(url: str, kept: redis.Redis | None = None) -> Fleet:
+def read(address: QueueAddress, kept: FleetClient | None = None) -> Fleet:
     """Read the state of all queues. Raises QueueError when Redis cannot be asked.
 
     `kept`: a client of who looks again and again, which spares the connection: half of what a look costs.
     """
     if kept is not None:
-        with redis_client.translated(url):
-            return _read(kept, url)
-    with redis_client.connected(url) as client:
-        return _read(client, url)
+        with redis_client.translated(address):
+            return _read(kept, address)
+    with redis_client.connected(address) as client:
+        return _read(client, address)
 
 
-def _read(client: redis.Redis, url: str) -> Fleet:
+def _read(client: FleetClient, address: QueueAddress) -> Fleet:
     memory: Any = client.info("memory")
     workers = tuple(live_workers(client))
     return Fleet(
@@ -98,15 +98,15 @@ def _read(client: redis.Redis, url: str) -> Fleet:
         workers=workers,
         used_memory=int(memory["used_memory"]),
         max_memory=int(memory.get("maxmemory", 0)),
-        error=redis_client.trouble(client, memory, url),
+        error=redis_client.trouble(client, memory, address),
     )
 
 
-def _depths(client: redis.Redis, workers: Sequence[WorkerInfo]) -> Iterator[QueueDepth]:
+def _depths(client: FleetClient, workers: Sequence[WorkerInfo]) -> Iterator[QueueDepth]:
     now = time.time()
     pipe = client.pipeline(transaction=False)
     for queue in QUEUES:
-        base = key(client, queue)
+        base = client.key(queue)
         pipe.llen(base)
         pipe.hlen(f"{base}.msgs")
         pipe.hlen(f"{base}.DQ.msgs")
@@ -129,10 +129,10 @@ def _depths(client: redis.Redis, workers: Sequence[WorkerInfo]) -> Iterator[Queu
         )
 
 
-def _oldest_s(client: redis.Redis, queue: str, ids: list[bytes], now: float) -> float:
+def _oldest_s(client: FleetClient, queue: str, ids: list[bytes], now: float) -> float:
     """Return the age of the oldest of these messages; 0 without any."""
     ages = [0.0]
-    data: Any = client.hmget(f"{key(client, queue)}.msgs", ids) if ids else ()
+    data: Any = client.hmget(f"{client.key(queue)}.msgs", ids) if ids else ()
     for content in data:
         with suppress(msgspec.DecodeError, KeyError, TypeError):
             ages.append(now - msgspec.msgpack.decode(content or b"")["message_timestamp"] / 1000)

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from memline.shared.config.config_file import for_owner
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import IndexUnwritable, QueueError
 from memline.shared.queue import redis_client
-from memline.shared.queue.redis_client import key
 
 
-def claim(url: str, home: Path) -> None:
+def claim(address: QueueAddress, home: Path) -> None:
     """Make a home the owner of its fleet. Safe to repeat. Raises QueueError when another home is."""
-    refuse_other(url, home, is_claimed=True)
+    refuse_other(address, home, is_claimed=True)
 
 
-def refuse_other(url: str, home: Path, *, is_claimed: bool = False) -> None:
+def refuse_other(address: QueueAddress, home: Path, *, is_claimed: bool = False) -> None:
     """Raise QueueError when another home owns the fleet; with `is_claimed` make this one the owner."""
     ours = {"id": _id_of(home), "host": socket.gethostname(), "home": str(home.resolve())}
-    with redis_client.connected(url) as server:
-        name, text = key(server, "owner"), json.dumps(ours)
+    with redis_client.connected(address) as server:
+        name, text = server.key("owner"), json.dumps(ours)
         if is_claimed:
             server.set(name, text, nx=True)
         stored: Any = server.get(name)

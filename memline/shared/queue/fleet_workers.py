@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
-from memline.shared.queue.broker import on_redis, send
+from memline.shared.queue.broker import send
 from memline.shared.queue.dead_letters import errors_since
 from memline.shared.queue.heartbeat import all_workers, live_workers
 from memline.shared.queue.messages import Sweep
+from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
 
 #: Seconds between two looks at which workers are alive.
@@ -29,15 +31,15 @@ FIRST_S = 5.0
 class Fleet:
     """A fleet on Redis; a context manager with the face of `InProcessWorkers`."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, address: QueueAddress) -> None:
+        self._address = address
         self._agents: set[str] = set()
         self._looked_at = 0.0
 
     def __enter__(self) -> Fleet:
-        on_redis(self._url, retry=RetryPolicy(self._url, max_wait_s=MISSING_S))
-        self._client = redis_client.client(self._url)
-        with redis_client.translated(self._url):
+        on_redis(self._address, retry=RetryPolicy(self._address, max_wait_s=MISSING_S))
+        self._client = redis_client.client(self._address)
+        with redis_client.translated(self._address):
             #: When this began, by the clock of Redis (seconds since the epoch).
             self._began_at = redis_client.now(self._client)
         now = time.monotonic()
@@ -63,7 +65,7 @@ class Fleet:
 
     def missing_queue(self) -> str:
         """Name a queue that no worker serves now; empty when all are served."""
-        with redis_client.translated(self._url):
+        with redis_client.translated(self._address):
             served = {queue for worker in live_workers(self._client) for queue in worker.queues}
         return next((queue for queue in ("chunk", "store") if queue not in served), "")
 
@@ -74,7 +76,7 @@ class Fleet:
             return None
         self._looked_at = now
         try:
-            with redis_client.translated(self._url):
+            with redis_client.translated(self._address):
                 if fault := self._failure(now):
                     return fault
                 if self._missing_s(now) > MISSING_S:
@@ -115,11 +117,11 @@ class Fleet:
         return None
 
 
-def wake(url: str, agent: str) -> None:
+def wake(address: QueueAddress, agent: str) -> None:
     """Let the store worker take up what was written into the rows, which its sweep finds a little later.
 
-    So neither a Redis that is away is a fault, nor an empty `url`: the process that runs looks by itself.
+    So neither a Redis that is away is a fault, nor an empty `address`: the process that runs looks by itself.
     """
-    if url:
-        with suppress(QueueError), Fleet(url) as fleet:
+    if address:
+        with suppress(QueueError), Fleet(address) as fleet:
             fleet.wake(agent)

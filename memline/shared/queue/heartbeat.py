@@ -17,13 +17,13 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from redis import Redis
 
 from memline.shared.config.config_file import SettingsFile
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
-from memline.shared.queue.redis_client import key
+from memline.shared.queue.redis_client import FleetClient
 from memline.shared.version import own_version
 
 #: Seconds between two heartbeats.
@@ -86,31 +86,31 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 _WORKER = msgspec.msgpack.Decoder(WorkerInfo)
 
 
-def all_workers(client: Redis) -> list[WorkerInfo]:
+def all_workers(client: FleetClient) -> list[WorkerInfo]:
     """List the worker processes that are alive, by role and machine, and those that ended by themselves."""
-    stored: Any = client.hgetall(key(client, "workers"))
+    stored: Any = client.hgetall(client.key("workers"))
     now, workers = redis_client.now(client), []
     for name, content in stored.items():
         worker = _WORKER.decode(content)
         if now - worker.seen > (FAILURE_TTL_S if worker.failure else TTL_S):
             # Were it only slow, its next heartbeat would put it back.
-            client.hdel(key(client, "workers"), name)
+            client.hdel(client.key("workers"), name)
         else:
             workers.append(worker)
     return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
 
 
-def live_workers(client: Redis) -> list[WorkerInfo]:
+def live_workers(client: FleetClient) -> list[WorkerInfo]:
     """List the worker processes that are alive, by role and machine."""
     return [worker for worker in all_workers(client) if not worker.failure]
 
 
-def embed_threads(client: Redis) -> int:
+def embed_threads(client: FleetClient) -> int:
     """Count the threads of all live worker processes that embed."""
     return sum(worker.threads_of.get("embed", 0) for worker in live_workers(client))
 
 
-def is_served(client: Redis, queue: str) -> bool:
+def is_served(client: FleetClient, queue: str) -> bool:
     """Tell whether a live worker process takes messages from `queue`."""
     return any(queue in worker.threads_of for worker in live_workers(client))
 
@@ -127,7 +127,7 @@ class Heartbeat:
 
     def start(
         self,
-        url: str,
+        address: QueueAddress,
         worker_id: str,
         threads_of: Mapping[str, int],
         *,
@@ -145,7 +145,7 @@ class Heartbeat:
             version=own_version(),
             started=time.time(),
         )
-        args = (url, info, file or SettingsFile())
+        args = (address, info, file or SettingsFile())
         self._thread = threading.Thread(target=self._run, args=args, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -162,24 +162,24 @@ class Heartbeat:
         if exception is None:
             self._done.append((time.monotonic(), message.queue_name))
 
-    def _run(self, url: str, info: WorkerInfo, file: SettingsFile) -> None:
+    def _run(self, address: QueueAddress, info: WorkerInfo, file: SettingsFile) -> None:
         # A connection of its own: the others may be busy.
-        client = redis_client.client(url)
-        name, newer_file = key(client, "workers"), ""
+        client = redis_client.client(address)
+        name, newer_file = client.key("workers"), ""
         while not self._stop.is_set():
             was_newer, newer_file = newer_file, file.newer()
             if newer_file and not was_newer:
                 Log("settings").warning("settings.old", file=newer_file)
             info = msgspec.structs.replace(info, newer_file=newer_file, done=self._counts())
             try:
-                with redis_client.translated(url):
+                with redis_client.translated(address):
                     info = msgspec.structs.replace(info, seen=redis_client.now(client))
                     client.hset(name, info.id, msgspec.msgpack.encode(info))
             except QueueError as error:
                 # The consumers say the same and wait; one heartbeat too few is no loss.
                 Log("heartbeat").debug("heartbeat.failed", error=error.message)
             self._stop.wait(HEARTBEAT_S)
-        with suppress(QueueError), redis_client.translated(url):
+        with suppress(QueueError), redis_client.translated(address):
             if self._failure:
                 ended = msgspec.structs.replace(info, failure=f"{info.host}: {self._failure}")
                 client.hset(name, info.id, msgspec.msgpack.encode(ended))

@@ -12,14 +12,10 @@ again, since its worker was killed, finds the note and is dropped; the deadline 
 
 from __future__ import annotations
 
-import time
+from typing import Protocol
 
 from dramatiq.brokers.stub import StubBroker
 
-from memline.shared.errors import QueueError
-from memline.shared.queue import redis_client
-from memline.shared.queue.heartbeat import embed_threads, is_served
-from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 
 #: Requests in flight per embed thread.
@@ -37,6 +33,25 @@ GONE_S = 30.0
 
 #: Seconds that Redis remembers a request that was begun, beyond its lease.
 REMEMBER_S = 60.0
+
+
+class InFlightRequests(Protocol):
+    """What the dispatcher and the workers ask of the queues; `RedisRequests` answers for a fleet."""
+
+    def credits(self) -> int:
+        """Count the requests that may be in flight at this moment."""
+
+    def serves_batches(self) -> bool:
+        """Tell whether a batch worker is there."""
+
+    def store_depth(self) -> int:
+        """Count the messages that wait for the store worker."""
+
+    def is_chunking(self) -> bool:
+        """Tell whether files wait for a chunk worker, or one of them has some."""
+
+    def begin(self, lease: str, for_s: float) -> bool:
+        """Note that a request is sent; False when one was sent before."""
 
 
 class InProcessRequests:
@@ -64,71 +79,6 @@ class InProcessRequests:
     def begin(self, lease: str, for_s: float) -> bool:
         self.begun.add(lease)
         return True
-
-
-class RedisRequests:
-    """Tells the dispatcher about the queues of a fleet. Other threads use `store_depth` and `begin` alone."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._client = redis_client.client(url)
-        self._looked_at: float | None = None
-        self._embed_threads = QUEUES["embed"].threads
-        # Processes of one fleet start together.
-        self._batch_worker_seen = time.monotonic()
-
-    def begin(self, lease: str, for_s: float) -> bool:
-        """Note that a request is sent, whose lease lasts so many seconds; False when one was sent before.
-
-        Raises QueueError while Redis is away: nothing is sent that cannot be noted.
-        """
-        with redis_client.translated(self._url):
-            name = key(self._client, f"begun:{lease}")
-            return bool(self._client.set(name, 1, nx=True, ex=max(1, int(for_s + REMEMBER_S))))
-
-    def credits(self) -> int:
-        """Count the requests that may be in flight at this moment.
-
-        While Redis is away, as many as before; while no embed worker is alive, as for one process.
-        """
-        self._look()
-        return PER_THREAD * self._embed_threads
-
-    def serves_batches(self) -> bool:
-        """Tell whether a batch worker has been there a moment ago."""
-        self._look()
-        return time.monotonic() - self._batch_worker_seen < GONE_S
-
-    def store_depth(self) -> int:
-        """Count the messages that wait for the store worker."""
-        with redis_client.translated(self._url):
-            return int(self._client.llen(key(self._client, "store")))
-
-    def is_chunking(self) -> bool:
-        """Tell whether files wait for a chunk worker, or one of them has some."""
-        try:
-            with redis_client.translated(self._url):
-                return bool(self._client.hlen(key(self._client, "chunk.msgs")))
-        except QueueError:
-            # The next sender meets the same trouble and says so.
-            return False
-
-    def _look(self) -> None:
-        now = time.monotonic()
-        if self._looked_at is not None and now - self._looked_at < LOOK_EVERY_S:
-            return
-        self._looked_at = now
-        try:
-            with redis_client.translated(self._url):
-                self._embed_threads = embed_threads(self._client) or QUEUES["embed"].threads
-                if is_served(self._client, "batch"):
-                    self._batch_worker_seen = now
-        except QueueError:
-            # The sender of the requests meets the same trouble, waits for its end and says so.
-            self._batch_worker_seen = max(self._batch_worker_seen, now - GONE_S + LOOK_EVERY_S)
-
-
-InFlightRequests = InProcessRequests | RedisRequests
 
 
 def rows_per_request(max_rows: int, credits: int) -> int:

@@ -7,17 +7,29 @@ Beside them, for `shared.queue.dead_letters`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import dramatiq
 import redis
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import Middleware
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
-from memline.shared.queue.redis_client import translate
+from memline.shared.queue import redis_client
+from memline.shared.queue.broker import Faults, MessagePack, use
+from memline.shared.queue.redis_client import FleetClient, RetryPolicy, translate
+
+#: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue; each
+#: fetch is one. dramatiq's default of 60 s made a killed worker's messages wait for minutes.
+HEARTBEAT_TIMEOUT_MS = 15_000
+
+#: Of a million commands, how many look for dead workers. All: it is one range query on a small set, and with
+#: the default of 1,000 an idle queue takes a quarter of an hour to notice.
+MAINTENANCE_CHANCE = 1_000_000
 
 #: Characters of an error that are kept, and seconds: as long as dramatiq keeps a dead letter.
 MAX_ERROR_CHARS = 2_000
@@ -35,7 +47,7 @@ class FleetBroker(RedisBroker):
     server, which refuses even that.
     """
 
-    url = ""
+    address = QueueAddress()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         command: Callable[..., Any] = super().__getattr__(name)  # type: ignore[no-untyped-call]
@@ -44,7 +56,7 @@ class FleetBroker(RedisBroker):
             try:
                 return command(*args)
             except redis.RedisError as error:
-                problem = translate(error, self.url)
+                problem = translate(error, self.address)
                 raise ConnectionLost(problem.message, hint=problem.hint) from error
 
         return run
@@ -65,3 +77,38 @@ class KeepErrors(Middleware):
             text = f"{type(exception).__name__}: {exception}"[:MAX_ERROR_CHARS].encode("utf-8", "replace")
             with suppress(redis.RedisError):
                 broker.client.set(name, text, ex=KEPT_ERROR_S)
+
+
+def on_redis(
+    address: QueueAddress, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()
+) -> FleetBroker:
+    """Make a broker of Redis the process's, and return it.
+
+    `retry`: how long sending goes on trying while Redis is away. Raises QueueError, also for a server that
+    cannot be trusted.
+    """
+    if not address:
+        raise QueueError(
+            "workers as separate processes need a queue, and queue.url is not set",
+            hint="MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
+        )
+    redis_client.check(address)
+    broker = sender(address, redis_client.client(address))
+    for each in (*middleware, Faults()):
+        broker.add_middleware(each)
+    use(broker, retry or RetryPolicy(address))
+    return broker
+
+
+def sender(address: QueueAddress, client: FleetClient) -> FleetBroker:
+    """Make a broker that sends by this client, and is not the process's."""
+    dramatiq.set_encoder(MessagePack())
+    broker = FleetBroker(  # type: ignore[no-untyped-call]
+        client=client,
+        namespace=client.namespace,
+        heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
+        maintenance_chance=MAINTENANCE_CHANCE,
+        middleware=[KeepErrors()],
+    )
+    broker.address = address
+    return broker

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
@@ -57,11 +58,11 @@ end
 class RedisLimits:
     """The limits of accounts, the same for all processes of a fleet (`shared.scheduling.limits.Limits`)."""
 
-    def __init__(self, url: str, retry: RetryPolicy | None = None) -> None:
+    def __init__(self, address: QueueAddress, retry: RetryPolicy | None = None) -> None:
         """`retry`: while Redis is away a caller waits here, for what it holds, or is about to pay for, could
         not be delivered either."""
-        self._client = redis_client.client(url)
-        self._retry = retry or RetryPolicy(url)
+        self._client = redis_client.client(address)
+        self._retry = retry or RetryPolicy(address)
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
@@ -100,7 +101,7 @@ class RedisLimits:
             self._retry(self._client.delete, self._key(account, "hold"))
 
     def _key(self, account: str, part: str) -> str:
-        return redis_client.key(self._client, f"limit:{{{account}}}:{part}")
+        return self._client.key(f"limit:{{{account}}}:{part}")
 
 
 def _share(limit: int, *, is_question: bool) -> int:
@@ -109,9 +110,9 @@ def _share(limit: int, *, is_question: bool) -> int:
     return of_questions if is_question else max(1, limit - of_questions)
 
 
-def fleet_limits(url: str, agent: AgentSettings, choice: Choice) -> Limits | None:
+def fleet_limits(address: QueueAddress, agent: AgentSettings, choice: Choice) -> Limits | None:
     """Return the limits that a question shares with a fleet; None when there are none."""
     if not any(minute_limits(agent, choice)):
         return None
     # Redis is tried once: a question waits neither for a place nor for Redis.
-    return RedisLimits(url)
+    return RedisLimits(address)

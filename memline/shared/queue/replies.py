@@ -14,12 +14,13 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
-from memline.shared.queue import broker, redis_client
+from memline.shared.queue import broker, redis_broker, redis_client
 from memline.shared.queue.heartbeat import is_served
 from memline.shared.queue.messages import RunQuery
-from memline.shared.queue.redis_client import key, translated
+from memline.shared.queue.redis_client import translated
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 
@@ -40,19 +41,19 @@ class WorkerRefused(QueueError):
 class Replies:
     """Carries answers from query workers to those who asked. Safe to use from several threads."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._client = redis_client.client(url)
+    def __init__(self, address: QueueAddress) -> None:
+        self._address = address
+        self._client = redis_client.client(address)
 
     def begin(self, box: str) -> bool:
         """Take a question; False when its caller has given up, or another worker has taken it."""
-        with translated(self._url):
-            return bool(self._client.delete(key(self._client, f"asked:{box}")))
+        with translated(self._address):
+            return bool(self._client.delete(self._client.key(f"asked:{box}")))
 
     def put(self, box: str, answer: bytes) -> None:
         """Put an answer into a box."""
-        name = key(self._client, f"reply:{box}")
-        with translated(self._url):
+        name = self._client.key(f"reply:{box}")
+        with translated(self._address):
             pipe = self._client.pipeline(transaction=False)
             pipe.rpush(name, answer)
             pipe.expire(name, BOX_TTL_S)
@@ -68,11 +69,11 @@ class QueryClient:
     A command pays for one connection; a long-lived process keeps it.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, address: QueueAddress) -> None:
         """Raise QueueError for an address that is not valid; nothing is connected yet."""
-        self._url = url
-        self._client = redis_client.client(url, looks=True)
-        self._broker = broker.sender(url, self._client)
+        self._address = address
+        self._client = redis_client.client(address, looks=True)
+        self._broker = redis_broker.sender(address, self._client)
 
     def close(self) -> None:
         self._client.close()
@@ -92,8 +93,8 @@ class QueryClient:
         # "Yesterday" is that of who asks.
         options["today"] = request.today or day_of_time(time.time()).isoformat()
         question = RunQuery(agent=agent, query=query, reply_to=box, options=options, index=index, face=face)
-        asked = key(self._client, f"asked:{box}")
-        with translated(self._url):
+        asked = self._client.key(f"asked:{box}")
+        with translated(self._address):
             if not is_served(self._client, "query"):
                 return None
             self._client.set(asked, 1, px=max(1, int(timeout_s * 1000)))
@@ -103,8 +104,8 @@ class QueryClient:
                 raw = self._take(box, timeout_s - TAKEN_S)
             elif raw is None:
                 # No worker has begun with it. One that has it in its memory will find no caller.
-                self._client.lrem(key(self._client, "query"), 1, sent)
-                self._client.hdel(key(self._client, "query.msgs"), sent)
+                self._client.lrem(self._client.key("query"), 1, sent)
+                self._client.hdel(self._client.key("query.msgs"), sent)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
             return None
@@ -120,21 +121,23 @@ class QueryClient:
         while (left_s := deadline - time.monotonic()) > 0:
             # BLPOP with 0 would wait for ever.
             wait_s = max(0.01, min(left_s, block_s))
-            popped: Any = self._client.blpop([key(self._client, f"reply:{box}")], timeout=wait_s)
+            popped: Any = self._client.blpop([self._client.key(f"reply:{box}")], timeout=wait_s)
             if popped:
                 answer: bytes = popped[1]
                 return answer
         return None
 
 
-def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") -> dict[str, Any] | None:
+def ask_fleet(
+    address: QueueAddress, agent: str, request: SearchRequest, *, index: str = ""
+) -> dict[str, Any] | None:
     """Ask a query worker once, for a command; None when none is alive, or it did not answer in time.
 
     `index` is the file name of the index that is meant. When Redis cannot be reached the caller reads the
     index itself: it is a local file. Raises WorkerRefused for a question that is wrong for every worker.
     """
     try:
-        with closing(QueryClient(url)) as client:
+        with closing(QueryClient(address)) as client:
             return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index, face="cli")
     except WorkerRefused:
         raise

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Serve, mask_url
+from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, QueueAddress, Serve, mask_url
 from memline.shared.config.schema import ExtraPath
 from memline.shared.config.show import lines, shown
 from memline.shared.errors import ConfigError
@@ -187,8 +187,8 @@ def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_set(read):
 
     assert re.fullmatch("[0-9a-f]{12}", here.name) and here.name != there.name
     named = read({"queue": {"name": "file"}}, {**url, "MEMLINE_QUEUE_NAME": "team"}).settings.queue
-    assert named.address == "redis://h/0#team"
-    assert read(None).settings.queue.address == ""
+    assert named.address == QueueAddress("redis://h/0", "team")
+    assert read(None).settings.queue.url == ""
 
 
 def test_no_secret_is_in_what_a_configuration_prints(read):

@@ -1,20 +1,27 @@
 import fakeredis
 import pytest
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
 
 #: Nobody is there: the clients of these tests speak to a server in memory.
-URL = "redis://127.0.0.1:6379/0"
+URL = QueueAddress("redis://127.0.0.1:6379/0")
+
+
+class Client(fakeredis.FakeRedis):
+    """As much of a fleet's client as fakeredis lacks."""
+
+    namespace = redis_client.NAMESPACE
+    key = redis_client.FleetClient.key
 
 
 @pytest.fixture
-def redis_server(monkeypatch: pytest.MonkeyPatch) -> fakeredis.FakeRedis:
+def redis_server(monkeypatch: pytest.MonkeyPatch) -> Client:
     """A Redis in memory that every client of this process talks to; a client to look into it."""
     fake = fakeredis.FakeServer()
 
-    def client(url: str, **_: object) -> fakeredis.FakeRedis:
-        name = ":".join(filter(None, [redis_client.NAMESPACE, url.partition("#")[2]]))
-        return fakeredis.FakeRedis(server=fake, client_name=name)
+    def client(*_: object, **__: object) -> Client:
+        return Client(server=fake)
 
     monkeypatch.setattr(redis_client, "client", client)
     return client(URL)

@@ -3,14 +3,16 @@ import logging
 import dramatiq
 import pytest
 
+from memline.shared.config.installation import NO_QUEUE
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.queue import broker
-from memline.shared.queue.broker import MessagePack, RedactMessages, on_redis
+from memline.shared.queue.broker import MessagePack, RedactMessages
+from memline.shared.queue.redis_broker import on_redis
 
 
 def test_a_broker_without_a_url_says_how_to_get_one() -> None:
     with pytest.raises(QueueError, match=r"queue\.url is not set") as error:
-        on_redis("")
+        on_redis(NO_QUEUE)
 
     assert "MEMLINE_QUEUE_URL" in error.value.hint and "memline up" in error.value.hint
 

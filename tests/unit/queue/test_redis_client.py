@@ -3,6 +3,7 @@ import threading
 import pytest
 import redis
 
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
@@ -99,7 +100,7 @@ def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end() -
 )
 def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, words: str) -> None:
     with pytest.raises(QueueError, match=words) as error:
-        redis_client.client(url.replace("://", "://:hunter2@"))
+        redis_client.client(QueueAddress(url.replace("://", "://:hunter2@")))
 
     assert "hunter2" not in error.value.message
 
@@ -107,7 +108,7 @@ def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, wo
 @pytest.mark.parametrize("password", ["hunter/2", "hunter?2", "hunter#2", "hunter/hunter", "1234/hunter"])
 def test_no_part_of_a_password_is_told_that_was_not_encoded(password: str) -> None:
     with pytest.raises(QueueError) as error:
-        redis_client.client(f"redis://:{password}@127.0.0.1:6379/0#memline")
+        redis_client.client(QueueAddress(f"redis://:{password}@127.0.0.1:6379/0"))
 
     assert "hunter" not in error.value.message
     assert "%2F" in error.value.hint

@@ -5,6 +5,7 @@ import pytest
 
 from memline.producers.reports.fleet_state import fleet_state, queue_url, to_json
 from memline.producers.reports.state import state
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
@@ -42,7 +43,7 @@ def test_the_queue_is_the_configured_one(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("MEMLINE_QUEUE_NAME", "team")
 
-    assert queue_url(place.settings) == "redis://127.0.0.1:1/0#team"
+    assert queue_url(place.settings) == QueueAddress("redis://127.0.0.1:1/0", "team")
 
 
 def test_an_agent_without_an_index_is_not_counted(place):

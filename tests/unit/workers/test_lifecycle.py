@@ -10,7 +10,7 @@ from memline.shared import logs
 from memline.shared.queue.broker import in_process
 from memline.shared.queue.routes import QUEUES
 from memline.workers import lifecycle
-from memline.workers.lifecycle import LogFields
+from memline.workers.process import LogFields
 
 
 def test_every_queue_has_a_module_that_declares_its_actors() -> None:

@@ -9,6 +9,7 @@ from memline.shared.queue.messages import RunQuery
 from memline.workers import query
 from memline.workers.context import Context
 from tests.support.index_rows import file_row
+from tests.unit.queue.conftest import Client
 from tests.unit.workers.conftest import work
 
 
@@ -19,8 +20,8 @@ def asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     fake = fakeredis.FakeServer()
 
-    def client(*_: object, **__: object) -> fakeredis.FakeRedis:
-        return fakeredis.FakeRedis(server=fake, client_name=redis_client.NAMESPACE)
+    def client(*_: object, **__: object) -> Client:
+        return Client(server=fake)
 
     monkeypatch.setattr(redis_client, "client", client)
     monkeypatch.setattr(query, "enqueue_files", lambda *_, **__: None)

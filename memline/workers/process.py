@@ -1,0 +1,120 @@
+"""Run the workers of some queues of a fleet in this process, and end them in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from dramatiq.middleware import Middleware
+
+from memline.shared import logs
+from memline.shared.config.schema import Settings
+from memline.shared.logs import Log
+from memline.shared.queue import fleet_owner
+from memline.shared.queue.broker import send
+from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.queue.messages import Sweep, agent_of
+from memline.shared.queue.redis_broker import on_redis
+from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.redis_limits import RedisLimits
+from memline.shared.queue.redis_requests import RedisRequests
+from memline.shared.queue.routes import QUEUES
+from memline.workers.context import Context, use
+from memline.workers.lifecycle import declare_actors, start, stop_together
+
+#: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
+#: what it holds may be paid for.
+MAX_WAIT_S = 600.0
+
+#: Seconds a process that was told to stop goes on trying to send and acknowledge while Redis is away.
+LAST_TRIES_S = 5.0
+
+#: Milliseconds it waits for running messages. A provider that answers does so within that time and is not
+#: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
+SHUTDOWN_MS = 15_000
+
+
+class Workers:
+    """Works on messages of some queues of a fleet: a part of a process (`producers.runs.parts`).
+
+    At the end what is running is finished, and what was fetched goes back on its queue.
+    """
+
+    def __init__(self, settings: Settings, threads_of: Mapping[str, int], stop: threading.Event) -> None:
+        """Work on the queues of `threads_of`, each with so many threads; an error of its own sets `stop`."""
+        self._settings = settings
+        self._threads_of = threads_of
+        self._stop = stop
+        self._retry = RetryPolicy(settings.queue.address, max_wait_s=MAX_WAIT_S)
+        self._heartbeat = ShowAlive()
+
+    def __enter__(self) -> Workers:
+        """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
+        settings, url, roles = self._settings, self._settings.queue.address, self._threads_of
+        broker = on_redis(url, retry=self._retry, middleware=[LogFields(), self._heartbeat])
+        if any(QUEUES[role].is_beside_index for role in roles):
+            fleet_owner.refuse_other(url, settings.home, is_claimed="store" in roles)
+        self._context = Context(
+            settings,
+            limits=RedisLimits(url, self._retry),
+            in_flight=RedisRequests(url),
+            stopping=self._stop,
+            kind="store",
+        )
+        use(self._context)
+        declare_actors(roles)
+        if "store" in roles:
+            self._context.sweep_timer.start()
+        self._workers = start(broker, roles)
+        self._heartbeat.start(url, broker.broker_id, roles, file=settings.file)
+        if {"store", "batch"} & set(roles):
+            # Rows may wait from before, and a batch that a killed process was in the middle of.
+            for agent in settings.agents:
+                send(Sweep(agent=agent, deep=True))
+        Log("worker").info("worker.started", queues=",".join(roles), pid=os.getpid())
+        return self
+
+    def tick(self) -> None:
+        """Do nothing: the threads of the workers do it."""
+
+    def __exit__(self, *_: object) -> None:
+        """Raise the error that ended the work, if one did."""
+        failure = self._context.failure
+        self._retry.stop_after(LAST_TRIES_S)
+        self._heartbeat.stop(failure.message if failure else "")
+        store = self._workers.pop("store", None)
+        stop_together(self._workers.values(), timeout_ms=SHUTDOWN_MS)
+        if store is not None:
+            store.stop(timeout=SHUTDOWN_MS)
+        self._context.close()
+        if failure is not None:
+            raise failure
+
+
+class ShowAlive(Heartbeat, Middleware):
+    """Tells Redis what this process works on."""
+
+
+class LogFields(Middleware):
+    """Puts queue, message id, actor and agent on every log line of a thread that works on a message."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        self._thread.context = logs.context(
+            queue=message.queue_name,
+            message_id=message.message_id,
+            actor=message.actor_name,
+            agent=agent_of(message.args),
+        )
+        self._thread.context.__enter__()
+
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
+    ) -> None:
+        self._thread.context.__exit__(None, None, None)
+
+    after_skip_message = after_process_message
