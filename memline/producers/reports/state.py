@@ -209,7 +209,9 @@ def _of_index(facts: Facts, reader: Connection, settings: Settings) -> dict[str,
         "failures": tuple(vectors.failures(reader, target.id, MAX_FAILURES)) if target else (),
         "ready": vectors.count_ready(reader),
         "cached": vectors.count_cached(reader),
-        "compared": bits.NEAREST if active and bits.centre_of(reader, active.id) else None,
+        "compared": bits.depth(active.vector_dims, 0)
+        if active and bits.centre_of(reader, active.id)
+        else None,
         "providers": tuple(providers.accounts(facts)),
         "ceiling": facts.refusal.to_json() if facts.refusal else None,
         "requests_out": len(leases.tokens(reader)),

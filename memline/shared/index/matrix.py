@@ -101,7 +101,7 @@ class VectorMatrix:
             asked = np.frombuffer(bits.of_question(query, self.centre), np.uint8)
             padded = np.zeros(rows.shape[1], np.uint8)
             padded[: len(asked)] = asked
-            best = _least(_differing(rows, padded), max(bits.NEAREST, 5 * limit))
+            best = _least(_differing(rows, padded), bits.depth(self.dims, limit))
         found = self.cosines(connection, query, ids[best].tolist())
         return sorted(found.items(), key=lambda each: (-each[1], each[0]))[:limit]
 

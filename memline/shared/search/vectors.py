@@ -79,7 +79,11 @@ class Comparison(Struct, frozen=True):
             return best
         if centre := bits.centre_of(connection, self.identity_id):
             nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * len(given))
-            aim = (self.identity_id, bits.of_question(self.query, centre), max(bits.NEAREST, 5 * limit))
+            aim = (
+                self.identity_id,
+                bits.of_question(self.query, centre),
+                bits.depth(len(self.query) // 4, limit),
+            )
             near = connection.execute(nearest, (*aim, *given))
             within, given = within + _GIVEN, [*given, json_ids(row_id for (row_id,) in near)]
         values = (self.query, self.identity_id, len(self.query), *given, limit)

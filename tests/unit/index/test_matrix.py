@@ -128,6 +128,7 @@ def store(writer, rows, name, at):
 def large(writer, monkeypatch):
     """An index whose vectors have bits, but for the newest."""
     monkeypatch.setattr(bits, "NEAREST", 200)
+    monkeypatch.setattr(bits, "NEAREST_BITS", 0)
     writer.retarget(MODEL_A)
     store(writer, of_subjects(2_000), "first", 1)
     bits.make(writer.connection, identities.active(writer.connection).id, DIMS, few_bytes=0)
