@@ -7,7 +7,6 @@ token of its own (measured there: 400 "tokens" of Chinese are 1,600 real ones wh
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
@@ -25,9 +24,6 @@ DENSE = (
 #: Ends of sentences: with a space behind them, and those of scripts that put none.
 _SPACED_ENDS = (". ", "! ", "? ", "; ", ".\t", ": ")
 _DENSE_ENDS = "。！？；．…"
-
-#: How far back a cut looks for the beginning of a character; longer sequences are noise, and are cut.
-_MAX_CLUSTER = 32
 
 _JOINER = "\u200d"
 
@@ -107,12 +103,12 @@ def pieces(line: str, max_weight: int) -> Iterator[str]:
             window = window[: max(1, fitting)]
         stop = start + len(window)
         if stop < len(line):
-            stop = start + _cut(window, line[stop])
+            stop = start + _cut(window)
         yield line[start:stop]
         start = stop
 
 
-def _cut(window: str, following: str) -> int:
+def _cut(window: str) -> int:
     """Return where to end the part that `window` is the most of: after a sentence, else between words."""
     least = len(window) // 2
     best = max(window.rfind(end, least) + len(end) for end in _SPACED_ENDS)
@@ -123,32 +119,4 @@ def _cut(window: str, following: str) -> int:
     space = max(window.rfind(" ", least), window.rfind("\t", least)) + 1
     if space > 0:
         return space
-    return len(window) if (window + following).isascii() else _between_characters(window, following)
-
-
-def _between_characters(window: str, following: str) -> int:
-    """Return the last place that is not inside a character as readers see it; the end if there is none."""
-    text = window + following
-    for place in range(len(window), max(0, len(window) - _MAX_CLUSTER), -1):
-        if not (_binds(text[place - 1], text[place]) or _splits_flag(text, place)):
-            return place
     return len(window)
-
-
-def _binds(before: str, char: str) -> bool:
-    """Tell whether two characters are one: accents, variation selectors, skin tones, joiners, viramas …"""
-    return (
-        _JOINER in (before, char)
-        or "\U0001f3fb" <= char <= "\U0001f3ff"
-        or "\U000e0020" <= char <= "\U000e007f"
-        or unicodedata.category(char)[0] == "M"
-        or unicodedata.combining(before) == 9
-    )
-
-
-def _splits_flag(text: str, place: int) -> bool:
-    """Tell whether the place is in the middle of a flag, which is a pair of regional indicators."""
-    count = 0
-    while count < place and "\U0001f1e6" <= text[place - 1 - count] <= "\U0001f1ff":
-        count += 1
-    return count % 2 == 1 and "\U0001f1e6" <= text[place] <= "\U0001f1ff"

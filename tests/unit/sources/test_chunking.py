@@ -111,16 +111,6 @@ def test_blank_text_has_no_chunks(text):
     assert cut(text) == []
 
 
-def test_whole_lines_joined_are_the_text_of_the_chunk():
-    lines = [filler(f"line{number}", 70) for number in range(200)]
-
-    chunks = cut("\n".join(lines))
-
-    assert len(chunks) > 5
-    for chunk in chunks:
-        assert chunk.text == "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
-
-
 def test_a_chunk_ends_before_a_heading_in_its_last_third():
     lines = [*[filler("one", 100)] * 13, "## Next", *[filler("two", 100)] * 10]
 
@@ -175,15 +165,6 @@ def test_a_fenced_block_that_fits_is_kept_whole():
     chunks = cut("\n".join(lines))
 
     assert any(chunk.start_line <= 12 and chunk.end_line >= 12 + len(code) - 1 for chunk in chunks)
-
-
-def test_a_fenced_block_that_does_not_fit_is_cut_at_its_lines():
-    lines = ["```", *[f"row {number:090}" for number in range(60)], "```"]
-
-    chunks = cut("\n".join(lines))
-
-    assert len(chunks) > 3
-    assert all(line in lines for chunk in chunks for line in chunk.text.split("\n"))
 
 
 def test_the_overlap_is_whole_lines_within_its_limit():
@@ -305,17 +286,6 @@ def test_what_is_no_data_uri_is_text(line):
     assert "".join(chunk.text for chunk in cut(line, overlap=0)).replace(" ", "") == line.replace(" ", "")
 
 
-def test_a_line_without_spaces_is_cut_between_characters_only():
-    cluster = "e\u0301"
-    family = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
-    flag = "\U0001f1e9\U0001f1ea"
-
-    for sign in (cluster, family, flag, "\u0915\u094d\u0937\u093f"):
-        for chunk in cut("x" + sign * 2000, overlap=0):
-            text = chunk.text.removeprefix("x")
-            assert text == sign * (len(text) // len(sign)), sign
-
-
 @pytest.mark.parametrize("unit", ["a", "word ", "价格", "e\u0301", "- ", "\t"])
 def test_a_megabyte_in_one_line_takes_linear_time(unit):
     text = unit * (1_000_000 // len(unit)) + "end"
@@ -334,14 +304,6 @@ def test_a_hundred_thousand_alike_lines_take_linear_time(line):
     cut("\n".join([line] * 100_000))
 
     assert time.process_time() - before < 10
-
-
-def test_the_overlap_may_not_eat_the_chunk():
-    lines = [filler(f"l{number}", 30) for number in range(100)]
-
-    chunks = cut("\n".join(lines), tokens=50, overlap=5000)
-
-    assert len(chunks) < 60
 
 
 def test_the_digest_changes_with_the_settings_alone():
