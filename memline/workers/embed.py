@@ -180,7 +180,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
     """Send back what came of a request: vectors, and failures by their kind."""
     learned = _learned(outcome)
     vectors = tuple(
-        VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
+        VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
         if vector is not None
     )
@@ -240,11 +240,9 @@ def _learned(outcome: Outcome) -> LearnedCaps:
     )
 
 
-def _tokens(context: Context, agent: str, vector: bytes) -> bytes:
-    """Return the token vectors that came with a vector; empty when there are none, or none are wanted."""
-    if not isinstance(vector, LateVector):
-        return b""
-    return vector.tokens if context.agent(agent, needs_workspace=False).memory.query.hybrid.late else b""
+def _tokens(vector: bytes) -> bytes:
+    """Return the token vectors that came with a vector; empty when there are none."""
+    return vector.tokens if isinstance(vector, LateVector) else b""
 
 
 def _choice(context: Context, agent: str, identity: Identity) -> Choice:

@@ -220,3 +220,4 @@ class PriceEntry(Block, frozen=True):
     """`prices.<model>`: the price of a model; it wins over the table of list prices."""
 
     per_million: Amount  # dollars for a million tokens
+    batch_per_million: Amount = 0.0  # by batches; absent: not known

@@ -157,7 +157,6 @@ class Hybrid(Block, frozen=True):
     vector_weight: Share = 0.5
     text_weight: Share = 0.5
     candidate_multiplier: Annotated[int, Meta(ge=1, le=20)] = 4  # times 25 of each retriever
-    late: bool = True  # compare token by token, where a local model gave token vectors
     fusion: Annotated[str, one_of("weighted", "rrf")] = "weighted"
     mmr: Mmr = Mmr()
     temporal_decay: TemporalDecay = TemporalDecay()

@@ -327,7 +327,7 @@ class _Search(Struct):
         found |= {chunk_id: cosine_of[row_id] for chunk_id, row_id in known.items() if row_id in cosine_of}
         self.cosines = {chunk_id: round(cosine, fusion.DECIMALS) for chunk_id, cosine in found.items()}
         tokens_of = token_rows.read(connection, known.values()) if vector.tokens else {}
-        if not (tokens_of and self.settings.hybrid.late):
+        if not tokens_of:
             return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late

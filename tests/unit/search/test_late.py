@@ -139,7 +139,7 @@ def test_a_light_word_of_a_question_is_no_evidence(notes, index):
     assert late_of(hit) == pytest.approx(1, abs=0.02)
 
 
-def test_without_token_vectors_or_with_late_off_nothing_changes(notes, index):
+def test_without_token_vectors_nothing_changes(notes, index):
     notes.add("a.md", SCATTERED)
     notes.add("b.md", TOGETHER)
     notes.embed()
@@ -149,7 +149,6 @@ def test_without_token_vectors_or_with_late_off_nothing_changes(notes, index):
 
     notes.give_tokens("a.md", "b.md")
 
-    assert found(notes, index, late=False) == plain
     assert found(notes, index) != plain
 
 
