@@ -86,9 +86,8 @@ def test_a_wrong_request_is_refused_with_a_hint(client: httpx.Client) -> None:
 
 
 def test_a_wrong_method_is_answered_with_all_that_the_address_takes(client: httpx.Client) -> None:
-    assert client.put("/search").headers["allow"] == "GET, HEAD, POST"
-    assert client.put("/status").headers["allow"] == "GET, HEAD"
-    assert client.get("/mcp").headers["allow"] == "POST"
+    for path, methods in (("/search", {"GET", "HEAD", "POST"}), ("/status", {"GET", "HEAD"})):
+        assert {*client.put(path).headers["allow"].split(", ")} == methods
 
 
 WRONG_BODIES = [

@@ -32,7 +32,7 @@ from memline.producers.api.auth import (
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.api.mcp import HttpEndpoint, server
 from memline.producers.api.pool import Pool
-from memline.producers.api.request_log import RequestLog, methods_of, note
+from memline.producers.api.request_log import RequestLog, note
 from memline.producers.api.responses import JsonResponse, error_response, response_to
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve
@@ -131,13 +131,11 @@ class Api:
         assert isinstance(error, HTTPException)
         if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
             return await self._pages.missing(request)
-        hint, headers = _HINTS.get(error.status_code, ""), error.headers
-        if error.status_code == 405:
-            headers = {"allow": ", ".join(sorted(methods_of(request.scope, self.routes)))}
+        hint = _HINTS.get(error.status_code, "")
         # Starlette's own words have capitals, "Not Found".
         is_own = error.detail != HTTPStatus(error.status_code).phrase
         words = error.detail if is_own else error.detail.lower()
-        return error_response(error.status_code, words, hint, headers=headers)
+        return error_response(error.status_code, words, hint, headers=error.headers)
 
     def _answer(self, name: str) -> Callable[[Request], Any]:
         """Make the endpoint of a call."""

@@ -68,12 +68,6 @@ def route_of(scope: Scope, routes: Sequence[BaseRoute]) -> str:
     return UNKNOWN
 
 
-def methods_of(scope: Scope, routes: Sequence[BaseRoute]) -> set[str]:
-    """Return the methods that the address of a request takes."""
-    matching = (route for route in routes if route.matches(dict(scope))[0] is not Match.NONE)
-    return {method for route in matching if isinstance(route, Route) for method in route.methods or ()}
-
-
 def note(scope: Mapping[str, Any], **fields: str) -> None:
     """Add what a handler knows to the line of its request."""
     scope.get(_NOTED, {}).update(fields)
