@@ -16,8 +16,9 @@ ROWS = 8
 #: Texts of a note.
 TEXTS = 3
 
-#: Seconds of a lease: what a killed process had in flight is sent again after that time.
-LEASE_S = 12
+#: Seconds of a lease: what a killed process had in flight is sent again after that time. Longer than the 15 s
+#: after which answers that a killed process had fetched come back.
+LEASE_S = 25
 
 
 @pytest.fixture
