@@ -69,10 +69,10 @@ def test_up_serves_too_and_goes_on_while_its_port_is_taken(place: Place) -> None
         port = taken.getsockname()[1]
         url = f"http://127.0.0.1:{port}/search?query=cents"
         with running_memline(*place.arguments("up", "--serve", "--port", str(port))) as process:
-            until(lambda: "following_fails" in codes(place), "the finding")
+            until(lambda: "port_taken" in codes(place), "the finding")
             taken.close()
             until(lambda: is_answered(url), "an answer")
-            until(lambda: "following_fails" not in codes(place), "its end")
+            until(lambda: "port_taken" not in codes(place), "its end")
             place.write("memory/new.md", "A xyzzy.\n")
             until(lambda: place.rows("SELECT 1 FROM files WHERE path = 'memory/new.md'") == [(1,)], "a note")
             end(process, signal.SIGTERM)
