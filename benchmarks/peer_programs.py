@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ class Absent(Exception):
     """A peer is not there; the words say why."""
 
 
-class Peer:
+class Peer(ABC):
     """One program that indexes notes and finds them."""
 
     name = ""
@@ -51,11 +52,13 @@ class Peer:
         self.model = model
         self.home.mkdir(parents=True)
 
+    @abstractmethod
     def install(self) -> None:
         """Put the newest release into `programs`, once. Raises Absent."""
 
+    @abstractmethod
     def version(self) -> str:
-        raise NotImplementedError
+        """The release that is measured."""
 
     def variables(self) -> dict[str, str]:
         """The environment of its commands: of the user's only where programs are."""
@@ -66,36 +69,33 @@ class Peer:
             "OPENAI_API_KEY": "sk-none",
         }
 
+    @abstractmethod
     def prepare(self) -> None:
         """Write its configuration."""
 
+    @abstractmethod
     def indexing(self) -> list[list[str]]:
         """The commands that bring its index up to date."""
-        raise NotImplementedError
 
+    @abstractmethod
     def searching(self, question: str) -> list[str]:
         """The command that answers a question."""
-        raise NotImplementedError
 
+    @abstractmethod
     def files(self, printed: str) -> list[str]:
         """The file names of the hits in what a search printed, best first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def server(self) -> list[str]:
         """The command of the process that answers warm searches."""
-        raise NotImplementedError
 
-    def tool(self, question: str) -> dict[str, Any]:
-        """The call of its tool that answers a question."""
-        raise NotImplementedError
+    @abstractmethod
+    def call(self, question: str) -> Any:
+        """What asks that process a question: the parameters of a tool over MCP, or a request over HTTP."""
 
-    def request(self, question: str) -> Request:
-        """The request that answers a question, of a peer that is asked by HTTP."""
-        raise NotImplementedError
-
+    @abstractmethod
     def found(self, result: dict[str, Any]) -> list[str]:
-        """The file names of the hits in what the tool answered."""
-        raise NotImplementedError
+        """The file names of the hits in what that process answered."""
 
     def cost(self, *commands: list[str]) -> Run:
         """Run commands to a good end: what all used, one held, the last printed. Raises Absent."""
@@ -144,6 +144,9 @@ class Memline(Peer):
 
     name = "memline"
 
+    def install(self) -> None:
+        """Nothing: it is this checkout."""
+
     def version(self) -> str:
         return self.run(self._command("--version")).split()[-1]
 
@@ -172,7 +175,7 @@ class Memline(Peer):
     def server(self) -> list[str]:
         return self._command("mcp")
 
-    def tool(self, question: str) -> dict[str, Any]:
+    def call(self, question: str) -> dict[str, Any]:
         return {"name": "memory_search", "arguments": {"query": question, "maxResults": TOP}}
 
     def found(self, result: dict[str, Any]) -> list[str]:
@@ -222,7 +225,7 @@ class OpenClaw(Peer):
     def server(self) -> list[str]:
         return [*self._node("openclaw/openclaw.mjs"), "gateway", "run"]
 
-    def request(self, question: str) -> Request:
+    def call(self, question: str) -> Request:
         body = {"tool": "memory_search", "args": {"query": question, "maxResults": TOP}}
         headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": "application/json"}
         return Request(f"http://127.0.0.1:{self.port}/tools/invoke", json.dumps(body).encode(), headers)
@@ -276,7 +279,7 @@ class Qmd(Peer):
     def server(self) -> list[str]:
         return [*self._node("@tobilu/qmd/bin/qmd"), "mcp"]
 
-    def tool(self, question: str) -> dict[str, Any]:
+    def call(self, question: str) -> dict[str, Any]:
         kinds = ("lex", "vec") if self.model.file else ("lex",)
         searches = [{"type": kind, "query": question} for kind in kinds]
         return {"name": "query", "arguments": {"searches": searches, "limit": TOP, "rerank": False}}
@@ -336,7 +339,7 @@ class BasicMemory(Peer):
     def server(self) -> list[str]:
         return self._command("mcp")
 
-    def tool(self, question: str) -> dict[str, Any]:
+    def call(self, question: str) -> dict[str, Any]:
         way = "hybrid" if self._is_semantic else "text"
         given = {
             "query": self._asked(question),

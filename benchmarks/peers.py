@@ -153,7 +153,7 @@ def timed(ask: Callable[[str], list[str]], questions: list[Question]) -> tuple[l
 
 def asking(peer: Peer) -> AbstractContextManager[Callable[[str], list[str]]]:
     """Start the process of a peer that stays, and give what asks it."""
-    return _by_http(peer) if peer.warm.startswith("HTTP") else _by_lines(peer)
+    return _by_http(peer) if peer.warm.startswith("HTTP") else _by_mcp(peer)
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def _by_http(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
     )
 
     def ask(question: str) -> list[str]:
-        with urlopen(peer.request(question), timeout=STARTS_WITHIN_S) as answer:
+        with urlopen(peer.call(question), timeout=STARTS_WITHIN_S) as answer:
             return peer.found(json.loads(answer.read()))
 
     deadline = time.monotonic() + STARTS_WITHIN_S
@@ -194,9 +194,8 @@ def _by_http(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
 
 
 @contextmanager
-def _by_lines(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
-    """Ask by MCP, else by lines of JSON."""
-    is_mcp = peer.warm.startswith("MCP")
+def _by_mcp(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
+    """Ask by MCP over stdio."""
     pipe = subprocess.PIPE
     child = subprocess.Popen(
         peer.server(),
@@ -215,31 +214,27 @@ def _by_lines(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
         child.stdin.write(json.dumps(message) + "\n")
         child.stdin.flush()
 
-    def answer(of: int | None = None) -> dict[str, Any]:
+    def answer(of: int) -> dict[str, Any]:
         assert child.stdout is not None
         while line := child.stdout.readline():
             with suppress(ValueError):
                 got: dict[str, Any] = json.loads(line)
-                if of is None or got.get("id") == of:
+                if got.get("id") == of:
                     return got
         raise Absent(f"its server ended with {child.wait()}")
 
     def ask(question: str) -> list[str]:
         nonlocal number
         number += 1
-        if not is_mcp:
-            send(peer.tool(question))
-            return peer.found(answer())
-        send({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": peer.tool(question)})
+        send({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": peer.call(question)})
         return peer.found(answer(number)["result"])
 
     try:
-        if is_mcp:
-            client = {"name": "benchmarks", "version": "1"}
-            hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-            send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
-            answer(0)
-            send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        client = {"name": "benchmarks", "version": "1"}
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+        answer(0)
+        send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         yield ask
     finally:
         child.stdin.close()

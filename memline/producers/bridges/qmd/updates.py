@@ -36,6 +36,8 @@ class Updater:
         self._made_at = self._clock.now()
         self._updating, self._starting = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
+        #: Makes vectors, which may take minutes: updates go on meanwhile.
+        self._embedding: threading.Thread | None = None
         #: Cleared from the start of an update in the background to its end; vectors come later.
         self._idle = threading.Event()
         self._idle.set()
@@ -45,9 +47,12 @@ class Updater:
         atexit.unregister(self.close)
         self.home.stopped.set()
         with self._starting:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+            updating = self._thread
+        if updating is not None:
+            updating.join()
+        # None begins any more.
+        if self._embedding is not None:
+            self._embedding.join()
 
     def due(self, *, changed: bool = False) -> bool:
         """Say whether an update is due by its interval, or after a change by its debounce."""
@@ -125,13 +130,17 @@ class Updater:
     def _in_background(self) -> None:
         try:
             self.run(forced=True)
-            self._idle.set()
-            self.embed()
         except QmdFailed as error:
             if not self.home.stopped.is_set():
                 _log.warning("qmd.update_failed", agent=self._settings.agent, error=error.message)
+            return
         finally:
             self._idle.set()
+        with self._starting:
+            is_running = self._embedding is not None and self._embedding.is_alive()
+            if not self.home.stopped.is_set() and not is_running:
+                self._embedding = threading.Thread(target=self.embed, name="qmd-embed", daemon=True)
+                self._embedding.start()
 
     def _make_collections(self) -> None:
         """Make those that are missing, and remove those that are not wanted or are of another folder."""

@@ -243,7 +243,8 @@ def test_agents_get_it_within_scope_and_budget(place: Place) -> None:
 
 
 def test_up_updates_at_the_start_and_after_changes_and_ends_what_runs(place: Place, tmp_path: Path) -> None:
-    place.settings(update={"debounceMs": 0}, searchMode="query")
+    # Vectors that take longer than the test waits keep no update back.
+    place.settings(update={"debounceMs": 0, "embedTimeoutMs": 600_000}, searchMode="query")
     place.qmd.does(
         embed={"python": f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"}
     )
