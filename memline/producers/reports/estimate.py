@@ -115,6 +115,8 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> Estimate:
                 texts.setdefault(digest, estimate_tokens(text))
             with Accounts.opened(reader, settings) as accounts:
                 has_batches &= not health.read(accounts, choice.provider, health.BATCH).is_stopped
+    if choice.identity is None:
+        texts.clear()
     counts = Counter(states.get(digest) for digest in texts)
     mode, price = "", None
     if (identity := choice.identity) is not None:
