@@ -22,8 +22,8 @@ _HOMES = {
     "IndexReport": "memline.producers.backends",
     "LinkCheck": "memline.producers.backends",
     "Status": "memline.producers.memory",
-    "Chat": "memline.producers.agent_view",
-    "chat_of": "memline.producers.agent_view",
+    "Chat": "memline.producers.chats",
+    "chat_of": "memline.producers.chats",
 }
 
 __all__ = [

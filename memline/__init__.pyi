@@ -1,8 +1,8 @@
 from memline.producers.actions.append_entry import Entry as Entry
-from memline.producers.agent_view import Chat as Chat
-from memline.producers.agent_view import chat_of as chat_of
 from memline.producers.backends import IndexReport as IndexReport
 from memline.producers.backends import LinkCheck as LinkCheck
+from memline.producers.chats import Chat as Chat
+from memline.producers.chats import chat_of as chat_of
 from memline.producers.memory import Memory as Memory
 from memline.producers.memory import Status as Status
 from memline.shared.errors import MemlineError as MemlineError

@@ -1,18 +1,11 @@
-"""Show an answer to an agent: whether its chat may use memory, with citations or without, within a budget.
-
-A session key is `agent:<id>:<rest>`, as OpenClaw makes it: `agent:main:main` is the owner's own session,
-`agent:main:discord:group:123` a group. An empty key says nothing about the chat.
-"""
+"""Show an answer to an agent: with citations or without, within a budget, or why there is none."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from memline.shared.config.installation import ChatRule, ChatScope
+from memline.producers.chats import Chat, gets_citations, may_use_memory
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import AccessDenied
 from memline.shared.finding import Finding, warning
 from memline.shared.findings.check import of_agent
 from memline.shared.findings.place import DISABLED
@@ -24,63 +17,6 @@ CUT = "…"
 
 #: Characters of a snippet that are worth showing next to its citation.
 _MIN_SNIPPET_CHARS = 20
-
-
-class Chat(msgspec.Struct, frozen=True, kw_only=True):
-    """The chat behind a session key; empty fields are not known."""
-
-    #: The whole key, in lower case.
-    raw_key: str = ""
-    #: The agent that the key names, in lower case.
-    agent: str = ""
-    #: The same without `agent:<id>:`.
-    key: str = ""
-    #: direct, group or channel.
-    kind: str = ""
-    #: Where the chat is: discord, telegram …
-    channel: str = ""
-
-    @property
-    def is_private(self) -> bool:
-        """Say whether it is between owner and agent, or nothing is known of it.
-
-        A group is not, and neither is a helper that may work for one: they never get the long-term note.
-        """
-        return self.kind == "direct" or not self.raw_key
-
-    def __str__(self) -> str:
-        return f"channel={self.channel or '-'}, chatType={self.kind or '-'}, session={self.key or '-'}"
-
-
-def chat_of(session_key: str) -> Chat:
-    """Read a session key. Any text is one; an empty one says nothing."""
-    raw = session_key.strip().lower()
-    if not raw:
-        return Chat()
-    parts = raw.split(":")
-    agent, rest = "", parts
-    if parts[0] == "agent" and len(parts) > 2:
-        agent, rest = parts[1], parts[2:]
-    key = ":".join(rest)
-    if rest[0] == "subagent":
-        # A helper of some session: the key does not say of which.
-        return Chat(raw_key=raw, agent=agent, key=key)
-    kind = "group" if "group" in rest else "channel" if "channel" in rest else "direct"
-    has_channel = len(rest) > 1 and rest[1] in ("group", "channel", "direct", "dm")
-    return Chat(raw_key=raw, agent=agent, key=key, kind=kind, channel=rest[0] if has_channel else "")
-
-
-def may_use_memory(scope: ChatScope | None, chat: Chat) -> bool:
-    """Say whether the rules let this chat use memory: the first that fits decides, else the default."""
-    if scope is None:
-        return True
-    action = next((rule.action for rule in scope.rules if _fits(rule, chat)), scope.default)
-    return action == "allow"
-
-
-def gets_citations(mode: str, chat: Chat) -> bool:
-    """Say whether answers to this chat carry citations; with `auto` only groups and channels get none."""
-    return mode == "on" or (mode == "auto" and chat.kind not in ("group", "channel"))
 
 
 def agent_view(answer: Mapping[str, Any], *, citations: bool, max_chars: int) -> dict[str, Any]:
@@ -117,26 +53,6 @@ def agent_view(answer: Mapping[str, Any], *, citations: bool, max_chars: int) ->
         chars_left -= len(text)
         results.append({**shown, "snippet": text})
     return {**answer, "results": results, "totalResults": len(results), "truncated": is_cut}
-
-
-def _fits(rule: ChatRule, chat: Chat) -> bool:
-    return (
-        rule.match.channel in ("", chat.channel)
-        and rule.match.chat_type in ("", chat.kind)
-        and chat.key.startswith(rule.match.key_prefix)
-        and chat.raw_key.startswith(rule.match.raw_key_prefix)
-    )
-
-
-def chat_for(settings: AgentSettings, session_key: str) -> Chat:
-    """Return the chat behind a session key. Raises AccessDenied for a key of another agent."""
-    chat = chat_of(session_key)
-    if chat.agent and chat.agent != settings.agent.lower():
-        raise AccessDenied(
-            f"the session key is of agent {chat.agent[:80]!r}, not of {settings.agent!r}",
-            hint=f"give a key that begins with agent:{settings.agent}:, or ask for that agent",
-        )
-    return chat
 
 
 def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:

@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from memline.producers.actions.append_entry import Entry, append
-from memline.producers.agent_view import Chat
 from memline.producers.backends import Asked, IndexReport, LinkCheck, RunProgress
 from memline.producers.builtin import choose
+from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings

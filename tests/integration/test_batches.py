@@ -113,7 +113,7 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(
     assert first.vectors["pending"] == texts
     (note,) = (each for each in first.findings if each.code == "in_batch")
     assert f"{texts} texts are in 1 batch at openai" in note.what
-    assert (note.action, first.warning) == ("memline batch ls", "")
+    assert (note.action, first.warning) == ("memline jobs", "")
     assert not second.failed
     assert (second.vectors["embedded"], second.vectors["pending"]) == (1, texts)
     assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)

@@ -72,7 +72,7 @@ def test_an_accepted_removal_is_carried_out(place: Place) -> None:
     assert report.json[0]["files"]["removed"] == 20
     assert place.outcomes() == {}
     assert place.rows("SELECT count(*) FROM vectors") == [(0,)]
-    assert place.search("word3x1x7").findings[0].code != "root_emptied"
+    assert "root_emptied" not in [each.code for each in place.search("word3x1x7").findings]
 
 
 def test_files_that_moved_within_the_root_are_paid_for_once(place: Place, server: EmbeddingServer) -> None:

@@ -223,7 +223,7 @@ def test_over_mcp_one_process_serves_a_session(place: Place) -> None:
     assert read["text"] == "Invoices are whole cents."
     assert [hit["path"] for hit in again["results"]] == ["memory/2026-02-10.md"]
     assert in_group["results"] == []
-    assert "allowed: text" in refused["error"] and "disabled" not in refused
+    assert "query: 7 is not allowed, but: a text" in refused["error"] and "disabled" not in refused
 
 
 @needs_node

@@ -17,7 +17,7 @@ import pytest
 
 import memline
 from memline import Answer, MemlineError, Memory
-from memline.producers.agent_view import chat_of
+from memline.producers.chats import chat_of
 from memline.shared.errors import AccessDenied, BadRequest, ConfigError
 from tests.support.process import ROOT
 

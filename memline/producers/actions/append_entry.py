@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from memline.producers.agent_view import Chat
+from memline.producers.chats import Chat
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest

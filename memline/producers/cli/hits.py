@@ -115,12 +115,13 @@ def _body(snippet: str, heading: str) -> list[str]:
 
 def _best(rows: Sequence[str], pattern: re.Pattern[str] | None) -> Sequence[str]:
     """Choose the rows one after another with most of the matched words, the first of them."""
+    found = [_words_in(row, pattern) for row in rows]
 
-    def words(start: int) -> int:
-        return len(set().union(*(_words_in(row, pattern) for row in rows[start : start + MOST_ROWS])))
+    def rank(start: int) -> tuple[int, int, int]:
+        inside = found[start : start + MOST_ROWS]
+        return len(set().union(*inside)), sum(map(len, inside)), -start
 
-    starts = range(max(1, len(rows) - MOST_ROWS + 1))
-    start = max(starts, key=lambda start: (words(start), -start))
+    start = max(range(max(1, len(rows) - MOST_ROWS + 1)), key=rank)
     return rows[start : start + MOST_ROWS]
 
 

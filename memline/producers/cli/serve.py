@@ -10,8 +10,8 @@ from functools import partial
 import click
 import msgspec
 
-from memline.producers.agent_view import chat_for
 from memline.producers.api.calls import Caller, Calls
+from memline.producers.chats import chat_for
 from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.options import command

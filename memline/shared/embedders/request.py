@@ -209,6 +209,9 @@ class _Request:
             if rows > 1:
                 self.slow_rows = rows // 2
                 return rest
+            is_known = self.is_well or self._largest_good
+            if not is_known and (error := self._try_reference(failure)) is not None:
+                return error
             self.failures.append((first, ProviderBrokenAnswer(failure.message, hint=_SLOW_HINT)))
             return rest if self._parts else None
         is_later = isinstance(failure, ProviderLater)

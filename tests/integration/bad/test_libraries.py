@@ -61,7 +61,7 @@ def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_i
     doctor = place.run("doctor", before=blocked)
 
     assert ran.status == 0, ran.stderr
-    assert "numpy is missing: no vector is searched" in doctor.stdout
+    assert "only keywords are searched: numpy is missing, and sqlite-vec" in doctor.stdout
     assert "vectors are searched without it" not in doctor.stdout
     assert "search vectors slowly" not in doctor.stdout
     assert (without.json["mode"], whole.json["mode"]) == ("keyword", "hybrid")

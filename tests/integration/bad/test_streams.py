@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import socket
 
+import httpx
 import pytest
 
 from tests.support.process import end, running_memline
@@ -75,11 +77,17 @@ def test_a_usage_error_that_cannot_be_printed_has_its_status(
 
 @BROKEN
 def test_a_server_that_cannot_say_where_it_is_serves(place: Place, broken: str) -> None:
-    def is_listed() -> bool:
-        return bool(place.call("status", "--json").json[0]["processes"])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
 
-    with running_memline(*place.arguments("serve", "--port", "0"), before=broken) as process:
-        until(lambda: process.poll() is not None or is_listed(), "it serves")
+    def answers() -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    with running_memline(*place.arguments("serve", "--port", str(port)), before=broken) as process:
+        until(lambda: process.poll() is not None or answers(), "it serves")
         end(process)
 
     assert process.returncode == 0

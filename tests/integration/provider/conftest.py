@@ -1,6 +1,7 @@
 """Runs against a provider that misbehaves: the notes, the vectors they should have, and no long waits."""
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.embedders import http as provider_client
 from memline.shared.index import vectors
@@ -27,6 +28,7 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
     monkeypatch.setattr(health, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, open_s=0.5))
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(provider_client, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(provider_client, "JITTER_S", 0.01)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memline.producers.actions.append_entry import MAX_HEADING_CHARS, append
-from memline.producers.agent_view import chat_of
+from memline.producers.chats import chat_of
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest

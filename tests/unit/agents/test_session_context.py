@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memline.producers.agent_view import chat_of
 from memline.producers.agents.session_context import session_context
+from memline.producers.chats import chat_of
 from memline.shared.clock import ManualClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings

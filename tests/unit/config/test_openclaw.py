@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.agent_view import chat_of, may_use_memory
+from memline.producers.chats import chat_of, may_use_memory
 from memline.shared.config.installation import ChatScope
 from memline.shared.config.schema import ExtraPath
 from tests.unit.config.conftest import memory

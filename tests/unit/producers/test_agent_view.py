@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memline.producers.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
+from memline.producers.agent_view import agent_view
+from memline.producers.chats import Chat, chat_of, gets_citations, may_use_memory
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope
 from memline.shared.search.results import Answer, Hit
 

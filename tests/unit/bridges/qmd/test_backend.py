@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from memline.producers.agent_view import chat_of
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.bridges.qmd.backend import RETRY_S
 from memline.producers.builtin import met_by_backend
+from memline.producers.chats import chat_of
 from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent
 from memline.shared.clock import ManualClock
