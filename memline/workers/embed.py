@@ -28,8 +28,8 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling import call_times, health, leases
-from memline.shared.scheduling.limits import STOP_COOLDOWN_S, minute_limits
+from memline.shared.scheduling import call_times, health, leases, limits
+from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
 
@@ -39,9 +39,6 @@ MAX_WAIT_S = 5.0
 
 #: Seconds that such texts stay in the rows at least.
 MIN_DEFERRED_S = 1.0
-
-#: Seconds no worker calls after a request that failed as a whole: what others have in hand goes back.
-FAILURE_COOLDOWN_S = MAX_WAIT_S + 1
 
 #: Seconds after its start in which a worker that is set up for another model than the index goes on, and for
 #: which it keeps such a request.
@@ -155,8 +152,8 @@ class _Sending:
 
     def _take_place(self, texts: Sequence[str]) -> None:
         (max_requests, max_tokens), provider = self.limits, self.account.partition(":")[0]
-        limits = self._context.limits
-        wait_s = limits.take(
+        pace = self._context.limits
+        wait_s = pace.take(
             self.account,
             tokens=sum(map(estimate_tokens, texts)),
             requests=len(texts) if PROVIDERS[provider].counts_texts else 1,
@@ -166,13 +163,13 @@ class _Sending:
         )
         if wait_s > MAX_WAIT_S:
             # Until the place is near enough to be waited for.
-            is_asked = limits.cooldown_s(self.account) > 0
+            is_asked = pace.cooldown_s(self.account) > 0
             words = "asked to wait (429)" if is_asked else "is at the limits of this configuration"
             raise _Unsent(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
         if wait_s > 0:
             self._context.clock.sleep(wait_s)
             # Another worker may have heard a no meanwhile.
-            if cooldown_s := limits.cooldown_s(self.account):
+            if cooldown_s := pace.cooldown_s(self.account):
                 raise _Unsent(f"{provider} has a cooldown", retry_after_s=cooldown_s)
 
 
@@ -226,9 +223,9 @@ def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
     if error.retry_after_s is not None:
         context.limits.cool_down(account, error.retry_after_s)
     elif error.kind == "stop":
-        context.limits.cool_down(account, STOP_COOLDOWN_S)
+        context.limits.cool_down(account, limits.STOP_COOLDOWN_S)
     elif not outcome.is_provider_well and not any(outcome.vectors):
-        context.limits.cool_down(account, FAILURE_COOLDOWN_S)
+        context.limits.cool_down(account, limits.FAILURE_COOLDOWN_S)
 
 
 def _learned(outcome: Outcome) -> LearnedCaps:

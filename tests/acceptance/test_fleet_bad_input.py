@@ -242,7 +242,7 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
     assert fleet.dead() == []
 
 
-def test_an_index_run_whose_messages_die_ends_and_says_why(
+def test_an_index_run_whose_agent_no_worker_knows_ends_and_says_why(
     fleet: Fleet, notes: Place, tmp_path: Path
 ) -> None:
     write_notes(notes, 0, 3)
@@ -257,7 +257,7 @@ def test_an_index_run_whose_messages_die_ends_and_says_why(
     ran = fleet.run("index")
 
     assert ran.status == 1
-    assert "names the agent 'main'" in ran.stderr and " queue dead" in ran.stderr
+    assert "no worker of the queue 'store' takes the index of the agent 'main'" in ran.stderr
 
 
 def test_an_old_question_is_not_answered_and_leaves_nothing(

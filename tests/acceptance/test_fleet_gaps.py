@@ -95,7 +95,7 @@ def test_an_unusable_index_ends_the_run_of_its_agent_alone(place: Place) -> None
 
 def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(fleet: Fleet, notes: Place) -> None:
     write_notes(notes, 0, 1)
-    names = ("fleet.id", "store.lock", "memory/main.sqlite")
+    names = ("fleet.id", "memory/main.sqlite.lock", "memory/main.sqlite")
     fleet.start("chunk", "store", "watch")
     until(lambda: all((notes.home / name).exists() for name in names))
 

@@ -11,6 +11,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Protocol
 
 import dramatiq
@@ -181,14 +182,14 @@ class IndexWorkers(Protocol):
         ...
 
 
-def workers_of(settings: Settings, *, clock: Clock) -> IndexWorkers:
-    """Return the workers of a run: those of the fleet, else threads of this process."""
+def workers_of(settings: Settings, index: Path, *, clock: Clock) -> IndexWorkers:
+    """Return the workers of a run for this index: those of the fleet, else threads of this process."""
     if not settings.queue.address:
         return InProcessWorkers(settings, clock=clock)
     # redis takes 45 ms to import, which one process never needs.
     from memline.shared.queue.fleet_workers import Fleet
 
-    return Fleet(settings.queue.address)
+    return Fleet(settings.queue.address, index)
 
 
 def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:

@@ -207,7 +207,7 @@ class IndexRun:
         from memline.producers.runs.in_process import feeder_of, workers_of
 
         path = self._agent.index_path
-        with workers_of(self._settings, clock=self._clock) as workers:
+        with workers_of(self._settings, path, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             moved_at, progress = time.monotonic(), RunProgress(files=-1)
             workers.wake(self._agent.agent)

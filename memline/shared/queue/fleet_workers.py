@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
+from memline.shared.index.hold import holder_of
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import send
 from memline.shared.queue.dead_letters import errors_since
@@ -31,8 +33,10 @@ FIRST_S = 5.0
 class Fleet:
     """A fleet on Redis; a context manager with the face of `InProcessWorkers`."""
 
-    def __init__(self, address: QueueAddress) -> None:
+    def __init__(self, address: QueueAddress, index: Path | None = None) -> None:
+        """`index`: the one whose dispatcher the caller waits for; None where it waits for none."""
         self._address = address
+        self._index = index
         self._agents: set[str] = set()
         self._looked_at = 0.0
 
@@ -45,6 +49,7 @@ class Fleet:
         now = time.monotonic()
         #: Queue -> when a worker of it was alive last (monotonic seconds).
         self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S) | {"embed": now}
+        self._dispatched_at = now
         #: Whether the caller waits for vectors: then a worker has to embed.
         self.wants_vectors = False
         return self
@@ -111,6 +116,14 @@ class Fleet:
                 for error in errors_since(self._client, queue, agent, self._began_at):
                     words = f"a worker of the queue {queue!r} failed: {error}"
                     return QueueError(words, hint="memline queue dead")
+        if self._index is None or holder_of(self._index) is not None:
+            self._dispatched_at = now
+        if now - self._dispatched_at > MISSING_S:
+            names = ", ".join(map(repr, sorted(self._agents)))
+            words = f"no worker of the queue 'store' takes the index of the agent {names}"
+            return QueueError(
+                words, hint="give the workers the configuration that `memline config path` names"
+            )
         # Not at once: the worker that replaces a failed one may be starting.
         if self._missing_s(now) > FIRST_S and (ended := [each.failure for each in workers if each.failure]):
             return QueueError(f"a worker ended: {ended[-1]}", hint="memline queue")

@@ -49,6 +49,9 @@ def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
 #: a call. So nothing ends it earlier.
 STOP_COOLDOWN_S = 10.0
 
+#: Seconds no worker calls after a request that failed as a whole: what others have in hand goes back.
+FAILURE_COOLDOWN_S = 6.0
+
 
 class Limits(Protocol):
     """The limits of accounts, named as in `shared.index.accounts`. Safe to use from several threads."""

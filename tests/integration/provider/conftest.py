@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from memline.shared.embedders import http as provider_client
 from memline.shared.index import vectors
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, limits
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -29,6 +29,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
     monkeypatch.setattr(health, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, open_s=0.5))
+    monkeypatch.setattr(limits, "FAILURE_COOLDOWN_S", 0.05)
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(provider_client, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(provider_client, "JITTER_S", 0.01)
