@@ -23,10 +23,10 @@ class Unread:
     def __init__(self, read: int, written: int) -> None:
         self._read, self._written = read, written
 
-    def line(self) -> str:
-        """The first line it says."""
+    def url(self) -> str:
+        """Read up to the line that says where it serves."""
         with os.fdopen(os.dup(self._read), "rb", buffering=0) as file:
-            return file.readline().decode()
+            return next(line.split()[1].decode() for line in file if line.startswith(b"memline: http"))
 
     def fill(self) -> None:
         """Leave no room for a byte."""
@@ -77,7 +77,7 @@ def started(place: Place, *words: str, env: Mapping[str, str] | None = None) -> 
 @pytest.mark.place(notes=3, is_indexed=True)
 def test_a_server_answers_while_nobody_reads_its_log_and_says_what_it_dropped(place: Place) -> None:
     with started(place, "serve", "--port", "0") as unread:
-        url = unread.line().split()[1]
+        url = unread.url()
         with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client:
             assert client.get("/search", params={"query": "word1x1x7"}).status_code == 200
             unread.fill()

@@ -125,7 +125,8 @@ def _consumers(queues: Iterable[str]) -> list[str]:
     return [f"dramatiq.worker.ConsumerThread({queue}{kind})" for queue in queues for kind in ("", ".DQ")]
 
 
-_redact("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Faults", *_consumers(QUEUES))
+_redact("dramatiq.worker.Worker", "dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Faults")
+_redact(*_consumers(QUEUES))
 # An actor's own logger tells at DEBUG what it was given: whole notes.
 logging.getLogger("memline.workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
