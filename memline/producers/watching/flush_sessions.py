@@ -10,7 +10,6 @@ from pathlib import Path
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import MemlineError
 from memline.shared.flush.flush import NOT_DUE, SKIPPED, Session, flush, folder_of, is_on
 from memline.shared.logs import Log
 
@@ -54,24 +53,19 @@ class FlushSessions:
 
     def _run(self) -> None:
         while not self._stop.wait(SCAN_EVERY_S):
-            try:
-                self.scan()
-            except Exception as error:
-                # One odd transcript must not end the flushes of the others.
-                _LOG.error("flush.failed", reason=f"{type(error).__name__}: {error}")
+            self.scan()
 
     def _flush(self, settings: AgentSettings, path: str) -> None:
         try:
             flushed = flush(Session(settings=settings, path=Path(path)), self._clock, if_due=True)
-        except MemlineError as error:
-            outcome, reason = "failed", error.message
-        else:
             outcome, reason = flushed.outcome, flushed.reason
-        if outcome == NOT_DUE or self._said.get(path) == reason:
-            return
-        self._said[path] = reason
-        tell = _LOG.warning if outcome in (SKIPPED, "failed") else _LOG.info
-        tell("flush.done", agent=settings.agent, session=path, outcome=outcome, reason=reason)
+        except Exception as error:
+            # One odd transcript must not end the flushes of the others.
+            outcome, reason = "failed", getattr(error, "message", f"{type(error).__name__}: {error}")
+        if outcome != NOT_DUE and self._said.get(path) != reason:
+            self._said[path] = reason
+            tell = _LOG.warning if outcome in (SKIPPED, "failed") else _LOG.info
+            tell("flush.done", agent=settings.agent, session=path, outcome=outcome, reason=reason)
 
     def _alive(self, folder: Path) -> Iterator[tuple[str, int]]:
         """Yield path and time (ns) of the transcripts that grew lately; archives have other endings."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 
@@ -36,57 +35,49 @@ QUIET_S = 300.0
 
 
 class TranscriptGrowth:
-    """Measures the growth of one agent's transcripts. Safe to use from several threads."""
+    """Measures the growth of one agent's transcripts; keeps nothing, so any thread may ask."""
 
     def __init__(self, settings: AgentSettings, transcripts: Transcripts, *, clock: Clock) -> None:
         self._index_path = settings.index_path
         self._limits = settings.memory.sync.sessions
         self._transcripts = transcripts
         self._clock = clock
-        self._lock = threading.Lock()
 
     def check(self, paths: Iterable[str]) -> tuple[list[str], bool]:
         """Return those of the changed transcripts that are to be read on, and whether a session is new."""
         due: list[str] = []
         has_new_session = False
-        with self._lock, driver.reading_if_any(self._index_path) as reader:
+        with driver.reading_if_any(self._index_path) as reader:
             for path in paths:
                 known = ledger.entry(reader, path) if reader else None
-                if known is None or known.outcome == ledger.REMOVED:
+                if reader is None or known is None or known.outcome == ledger.REMOVED:
                     has_new_session = has_new_session or not is_archive(path)
                     due.append(path)
-                elif reader and self._is_due(path, known, ledger.transcript_lines(reader, path)):
+                elif self._is_due(path, known, ledger.transcript_lines(reader, path)):
                     due.append(path)
         return due, has_new_session
 
     def _is_due(self, path: str, known: LedgerEntry, known_lines: int) -> bool:
+        limits = self._limits
         try:
-            opened = self._transcripts.open(path)
-        except FileRefused:
+            with self._transcripts.open(path) as opened:
+                grown = opened.size - known.size
+                if grown <= 0:
+                    # Cut short, or written anew; unless nothing changed at all.
+                    times = (known.mtime_ns, known.ctime_ns)
+                    return bool(grown) or times != (opened.mtime_ns, opened.ctime_ns)
+                is_quiet = self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S
+                if is_quiet or grown >= limits.delta_bytes or limits.delta_messages == 0:
+                    return True
+                lines = sum(line.endswith(b"\n") for line in opened.lines)
+                return lines - known_lines >= limits.delta_messages
+        except (FileRefused, OSError):
             # Gone, or not a file any more: reading it says what it is.
             return True
-        with opened:
-            grown = opened.size - known.size
-            if grown <= 0:
-                # Cut short, or written anew; unless nothing changed at all.
-                times = (known.mtime_ns, known.ctime_ns)
-                return bool(grown) or times != (opened.mtime_ns, opened.ctime_ns)
-            if grown >= self._limits.delta_bytes or self._limits.delta_messages == 0:
-                return True
-            if self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S:
-                return True
-            try:
-                lines = sum(line.endswith(b"\n") for line in opened.lines)
-            except (FileRefused, OSError):
-                return True
-            return lines - known_lines >= self._limits.delta_messages
 
 
 #: Seconds between two scans of all files by size and time; 5,000 files cost about 0.1 s of CPU.
 SCAN_EVERY_S = 60.0
-
-#: Seconds after a change was enqueued until a scan makes sure of it: its message may have been lost.
-VERIFY_AFTER_S = 5.0
 
 #: Seconds after which all files are scanned again when the queue could not be reached.
 QUEUE_RETRY_S = 2.0
@@ -115,7 +106,6 @@ class Follower:
         self._errors = errors or LoopErrors()
         self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
-        #: Why files are polled, as the processes of the home are told.
 
     def __enter__(self) -> Follower:
         with self._stack:
@@ -187,11 +177,9 @@ class _AgentFollower:
         """Return how the files are followed, and why they are polled if they are."""
         if not self.settings.workspace.is_dir():
             return "the folder is missing, and what was indexed of it is kept"
-        if not self.watchers:
-            return "not watching (sync.watch is off)"
         # One that polls tells more than one that watches.
-        watcher = max(self.watchers, key=lambda each: each.reason)
-        return f"{watcher.mode} ({watcher.reason})" if watcher.reason else watcher.mode
+        modes = [f"{each.mode} ({each.reason})" if each.reason else each.mode for each in self.watchers]
+        return max(modes, key=len, default="not watching (sync.watch is off)")
 
     def tick(self) -> bool:
         """Feed what waits, or scan when that is due; True after a scan that succeeded."""
@@ -221,7 +209,6 @@ class _AgentFollower:
             self._wait_for_queue(error)
             return
         self._is_queue_down = False
-        self._next_scan_s = min(self._next_scan_s, self._clock.now() + VERIFY_AFTER_S)
 
     def _is_gone(self, path: str) -> bool:
         names = (path, unprintable(path))

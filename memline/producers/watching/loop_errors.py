@@ -27,9 +27,8 @@ class LoopErrors:
     """Notes the errors of a loop by agent and part. For the thread of that loop."""
 
     def __init__(self) -> None:
-        #: Agent and part -> the error that was logged, and the one that is recorded; empty: none is.
+        #: Agent and part -> the error that was logged last.
         self._logged: dict[tuple[str, str], str] = {}
-        self._recorded: dict[tuple[str, str], str] = {}
         #: The damaged index that was met last; `up` moves it aside and builds it again.
         self.corrupt: IndexCorrupt | None = None
 
@@ -44,40 +43,32 @@ class LoopErrors:
             self.note(settings, part, error)
 
     def note(self, settings: AgentSettings, part: str, error: Exception) -> None:
-        """Log and record an error, unless it goes on."""
+        """Record an error, and log it unless it goes on."""
         key, (text, hint) = (settings.agent, part), _words(error)
         if self._logged.get(key) != text:
             self._logged[key] = text
             _log.error("loop.failed", agent=settings.agent, part=part, error=text, hint=hint)
         code = error.code if isinstance(error, MemlineError) else ""
-        entry = {"error": text, "action": hint, "code": code}
-        if self._recorded.get(key) != text and self._record(settings, part, entry):
-            self._recorded[key] = text
+        _record(settings, part, {"error": text, "action": hint, "code": code})
 
     def clear(self, settings: AgentSettings, part: str) -> None:
         """Note that a part of an agent works (again)."""
-        key = (settings.agent, part)
-        if self._recorded.get(key) != "" and self._record(settings, part, None):
-            self._logged[key] = self._recorded[key] = ""
+        self._logged.pop((settings.agent, part), None)
+        _record(settings, part, None)
 
-    def _record(self, settings: AgentSettings, part: str, entry: dict[str, str] | None) -> bool:
-        """Set or remove what the index says of a part; False when that failed, or there is no index yet."""
-        path = settings.index_path
-        try:
-            with reading_if_any(path) as reader:
-                if reader is None:
-                    return False
-                entries = meta.get(reader, meta.LOOP_ERRORS, {})
-                if entries.get(part) == entry:
-                    return True
-            with closing(open_writer(path)) as writer, faults(path), transaction(writer):
-                entries = {**meta.get(writer, meta.LOOP_ERRORS, {}), part: entry}
-                entries = {key: each for key, each in entries.items() if each}
-                meta.put(writer, meta.LOOP_ERRORS, entries or None)
-            return True
-        except IndexFault as error:
-            _log.warning("loop.not_recorded", agent=settings.agent, error=error.message)
-            return False
+
+def _record(settings: AgentSettings, part: str, entry: dict[str, str] | None) -> None:
+    """Set or remove what the index, if there is one, says of a part."""
+    path = settings.index_path
+    try:
+        with reading_if_any(path) as reader:
+            if reader is None or meta.get(reader, meta.LOOP_ERRORS, {}).get(part) == entry:
+                return
+        with closing(open_writer(path)) as writer, faults(path), transaction(writer):
+            entries = {**meta.get(writer, meta.LOOP_ERRORS, {}), part: entry}
+            meta.put(writer, meta.LOOP_ERRORS, {key: each for key, each in entries.items() if each} or None)
+    except IndexFault as error:
+        _log.warning("loop.not_recorded", agent=settings.agent, error=error.message)
 
 
 def _words(error: Exception) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """Report changes of files as they happen; where the system cannot tell of them, compare folders at intervals.
 
-The observer's thread only notes names. One thread of ours acts on them after the quiet time, checks the
-observer, and starts it anew when folders were made, moved or removed: inotify keeps reporting a moved folder
-under its old name, and says nothing of a folder whose watch could not be added.
+The observer's thread only notes names. One thread of ours acts on them after the quiet time, and starts the
+observer anew when folders were made, moved or removed: inotify keeps reporting a moved folder under its old
+name. What a watch misses all the same, the scan of each minute finds (`follow`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
@@ -83,14 +83,9 @@ class Debounce:
 WATCHING = "watching"
 POLLING = "polling"
 
-#: Seconds between two looks at the folders while they cannot be watched.
+#: Seconds between two looks at the folders while they cannot be watched, and between two at the observer.
 POLL_S = 10.0
-
-#: Seconds between two checks of the observer.
 HEALTH_S = 5.0
-
-#: Seconds, added to the quiet time, before names whose callback failed are tried again.
-_RETRY_S = 1.0
 
 #: Asked of the kernel: opening and closing are left out, or our own reading would be reported.
 _EVENTS: list[type[events.FileSystemEvent]] = [
@@ -127,7 +122,7 @@ class Watcher(events.FileSystemEventHandler):
     ) -> None:
         """`on_paths` is called with the ledger paths that changed, `on_rescan` when only a full scan will do.
 
-        When a call raises, the error is logged and the same is tried again a little later.
+        When a call raises, the error is logged; the caller's next scan finds the same again.
         """
         self._files = files
         self._on_paths = on_paths
@@ -141,7 +136,6 @@ class Watcher(events.FileSystemEventHandler):
         self._is_stopping = False
         self._observer: BaseObserver | None = None
         self._folders: frozenset[WatchedFolder] = frozenset()
-        self._next_check_s = 0.0
         self._thread = threading.Thread(target=self._run, name="memline-watch", daemon=True)
         #: `watching`, or `polling` where the system cannot tell of changes.
         self.mode = POLLING
@@ -150,7 +144,6 @@ class Watcher(events.FileSystemEventHandler):
 
     def __enter__(self) -> Watcher:
         self._watch()
-        self._next_check_s = time.monotonic() + HEALTH_S
         self._thread.start()
         return self
 
@@ -192,54 +185,33 @@ class Watcher(events.FileSystemEventHandler):
     def _run(self) -> None:
         while True:
             with self._changed:
-                due_at = self._debounce.due_at()
-                wake_at = self._next_check_s if due_at is None else min(due_at, self._next_check_s)
+                due_at, now = self._debounce.due_at(), time.monotonic()
                 if not self._is_stopping:
-                    self._changed.wait(max(0.0, wake_at - time.monotonic()))
+                    self._changed.wait(HEALTH_S if due_at is None else max(0.0, due_at - now))
                 if self._is_stopping:
                     return
-                now = time.monotonic()
-                names = self._debounce.pop_due(now)
+                names = self._debounce.pop_due(time.monotonic())
             try:
                 self._act(names)
-                if now >= self._next_check_s:
-                    self._check()
-                    self._next_check_s = time.monotonic() + HEALTH_S
             except Exception as error:
-                # The thread must live on: a queue that cannot be reached now takes the names later.
+                # The thread must live on.
                 self._log.exception("watch.failed", error=str(error), files=len(names))
-                with self._changed:
-                    for name in names or {_SCAN}:
-                        self._debounce.add(name, time.monotonic() + _RETRY_S)
-                self._next_check_s = time.monotonic() + HEALTH_S
 
     def _act(self, names: set[str]) -> None:
-        if names & {_SCAN, _REWATCH}:
-            if self._refresh():
-                names = names | {_REWATCH}
-            is_moved = self.mode == WATCHING and _REWATCH in names
-            if is_moved or folders_of(self._files) != self._folders:
+        marks = names & {_SCAN, _REWATCH}
+        if marks or not self._is_alive():
+            is_other = isinstance(self._files, MemoryPaths) and self._files.refresh()
+            if is_other or marks != {_SCAN} or folders_of(self._files) != self._folders:
                 self._watch()
-            elif self.mode == WATCHING:
-                self._check_room()
             # After watching anew, so that nothing is missed in between.
             self._on_rescan()
-        if paths := names - {_SCAN, _REWATCH}:
+        if paths := names - marks:
             self._on_paths(paths)
 
-    def _check(self) -> None:
-        """Start an observer anew that died; notice that other folders are the memory now."""
-        is_other = self._refresh()
+    def _is_alive(self) -> bool:
         # An emitter ends when its folder is deleted, also when a new one has its name already.
         observer = self._observer
-        is_alive = observer and all(each.is_alive() for each in (observer, *observer.emitters.copy()))
-        if is_other or not is_alive:
-            self._log.info("watch.again", is_other=is_other)
-            self._watch()
-            self._on_rescan()
-
-    def _refresh(self) -> bool:
-        return isinstance(self._files, MemoryPaths) and self._files.refresh()
+        return bool(observer and all(each.is_alive() for each in (observer, *observer.emitters.copy())))
 
     def _watch(self) -> None:
         """Watch the folders there are now, or fall back to polling."""
@@ -256,29 +228,12 @@ class Watcher(events.FileSystemEventHandler):
             return
         self.mode, self.reason = WATCHING, ""
         self._log.info("watch.started", folders=len(self._folders))
-        self._check_room()
-
-    def _check_room(self) -> None:
-        """Fall back to polling when no further watch can be had.
-
-        The observer is silent about folders inside a tree that it could not watch, so we ask for one watch
-        more, in an instance of its own: within one instance a folder that is watched already costs nothing.
-        """
-        if not sys.platform.startswith("linux") or not any(folder.recursive for folder in self._folders):
-            return
-        further = frozenset({replace(next(iter(self._folders)), recursive=False)})
-        try:
-            _stop_observer(_start_observer(self._new_observer, events.FileSystemEventHandler(), further))
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                self._poll(error)
 
     def _poll(self, error: OSError | None = None) -> None:
-        self._unwatch()
         self.mode, self.reason = POLLING, _polling_reason(error) if error else ""
         self._log.warning("watch.polling", error=code(error) if error else "", every_s=POLL_S)
         with suppress(OSError):
-            # A folder that went between the list and its watch: the next check tries again.
+            # A folder that went between the list and its watch: the next look at the observer tries again.
             self._observer = _start_observer(_polling_observer, self, self._folders)
 
     def _unwatch(self) -> None:
