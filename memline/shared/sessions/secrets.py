@@ -1,22 +1,19 @@
 """Mask secrets in what people and agents wrote, before anything is hashed, stored or sent.
 
 Keys are known by their form: a prefix that a service gives them, or a run of characters that looks drawn.
-Other values are known by the name in front of them (`password=`, `Authorization:`). The patterns are a table,
-`secrets.toml`; whether a value can be a secret is judged here and in `secret_shapes.py`.
+Other values are known by the name in front of them (`password=`, `Authorization:`). Patterns and words are a
+table, `secrets.toml`; whether a value can be a secret is judged here.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
-from memline.shared.sessions import secret_shapes as shapes
-from memline.shared.sessions.secret_shapes import table
+from memline.shared.tables import read_table
 
 #: What stands for a secret.
 MASK = "***"
-
-#: Shortest word that can be a key by its form.
-_KEY_FROM_CHARS = 11
 
 #: Shortest key of a known form of which something is shown: the first six and the last four characters.
 _SHOWN_FROM_CHARS = 18
@@ -32,11 +29,35 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
 _TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
 _IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
 _CODE = re.compile(r"(?i)\bself\.|\b(?:def|const|let|var|return|if|self)\b")
+#: How a value begins that is a call, a variable or an address of code.
+_CALL = re.compile(
+    r"""0x|--|\\&|[a-z]+:`|[&*!@$\w.:>?-]*[\w>][(\[{]|[rbf]{0,2}["'`(\[{]|.*[^=]=[^=]|[a-z]+://|(?:\.{0,2}|~)/[\w.]"""
+)
+#: Values in quotes that are filled in later, and numbers, paths and addresses.
+_FORMATTED = re.compile(r"%[sdr(]|\{[\w.!:]*\}|\.\.\.$|…$")
+_NO_SECRET = re.compile(r"[\d.]{1,5}$|(?:\.{0,2}|~)/|https?://|[\w-]+\.(?:pem|key|crt)$")
+#: Names of what may be shown.
+_NO_NAME = re.compile(r"(?i)pub(?:lic)?[ _-]?[a-z]+$|session[ _-]?key$")
+#: What stands around a word and is no part of it.
+_EDGES = " \t\r\n\"'`,;.)]}>:!?。，、；！？»”’"
+_HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
+#: md5, SHA and UUID, as many keys are written.
+_HASH = re.compile(r"(?i)(?=.*\d)(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32,128})")
+#: How names of classes and variables end: `Ed25519PrivateKey`.
+_CODE_NAME = re.compile(r"[a-z0-9](?:Key|Token|Secret|Password|Credentials?|Auth|Config|Type|Name|Info)$")
+#: Places where the kind of character changes: many in what is drawn.
+_CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+#: A part of a name of code, a word of one kind of letters; and a piece of one, of which a drawn run has few.
+_WORD = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
+_PIECE = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{5,}")
+_SIGNS = re.compile(r"[^A-Za-z0-9]+")
+_NO_KEY = re.compile(
+    r"(?i)(?:\.{0,2}|~)/|[-+]?0x|_Z[NK]|sha\d|md5|AAAA[BCE]3Nza|[\w.-]+\.[a-z]{2,8}(?:/|$)|v?\d+\.\d|.*\.\w{1,5}$"
+)
 
 #: First place of a secret, the one behind it, and what is shown instead (empty: `***`).
 _Secret = tuple[int, int, str]
 _Match = re.Match[str]
-_Judge = Callable[[_Match], tuple[int, int] | None]
 
 
 def mask(text: str) -> tuple[str, int]:
@@ -44,79 +65,96 @@ def mask(text: str) -> tuple[str, int]:
     pieces: list[str] = []
     done = count = 0
     for start, stop, shown in _joined(sorted([*_keys(text), *_announced(text)])):
-        pieces += (text[done:start], shown)
+        pieces += (text[done:start], shown or MASK)
         done, count = stop, count + 1
     return "".join((*pieces, text[done:])), count
 
 
-def _joined(secrets: list[_Secret]) -> Iterator[_Secret]:
+def _joined(secrets: list[_Secret]) -> list[_Secret]:
     """Join secrets that overlap; nothing is shown of a key that a name announces too."""
-    start = stop = -1
-    shown = ""
-    for first, behind, text in secrets:
-        if first < stop:
-            stop, shown = max(stop, behind), MASK if MASK in (shown, text) else shown or text
-            continue
-        if stop > start:
-            yield start, stop, shown or MASK
-        start, stop, shown = first, behind, text
-    if stop > start:
-        yield start, stop, shown or MASK
+    joined: list[_Secret] = []
+    for first, behind, shown in secrets:
+        if joined and first < joined[-1][1]:
+            start, stop, other = joined.pop()
+            first, behind, shown = (
+                start,
+                max(stop, behind),
+                MASK if MASK in (shown, other) else other or shown,
+            )
+        joined.append((first, behind, shown))
+    return joined
 
 
 def _keys(text: str) -> Iterator[_Secret]:
     """Find keys by their form alone."""
+    prefixed, others, private_key = _forms()
     if "PRIVATE KEY" in text:
-        yield from ((*match.span("v"), MASK) for match in _forms()[2].finditer(text))
-    words = "\n".join(word for word in text.split() if len(word) >= _KEY_FROM_CHARS and not word.isalpha())
-    if not words:
-        return
-    prefixed, others, _ = _forms()
-    if prefixed.search(words):
-        for match in _issued(prefixed, text):
+        yield from ((*match.span("v"), MASK) for match in private_key.finditer(text))
+    place = 0
+    while match := prefixed.search(text, place):
+        # What only begins like a key may have another one inside.
+        place = match.end() if (is_key := _is_issued(match)) else match.start("body")
+        if is_key:
             yield *match.span(), _shown(match[0])
     for pattern in others:
-        if pattern.search(words):
-            yield from ((*match.span(), _shown(match[0])) for match in pattern.finditer(text))
-    if any(map(shapes.is_drawn, runs := _RUN.findall(words))) or any(map(shapes.is_hashlike, runs)):
-        for match in filter(_is_run, _RUN.finditer(text)):
-            yield match.start(), match.start() + len(match[0].rstrip(".")), ""
+        yield from ((*match.span(), _shown(match[0])) for match in pattern.finditer(text))
+    for match in filter(_is_run, _RUN.finditer(text)):
+        yield match.start(), match.start() + len(match[0].rstrip(".")), ""
 
 
 def _shown(key: str) -> str:
     return f"{key[:6]}…{key[-4:]}" if len(key) >= _SHOWN_FROM_CHARS else MASK
 
 
-def _issued(form: re.Pattern[str], text: str) -> Iterator[_Match]:
-    """Find keys with a prefix; what only begins like one may have another inside."""
-    place = 0
-    while match := form.search(text, place):
-        body = match["body"][:256]
-        is_key = shapes.is_issued(body) or (
-            text[match.start("body") - 1] in "_-." and len(body) >= 20 and body.isalnum()
-        )
-        if is_key:
-            yield match
-        place = match.end() if is_key else match.start("body")
+def _is_issued(match: _Match) -> bool:
+    """Tell whether what follows the prefix of a service can be a key: letters and digits that change."""
+    body = match["body"][:_LINE_CHARS]
+    if match.string[match.start("body") - 1] in "_-." and len(body) >= 20 and body.isalnum():
+        return True
+    letters = _SIGNS.sub("", body)
+    words = sum(map(len, _WORD.findall(body)))
+    changes, digits = len(_CHANGES.findall(letters)), sum(map(str.isdigit, letters))
+    is_name = "_" in body and len(body) <= 40 and words > 0.5 * len(letters)
+    if is_name or len(letters) < (12 if digits or body.isalnum() else 20):
+        return False
+    return changes >= 0.3 * len(letters) or (digits > 1 and changes >= 0.15 * len(letters))
 
 
 def _is_run(match: _Match) -> bool:
     """Tell whether a run is a key: it looks drawn, or a name in front says so and nothing else does."""
     run, before = match[0], _line_before(match)
-    if "://" in before.rpartition(" ")[2]:
+    is_drawn = _is_drawn(run)
+    if not (is_drawn or _HASH.fullmatch(run)) or "://" in before.rpartition(" ")[2]:
         return False
-    is_drawn = shapes.is_drawn(run)
     # A line of base64 is as often a part of a file.
-    is_encoded = run.endswith("=") or (len(run) > 55 and not before.strip(" \t\"'b+"))
-    if is_drawn and not is_encoded:
+    if is_drawn and not (run.endswith("=") or (len(run) > 55 and not before.strip(" \t\"'b+"))):
         return True
-    if shapes.is_code_name(run) or not (is_drawn or shapes.is_hashlike(run)):
+    near, before = _table()["near"], before[-_NEAR_CHARS:]
+    is_named = re.search(_filled(near["named"]), before) and not re.search(near["not"], before)
+    return bool(is_named) and not _CODE_NAME.search(run)
+
+
+def _is_drawn(run: str) -> bool:
+    """Tell whether a run with signs in it looks drawn, and is no path, number or name."""
+    if _NO_KEY.match(run) or not any(map(str.isdigit, run)):
         return False
-    near, not_near = re.compile(_filled(table("forms")["near"])), table("forms")["not_near"]
-    before = before[-_NEAR_CHARS:]
-    if not (named := near.search(before)) or re.search(not_near, before):
+    parts = _SIGNS.split(run)
+    words = sum(1 for part in parts if _WORD.fullmatch(part))
+    if words > ("_" not in run):
+        return any(len(part) > 23 and _is_random(part) for part in parts) and words < 2
+    return any(map(_is_random, parts)) or (not words and len(run) >= 24 and _is_random("".join(parts)))
+
+
+def _is_random(run: str) -> bool:
+    """Tell whether a run of 16 letters and digits or more looks drawn: its kinds change all the time."""
+    size = len(run)
+    if size < 16 or _HEX.fullmatch(run):
         return False
-    return is_drawn or shapes.is_hash(run) or (shapes.is_issued(run) and named.end() > len(before) - 24)
+    digits, changes = sum(map(str.isdigit, run)), len(_CHANGES.findall(run)) / size
+    if run.lower() == run or run.upper() == run:
+        return size >= 20 and digits >= 4 and changes >= 0.25
+    pieces = sum(map(len, _PIECE.findall(run)))
+    return 2 <= digits < 0.7 * size and changes >= 0.34 and pieces < 0.55 * size
 
 
 def _announced(text: str) -> Iterator[_Secret]:
@@ -125,123 +163,71 @@ def _announced(text: str) -> Iterator[_Secret]:
     if len(lowered) != len(text):
         # A letter that is two in lower case would move all places behind it.
         lowered = "".join(letter.lower() if letter.isascii() else letter for letter in text)
-    known = _rules(is_ascii=lowered.isascii())
-    for word in [word for word in known if word in lowered]:
-        for pattern, judge in known[word]:
+    for word, rules in _rules().items():
+        for pattern, judge in rules if word in lowered else ():
             place = lowered.find(word)
             while place >= 0:
                 match = pattern.match(text, place)
-                if match and (span := judge(match)):
+                if match and (span := _judge(match, judge)):
                     yield *span, MASK
-                    place = lowered.find(word, max(span[1], place + 1))
-                else:
-                    place = lowered.find(word, place + 1)
+                    place = max(span[1] - 1, place)
+                place = lowered.find(word, place + 1)
 
 
-@cache
-def _rules(*, is_ascii: bool) -> dict[str, list[tuple[re.Pattern[str], _Judge]]]:
-    """Return the rules by the words at which they are tried."""
-    rules: dict[str, list[tuple[re.Pattern[str], _Judge]]] = {}
-    for words, judge, written in table("announced")["rules"]:
-        pattern = re.compile(f"(?i){_filled(written)}")
-        for word in re.split(r",\s+", _filled(words)):
-            if not is_ascii or word.isascii():
-                rules.setdefault(word, []).append((pattern, _JUDGES[judge]))
-    return rules
-
-
-@cache
-def _forms() -> tuple[re.Pattern[str], list[re.Pattern[str]], re.Pattern[str]]:
-    """Compile the keys with a prefix, those of another form, and private keys."""
-    forms = table("forms")
-    by_letter: dict[str, list[str]] = {}
-    for prefix in sorted(forms["prefixes"].split(), key=len, reverse=True):
-        by_letter.setdefault(prefix[0], []).append(re.escape(prefix[1:]))
-    prefixes = "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in by_letter.items())
-    return (
-        re.compile(_filled(rf"{{START}}(?:{prefixes})(?P<body>[A-Za-z0-9_+/=.-]{{12,1024}}(?<!\.))")),
-        [
-            re.compile(_filled(rf"{{START}}(?:{'|'.join(forms['patterns'])})(?![A-Za-z0-9])")),
-            *map(re.compile, forms["tails"]),
-        ],
-        re.compile(forms["private_key"]),
-    )
-
-
-@cache
-def _filled(pattern: str) -> str:
-    """Put the fragments into a pattern; one may contain another."""
-    fragments = table("fragments")
-    while (filled := re.sub(r"\{([A-Z]+)\}", lambda match: fragments[match[1]].strip(), pattern)) != pattern:
-        pattern = filled
-    return pattern
+def _value(match: _Match) -> str:
+    return (match.groupdict().get("inner") or match.groupdict().get("bare") or "")[:_LINE_CHARS]
 
 
 def _line_before(match: _Match) -> str:
     return match.string[max(0, match.start() - _LINE_CHARS) : match.start()].rpartition("\n")[2]
 
 
-def _value(match: _Match) -> str:
-    groups = match.groupdict()
-    return (groups.get("inner") or groups.get("bare") or "")[:_LINE_CHARS]
-
-
 def _is_strong(match: _Match) -> bool:
     """Tell whether a name is that of a secret: `key` is one of many things, `api_key` is not."""
-    word = match["word"].lower()
-    before = match.string[max(0, match.start("word") - 40) : match.start("word")]
-    if re.search(r"(?i)pub(?:lic)?[ _-]?$", before):
+    before, word = match.string[max(0, match.start("word") - 40) : match.start("word")], match["word"].lower()
+    if _NO_NAME.search(before + word):
         return False
-    if word not in table("values")["weak"]:
+    if word not in _words("weak"):
         return True
     last = re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[A-Z])", before.rstrip(" _-").lower())[-1]
-    if word == "key" and last.endswith("session"):
-        return False
-    return last.endswith(tuple(shapes.words_of("prefixes"))) or bool(
+    return last.endswith(tuple(_words("prefixes"))) or bool(
         re.search(_filled(r"(?i)(?:{SERVICES})[ _-]?$"), before[-20:])
     )
 
 
 def _is_assigned(match: _Match) -> bool:
     """Judge `name = value` in code, files of settings and prose."""
-    strong = _is_strong(match)
-    if block := match["block"]:
-        return strong and not shapes.is_prose(block.partition("\n")[2])
-    if (inner := match["inner"]) is None:
+    strong, inner = _is_strong(match), match["inner"]
+    if match["block"] is not None:
+        return strong
+    if inner is None:
         return _is_bare_secret(match, strong=strong)
-    if not shapes.is_literal(inner) or re.search(r"%[sdr(]|\{[\w.!:]*\}|\.\.\.$|…$", inner):
+    if not _is_literal(inner) or _FORMATTED.search(inner):
         return False
     if "`" in match["quote"] and re.match(r"[\s,.;:)]|--|[A-Za-z_][A-Za-z_]*[._A-Z][A-Za-z_.]*$", inner):
         return False
     if re.search(r"\s", inner.strip()):
-        return (
-            strong
-            and not shapes.is_prose(inner)
-            and (inner == inner.lower() or shapes.looks(inner.split()[0]))
-        )
-    if not strong:
-        return shapes.is_key(inner)
-    return not re.match(r"[\d.]{1,5}$|(?:\.{0,2}|~)/|https?://|[\w-]+\.(?:pem|key|crt)$", inner)
+        return strong and not _is_prose(inner) and (inner == inner.lower() or _looks(inner.split()[0]))
+    return not _NO_SECRET.match(inner) if strong else _is_key(inner)
 
 
 def _is_bare_secret(match: _Match, *, strong: bool) -> bool:
     text, says, line = match.string, match["says"], _line_before(match)
-    value = _value(match).rstrip(shapes.EDGES)
+    value = _value(match).rstrip(_EDGES)
     if "?" in line[-40:]:
         value = value.partition("&")[0]
-    if not shapes.is_literal(value) or shapes.CALL.match(value):
+    if not _is_literal(value) or _CALL.match(value):
         return False
-    if says.count("\n") > 1 or ("\n" in says and "=" in says and "\\" not in says):
-        return shapes.is_key(value)
-    if not strong and match["word"] not in ("KEY", "TOKEN"):
-        return shapes.is_key(value)
+    is_below = says.count("\n") > 1 or ("\n" in says and "=" in says and "\\" not in says)
+    if is_below or (not strong and match["word"] not in ("KEY", "TOKEN")):
+        return _is_key(value)
     if value.isdigit():
         return strong and len(value) > 3 and match["word"].lower().startswith(("pass", "pw"))
-    if shapes.is_term(value):
+    if _pattern("term").fullmatch(value):
         return False
     if not _IDENTIFIER.fullmatch(value):
-        return shapes.looks(value) or bool(re.search(r"[^\w./:,|\\-]", value)) or not value.isascii()
-    if "." in value or shapes.is_code_name(value) or shapes.is_named(value):
+        return _looks(value) or bool(re.search(r"[^\w./:,|\\-]", value)) or not value.isascii()
+    if "." in value or _CODE_NAME.search(value):
         return False
     if re.search(r"\d", value):
         return True
@@ -259,31 +245,120 @@ def _sentence(match: _Match) -> tuple[int, int] | None:
     for number, word in enumerate(_TOKEN.finditer(_SENTENCE_END.split(match["bare"], maxsplit=1)[0])):
         if number > 8 or word[0][-1] in "([{=<" or word[0][0] in "=<>|+":
             return None
-        if shapes.looks(word[0]):
-            value = word[0].strip(shapes.EDGES.replace("!", "").replace("?", ""))
+        if _looks(word[0]):
+            value = word[0].strip(_EDGES.replace("!", "").replace("?", ""))
             first = start + word.start() + word[0].index(value)
             return first, first + len(value)
     return None
 
 
-def _if(test: Callable[[_Match], bool]) -> _Judge:
-    """Return a judge that gives the place of the value of a match when a test holds."""
+def _looks(value: str) -> bool:
+    """Tell whether a word looks like a password: letters and digits, or a sign among letters, and no term."""
+    value = value.strip(_EDGES)
+    if len(value) < 5 or _pattern("placeholder").fullmatch(value) or "://" in value:
+        return False
+    if not re.search(r"[^\W\d_]", value):
+        return False
+    if re.search(r"\d", value):
+        is_address = "@" in value[1:-1].rstrip("0123456789")
+        return not (is_address or _pattern("term").fullmatch(value) or _CALL.match(value))
+    return bool(re.search(r"[^\W_][!#$%^&*+?][^\W_]", value)) and "/" not in value
 
-    def judge(match: _Match) -> tuple[int, int] | None:
-        groups = match.groupdict()
-        name = next(name for name in ("block", "inner", "bare") if groups.get(name))
-        return match.span(name) if test(match) else None
 
-    return judge
+def _is_key(value: str) -> bool:
+    """Tell whether a value is a secret although its name has other meanings: mixed letters and digits are."""
+    value = value.strip(_EDGES)
+    if _HEX.fullmatch(value):
+        return len(value) >= 24 and not value.isdigit()
+    is_mixed = len(value) >= 8 and len(_CHANGES.findall(value)) >= 0.3 * len(value)
+    return (
+        (is_mixed or (len(value) >= 20 and value.isalnum()))
+        and _looks(value)
+        and not _CODE_NAME.search(value)
+    )
 
 
-_JUDGES = {
-    "sentence": _sentence,
-    "assigned": _if(_is_assigned),
-    "all": _if(lambda match: True),
-    "literal": _if(lambda match: shapes.is_literal(_value(match)) and not shapes.is_prose(_value(match))),
-    "looks": _if(lambda match: shapes.looks(_value(match)) or shapes.is_key(_value(match))),
-    "option": _if(
-        lambda match: shapes.is_literal(_value(match)) if _is_strong(match) else shapes.is_key(_value(match))
-    ),
+def _is_literal(value: str) -> bool:
+    """Tell whether a value that stands as it is written is one, and not a variable or a mark for one."""
+    value = value.strip(" \t\r\n\"'`,;")
+    if len(value) < 4 or _pattern("placeholder").fullmatch(value):
+        return False
+    words = [word for word in _SIGNS.split(value.lower()) if word]
+    is_mark = len(words) > 1 and all(map(str.isalpha, words)) and not _words("marks").isdisjoint(words)
+    return not is_mark and value.lower().strip(_EDGES) not in _words("stop")
+
+
+def _is_prose(text: str) -> bool:
+    """Tell whether a text is a sentence or a part of one."""
+    words = text.lower().split()
+    return len(words) > 1 and not _words("prose").isdisjoint(words) and not any(map(_looks, words))
+
+
+def _judge(match: _Match, name: str) -> tuple[int, int] | None:
+    """Return the place of the value of a match, when the rule's judge takes it for a secret."""
+    if name == "sentence":
+        return _sentence(match)
+    if name == "option":
+        name = "literal" if _is_strong(match) else "key"
+    group = next(each for each in ("block", "inner", "bare") if match.groupdict().get(each))
+    return match.span(group) if _TESTS[name](match) else None
+
+
+#: By the name that a rule of the table gives.
+_TESTS: dict[str, Callable[[_Match], bool]] = {
+    "all": lambda match: True,
+    "assigned": _is_assigned,
+    "key": lambda match: _is_key(_value(match)),
+    "literal": lambda match: _is_literal(_value(match)) and not _is_prose(_value(match)),
+    "looks": lambda match: _looks(_value(match)) or _is_key(_value(match)),
 }
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return read_table(__file__, "secrets.toml")
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_table()["values"][name].split())
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(_table()["values"][name])
+
+
+@cache
+def _filled(pattern: str) -> str:
+    """Put the fragments into a pattern; one may contain another."""
+    fragments = _table()["fragments"]
+    while (filled := re.sub(r"\{([A-Z]+)\}", lambda match: fragments[match[1]].strip(), pattern)) != pattern:
+        pattern = filled
+    return pattern
+
+
+@cache
+def _rules() -> dict[str, list[tuple[re.Pattern[str], str]]]:
+    """Return the rules by the words at which they are tried."""
+    rules: dict[str, list[tuple[re.Pattern[str], str]]] = {}
+    for words, judge, written in _table()["announced"]["rules"]:
+        pattern = re.compile(f"(?i){_filled(written)}")
+        for word in re.split(r",\s+", _filled(words)):
+            rules.setdefault(word, []).append((pattern, judge))
+    return rules
+
+
+@cache
+def _forms() -> tuple[re.Pattern[str], list[re.Pattern[str]], re.Pattern[str]]:
+    """Compile the keys with a prefix, those of another form, and private keys."""
+    forms, by_letter = _table()["forms"], dict[str, list[str]]()
+    for prefix in sorted(forms["prefixes"].split(), key=len, reverse=True):
+        by_letter.setdefault(prefix[0], []).append(re.escape(prefix[1:]))
+    prefixes = "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in by_letter.items())
+    others = [_filled(rf"{{START}}(?:{'|'.join(forms['patterns'])})(?![A-Za-z0-9])"), *forms["tails"]]
+    return (
+        re.compile(_filled(rf"{{START}}(?:{prefixes})(?P<body>[A-Za-z0-9_+/=.-]{{12,1024}}(?<!\.))")),
+        [re.compile(each) for each in others],
+        re.compile(forms["private_key"]),
+    )
