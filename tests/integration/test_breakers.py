@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.prepare import prepare
 from memline.shared.finding import PROBLEM
-from memline.shared.queue import broker as queue_broker
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, limits
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
@@ -75,11 +74,8 @@ def ready(place: Place) -> int:
 def impatient(monkeypatch: pytest.MonkeyPatch, cool_down_s: float) -> None:
     rules = replace(health.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
     monkeypatch.setattr(health, "REQUEST_RULES", rules)
-    queue_broker.in_process()
-    from memline.workers import embed
-
     # What keeps requests back that are in flight when the provider refuses.
-    monkeypatch.setattr(embed, "STOP_COOLDOWN_S", cool_down_s / 2)
+    monkeypatch.setattr(limits, "STOP_COOLDOWN_S", cool_down_s / 2)
 
 
 def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(

@@ -35,7 +35,7 @@ def examine_common(
         yield _ok(f"SQLite {library.sqlite_version} through {library.__name__}, with full-text search (FTS5)")
         if not driver.load_vec(connection):
             yield _ok(f"sqlite-vec {connection.execute('SELECT vec_version()').fetchone()[0]}")
-    now = state(settings, (), warnings=warnings)
+    now = state(settings, agents, warnings=warnings)
     yield from now.common
     if now.fleet is not None and not any(each.code == "role_missing" for each in now.common):
         workers = counted(len(now.fleet.workers), "worker")
