@@ -18,7 +18,7 @@ _HOMES = {
     "Answer": "memline.shared.search.results",
     "Hit": "memline.shared.search.results",
     "Excerpt": "memline.shared.sources.excerpt",
-    "Entry": "memline.producers.actions.append_entry",
+    "Entry": "memline.producers.backends",
     "IndexReport": "memline.producers.backends",
     "LinkCheck": "memline.producers.backends",
     "Status": "memline.producers.memory",

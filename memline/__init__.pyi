@@ -1,4 +1,4 @@
-from memline.producers.actions.append_entry import Entry as Entry
+from memline.producers.backends import Entry as Entry
 from memline.producers.backends import IndexReport as IndexReport
 from memline.producers.backends import LinkCheck as LinkCheck
 from memline.producers.chats import Chat as Chat

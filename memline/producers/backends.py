@@ -71,6 +71,27 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
         return to_json(self, "warning", "action", without=("failed",), seconds=seconds)
 
 
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry in a note: the JSON contract of `memory_append`."""
+
+    path: str
+    start_line: int
+    end_line: int
+    #: The entry as it is in the note.
+    text: str
+    #: Size of the note now.
+    bytes: int
+
+    @property
+    def citation(self) -> str:
+        """Cite the lines: `path#L5-L7`, `path#L5` for a single one."""
+        end = f"-L{self.end_line}" if self.end_line > self.start_line else ""
+        return f"{self.path}#L{self.start_line}{end}"
+
+    def to_json(self) -> dict[str, Any]:
+        return to_json(self, "citation")
+
+
 class DeadLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link that leads to no note: where it is, and its target without heading, alias and title."""
 

@@ -3,6 +3,8 @@
 The command line, MCP and HTTP call the same methods, so all of them search, read and write alike.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from functools import update_wrapper
@@ -13,8 +15,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from memline.producers.actions.append_entry import Entry, append
-from memline.producers.backends import Asked, IndexReport, LinkCheck, RunProgress
+from memline.producers.backends import Asked, Entry, IndexReport, LinkCheck, RunProgress
 from memline.producers.builtin import choose
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
@@ -71,11 +72,11 @@ def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
 
 
 def _awaitable(
-    method: Callable[Concatenate["Memory", P], T],
-) -> Callable[Concatenate["Memory", P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[Memory, P], T],
+) -> Callable[Concatenate[Memory, P], Coroutine[Any, Any, T]]:
     """Make the twin of a method that does the same in a thread, for an event loop."""
 
-    async def awaited(self: "Memory", /, *args: P.args, **options: P.kwargs) -> T:
+    async def awaited(self: Memory, /, *args: P.args, **options: P.kwargs) -> T:
         import asyncio  # 20 ms, which a one-shot search does not pay
 
         return await asyncio.to_thread(method, self, *args, **options)
@@ -252,6 +253,9 @@ class Memory:
             if not isinstance(given, str):
                 raise TypeError(f"{name} is not a text: {given!r:.80}")
         _check_chat(chat)
+        # What writes notes takes 5 ms of a search to import.
+        from memline.producers.actions.append_entry import append
+
         entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-import msgspec
-
+from memline.producers.backends import Entry
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.sources import append as notes
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
-from memline.shared.values import to_json
 from memline.shared.words import counted
 
 #: A note that an agent writes grows no larger than this.
@@ -21,27 +18,6 @@ MAX_NOTE_BYTES = 1_048_576
 
 #: Characters of a heading at most.
 MAX_HEADING_CHARS = 120
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry in a note: the JSON contract of `memory_append`."""
-
-    path: str
-    start_line: int
-    end_line: int
-    #: The entry as it is in the note.
-    text: str
-    #: Size of the note now.
-    bytes: int
-
-    @property
-    def citation(self) -> str:
-        """Cite the lines: `path#L5-L7`, `path#L5` for a single one."""
-        end = f"-L{self.end_line}" if self.end_line > self.start_line else ""
-        return f"{self.path}#L{self.start_line}{end}"
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self, "citation")
 
 
 def append(

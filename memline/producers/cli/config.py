@@ -2,8 +2,9 @@
 
 import os
 
-from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, group
+from memline.producers.cli.output import echo, print_result
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.load import load
 from memline.shared.config.show import lines, shown

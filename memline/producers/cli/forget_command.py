@@ -4,8 +4,9 @@ import click
 
 from memline.producers.actions import forget as forgetting
 from memline.producers.ask import catch_up
-from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, advise, command, confirm
+from memline.producers.cli.output import echo, print_result
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.cli import terminal
-from memline.producers.cli.invocation import json_line
+from memline.producers.cli.output import json_line
 from memline.shared.search.results import pattern_of
 from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from memline.producers.backends import IndexReport, RunProgress
-from memline.producers.cli.invocation import Invocation, echo, print_json
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, advise, command, drawing, once_a_minute
+from memline.producers.cli.output import echo, print_json
 from memline.producers.memory import Memory
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.local.downloads import fetch, missing

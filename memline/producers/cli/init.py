@@ -16,8 +16,9 @@ from memline.producers.backends import IndexReport
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agents
-from memline.producers.cli.invocation import Invocation, echo, put
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import advise, command
+from memline.producers.cli.output import echo, put
 from memline.producers.memory import Memory
 from memline.shared.config import config_file, environment, workspaces
 from memline.shared.config.schema import AgentSettings

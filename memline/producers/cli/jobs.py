@@ -10,8 +10,9 @@ import click
 
 from memline.producers.actions import verbs
 from memline.producers.actions.verbs import VERBS
-from memline.producers.cli.invocation import Invocation, print_result
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, group, print_table
+from memline.producers.cli.output import print_result
 from memline.producers.cli.table_commands import act_on, asker
 from memline.producers.reports.batch_jobs import SHORT
 from memline.producers.reports.estimate import estimate

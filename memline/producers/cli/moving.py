@@ -8,8 +8,9 @@ import click
 from memline.producers.actions import backup as backups
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.import_chats import PROGRAMS, TakenChats
-from memline.producers.cli.invocation import Invocation, print_result
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, advise, command, group, once_a_minute
+from memline.producers.cli.output import print_result
 from memline.shared.values import to_json
 from memline.shared.words import counted
 

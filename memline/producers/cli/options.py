@@ -8,34 +8,16 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.command_list import GLOBALS
-from memline.producers.cli.invocation import Invocation, echo
-from memline.shared.errors import ConfigError
+from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.output import echo
+from memline.producers.cli.root import GIVEN, GLOBAL_OPTIONS, examples
+from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.visible_text import visible
-
-#: Where a click context keeps the global options of the command line.
-_META_KEY = "memline.options"
 
 
 def invocation_of(context: click.Context) -> Invocation:
     """Build the invocation from the global options before and after the command's name."""
-    return Invocation.of(context.meta.get(_META_KEY, {}))
-
-
-def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:
-    """Remember an option for `invocation_of`; the context's `meta` is one for the whole command line."""
-    if text is None:
-        return
-    if not text.strip():
-        raise click.BadParameter("must not be empty", ctx=context, param=option)
-    context.meta.setdefault(_META_KEY, {})[option.name] = text
-
-
-#: Accepted before and after the name of a command; `invocation_of` has their values.
-GLOBAL_OPTIONS: list[click.Parameter] = [
-    click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, callback=_keep)
-    for name, metavar, text in GLOBALS
-]
+    return Invocation.of(context.meta.get(GIVEN, {}))
 
 
 #: Prints the result as JSON.
@@ -54,7 +36,12 @@ def command(
     def make(function: Callable[..., int | None]) -> click.Command:
         @wraps(function)
         def act(**arguments: Any) -> int | None:
-            return function(invocation_of(click.get_current_context()), **arguments)
+            invocation = invocation_of(click.get_current_context())
+            try:
+                return function(invocation, **arguments)
+            except MemlineError as error:
+                error.hint = invocation.as_typed(error.hint)
+                raise
 
         declare: Any = click.command(epilog=examples(*lines), **settings)
         made: click.Command = declare(act)
@@ -78,12 +65,6 @@ def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any
     if value == "" or (isinstance(value, tuple) and "" in value):
         raise click.BadParameter("must not be empty", ctx=context, param=parameter)
     return value
-
-
-def examples(*lines: str) -> str:
-    """Format the examples at the end of a command's help, one a line, as they are typed."""
-    # click keeps the lines of a paragraph that begins with \b as they are.
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def advise(text: str) -> None:

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from memline.producers.actions.verbs import VERBS
-from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, group
+from memline.producers.cli.output import echo, print_json, print_result
 from memline.producers.cli.status import finding_lines
 from memline.producers.cli.table_commands import act_on
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words

@@ -2,15 +2,9 @@
 
 import click
 
-from memline.producers.cli.invocation import (
-    Invocation,
-    current_folder,
-    echo,
-    echo_file,
-    print_json,
-    print_result,
-)
+from memline.producers.cli.invocation import Invocation, current_folder
 from memline.producers.cli.options import AS_JSON, command
+from memline.producers.cli.output import echo, echo_file, print_json, print_result
 from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.excerpt import READABLE

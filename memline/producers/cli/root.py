@@ -3,22 +3,32 @@
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from io import StringIO
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from memline.producers.cli.command_list import ALIASES, COMMANDS, EXAMPLES, GROUPS, MEANINGS, PROGRAM, SUMMARY
-from memline.producers.cli.invocation import echo, put
-from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
-from memline.shared.config import environment
+from memline.producers.cli.command_list import (
+    ALIASES,
+    COMMANDS,
+    EXAMPLES,
+    GLOBALS,
+    GROUPS,
+    MEANINGS,
+    PROGRAM,
+    SUMMARY,
+)
+from memline.producers.cli.output import echo, put
 from memline.shared.errors import MemlineError, not_utf_8
 from memline.shared.version import own_version
 
 #: Exit status after Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
+
+#: Where a click context keeps the global options of the command line.
+GIVEN = "memline.options"
 
 
 class Interrupted(Exception):
@@ -39,14 +49,17 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), function)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command from the list, or an option; no command is imported for it."""
+        rows = (row for group in GROUPS.values() for row in group)
+        names = [CompletionItem(name, help=text) for name, _, text in rows if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise Interrupted(*error.args) from None
-        except MemlineError as error:
-            error.hint = invocation_of(ctx).as_typed(error.hint)
-            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, rows in GROUPS.items():
@@ -58,6 +71,8 @@ def _by_meaning(error: click.ClickException) -> click.ClickException:
     """Return an error that names the command or the option that a wrong word means, where one is known."""
     meaning = ""
     if isinstance(error, click.exceptions.NoSuchCommand) and error.ctx and error.ctx.parent is None:
+        from difflib import get_close_matches  # for a wrong word only
+
         near = get_close_matches(error.command_name, COMMANDS, n=1)
         meaning = MEANINGS.get(error.command_name, "".join(near))
     elif isinstance(error, click.NoSuchOption) and error.ctx is not None:
@@ -69,11 +84,33 @@ def _by_meaning(error: click.ClickException) -> click.ClickException:
     return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=ctx)
 
 
+def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:
+    """Remember a global option; the context's `meta` is one for the whole command line."""
+    if text is None:
+        return
+    if not text.strip():
+        raise click.BadParameter("must not be empty", ctx=context, param=option)
+    context.meta.setdefault(GIVEN, {})[option.name] = text
+
+
+#: Accepted before and after the name of a command; `options.invocation_of` has their values.
+GLOBAL_OPTIONS: list[click.Parameter] = [
+    click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, callback=_keep)
+    for name, metavar, text in GLOBALS
+]
+
+
+def examples(*lines: str) -> str:
+    """Format the examples at the end of a command's help, one a line, as they are typed."""
+    # click keeps the lines of a paragraph that begins with \b as they are.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 @click.group(
     cls=LazyGroup,
     name=PROGRAM,
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=list(GLOBAL_OPTIONS),
+    params=GLOBAL_OPTIONS[:],
     help=SUMMARY,
     epilog=examples(*EXAMPLES),
 )
@@ -81,6 +118,9 @@ def _by_meaning(error: click.ClickException) -> click.ClickException:
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Obey what holds for all commands."""
+    # Pathlib and what it imports: 8 ms, which --version, --help and a completion do not pay.
+    from memline.shared.config import environment
+
     # None: colours go to terminals alone. It holds for all commands below.
     context.color = environment.colour()
 

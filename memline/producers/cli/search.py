@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.invocation import Invocation, echo, print_json, put
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command
+from memline.producers.cli.output import echo, print_json, put
 from memline.producers.memory import Memory
 from memline.shared.search.request import search_request
 

@@ -12,9 +12,10 @@ import msgspec
 
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.chats import chat_for
-from memline.producers.cli.invocation import Invocation, echo, put
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.options import command
+from memline.producers.cli.output import echo, put
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
 from memline.producers.runs.parts import Part, run
 from memline.shared import logs

@@ -13,8 +13,9 @@ from memline.producers.agent_view import denied_answer
 from memline.producers.agents.session_context import answer_hook, session_context
 from memline.producers.bridges.clients import CLIENTS, Server, own_command
 from memline.producers.chats import chat_for
-from memline.producers.cli.invocation import Invocation, echo, echo_file, json_line, print_json
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, confirm
+from memline.producers.cli.output import echo, echo_file, json_line, print_json
 from memline.shared.clock import SystemClock
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose

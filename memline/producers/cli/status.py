@@ -11,8 +11,9 @@ import click
 
 from memline.producers.builtin import met_by_backend
 from memline.producers.cli import terminal
-from memline.producers.cli.invocation import Invocation, print_json, print_result, put
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command
+from memline.producers.cli.output import print_json, print_result, put
 from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from memline.producers.actions.perform import Asker, Verb, perform
-from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.output import echo, print_result
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index.jobs import asker as this_user
 

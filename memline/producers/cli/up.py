@@ -7,9 +7,10 @@ from functools import partial
 import click
 
 from memline.producers.cli.index import fetch_model
-from memline.producers.cli.invocation import Invocation, echo
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.options import command
+from memline.producers.cli.output import echo
 from memline.producers.cli.serve import server_of
 from memline.producers.runs import following
 from memline.producers.runs.parts import run

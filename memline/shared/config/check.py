@@ -10,7 +10,6 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -154,6 +153,8 @@ class Reading:
 
 def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) -> str:
     """Return the known name that resembles this one most; empty when none does."""
+    from difflib import get_close_matches  # for a wrong word only
+
     folded = {candidate.lower(): candidate for candidate in known}
     word = name[:_MAX_WORD].lower().replace("_", "").replace("-", "")
     close = get_close_matches(word, folded, n=1, cutoff=likeness)

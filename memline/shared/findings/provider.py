@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memline.shared.embedders.choice import NONE
-from memline.shared.embedders.local.downloads import configured, engine_named
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, problem, warning
 from memline.shared.findings.facts import Facts
 from memline.shared.index import jobs
@@ -33,6 +32,9 @@ def provider_unusable(facts: Facts) -> Iterator[Finding]:
         what = f"keyword search only: {choice.reason}{_pending(facts.model.missing)}"
         yield problem("provider_unusable", what, choice.action, choice.requested)
     if choice.identity is not None and LOCAL in (choice.provider, facts.settings.memory.fallback):
+        # Few agents have a local model, whose files take 5 ms of a search to import.
+        from memline.shared.embedders.local.downloads import configured, engine_named
+
         engine = engine_named(configured(facts.settings.memory.local))
         if engine is not None and not engine.is_installed:
             error = engine.not_installed()

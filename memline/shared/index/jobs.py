@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import socket
 from collections.abc import Collection, Iterable, Mapping
 from sqlite3 import Connection
 from typing import Any
@@ -92,7 +91,7 @@ def asker() -> str:
     except (ImportError, KeyError):
         # No such module, or a container whose user has no name.
         user = str(os.getuid()) if hasattr(os, "getuid") else "?"
-    return f"{user}@{socket.gethostname()}"
+    return f"{user}@{os.uname().nodename}"
 
 
 def create(

@@ -15,7 +15,6 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.vectors import Backlog
-from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
     EMPTY,
@@ -154,16 +153,6 @@ def read_index_state(connection: Connection) -> IndexState:
     )
 
 
-def transcripts_searched(settings: AgentSettings) -> Transcripts | None:
-    """Return the transcripts of an agent; None when it does not search any."""
-    if SESSIONS not in settings.memory.sources:
-        return None
-    # Here, because few agents search their transcripts: 3 ms of each search.
-    from memline.shared.sessions.programs import transcripts_of
-
-    return transcripts_of(settings)
-
-
 def make_plan(
     settings: AgentSettings,
     choice: Choice,
@@ -181,8 +170,12 @@ def make_plan(
     discovery, paths = Discovery(files=(), issues=()), MemoryPaths.of(settings)
     if MEMORY in memory.sources:
         discovery = discover(paths)
-    if transcripts := transcripts_searched(settings):
-        discovery = discovery.joined(transcripts.discover())
+    if SESSIONS in memory.sources:
+        # Few agents search transcripts, whose readers take 8 ms of a search to import.
+        from memline.shared.sessions.programs import transcripts_of
+
+        if transcripts := transcripts_of(settings):
+            discovery = discovery.joined(transcripts.discover())
     chunking = settings.memory.chunking
     sessions = settings.memory.sync.sessions
     changes = compare(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.invocation import Invocation, print_json, put
+from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import stop_event
+from memline.producers.cli.output import print_json, put
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError
 
