@@ -10,7 +10,7 @@ decide between them, not who came first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -180,7 +180,7 @@ class IndexWriter:
         observed, kinds, documents, paths = dict[str, int](), list[str](), list[Document](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
-            priority, job_id = jobs.place_of(connection, job)
+            job_id = jobs.id_of(connection, job)
             for row in rows:
                 if row.path in paths:
                     full_text.add(connection, documents)
@@ -189,7 +189,7 @@ class IndexWriter:
                 change = chunks.apply_file(connection, row)
                 if target is not None and change.texts:
                     texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
-                    cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
+                    cached = vectors.want(connection, target, texts, job=job_id, now=now)
                     if cached:
                         meta.add(connection, meta.CACHED_TOTAL, cached)
                 vectors.release(connection, change.orphans, now)
@@ -273,27 +273,27 @@ class IndexWriter:
         credits: int,
         only_full: bool,
         only: Identity | None = None,
-        held: Collection[int] = (),
+        for_batch: bool = False,
     ) -> list[leases.Request]:
         """Lease the requests to send now; none while the provider has a cooldown or is paused.
 
         `only`: the identity this process's workers can embed; texts that wait for another are left alone.
-        `held`: priorities whose texts wait for a batch (`plan_batches`).
+        `for_batch`: whether texts of jobs wait for a batch (`plan_batches`).
         """
         with self.session() as (connection, now):
             target = self._target(connection, only)
             if target is None:
                 return []
-            return leases.lease_within(
-                self.budget,
+            return leases.lease(
                 self.accounts,
+                self.budget,
                 target,
                 caps,
                 now,
                 now + self._lease_s,
                 credits=credits,
                 only_full=only_full,
-                held=held,
+                for_batch=for_batch,
             )
 
     def settle(
@@ -339,9 +339,8 @@ class IndexWriter:
                 if target is not None:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection)
-            model_change.cache_retired(connection)
+            model_change.cache_retired(connection, now)
             bits.make_searched(connection)
-            jobs.move_misplaced(connection)
             jobs.finish_settled(connection, now)
         self.tidy()
         return over
@@ -366,8 +365,8 @@ class IndexWriter:
                     health.retry(self.accounts, target.identity.provider)
             batches.poll_now(connection, now)
 
-    def plan_batches(self, settings: BatchSettings, *, only: Identity) -> tuple[int, ...]:
-        """Make the batches there are texts and places for; return the priorities whose texts wait for one.
+    def plan_batches(self, settings: BatchSettings, *, only: Identity) -> bool:
+        """Make the batches there are texts and places for; tell whether texts of jobs wait for one.
 
         `only`: as in `lease`.
         """
@@ -375,7 +374,7 @@ class IndexWriter:
             target = self._target(connection, only)
             # A probe of the provider is a request.
             if target is None or health.read(self.accounts, target.identity.provider).paused:
-                return ()
+                return False
             return batch_plan.plan(self.accounts, self.budget, target, settings, now)
 
     def due_batches(self) -> tuple[Sequence[str], float | None]:

@@ -168,11 +168,11 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     assert identity is not None and caps is not None
     credits = context.in_flight.credits()
     caps = replace(caps, max_rows=rows_per_request(caps.max_rows, credits))
-    batch, held = context.agent(agent).memory.remote.batch, tuple[int, ...]()
+    batch, for_batch = context.agent(agent).memory.remote.batch, False
     has_batches = PROVIDERS[identity.provider].batch_hours and context.in_flight.serves_batches()
     if batch.enabled and has_batches:
-        held = writer.plan_batches(batch, only=identity)
-    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, held=held)
+        for_batch = writer.plan_batches(batch, only=identity)
+    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, for_batch=for_batch)
     for request in requests:
         message = EmbedTexts(
             agent=agent,

@@ -22,7 +22,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[AgentSettings, ...]
     #: The agent that was named; empty: none was.
     agent: str = ""
-    #: For the history of jobs and the audit log: user@host, or the name of a token, never the token.
+    #: For jobs and the audit log: user@host, or the name of a token, never the token.
     by: str
 
     @property

@@ -28,26 +28,24 @@ def start(settings: AgentSettings, url: QueueAddress, *, force: bool = False, by
     with Fleet(url) as fleet:
         plan = plan_of(settings)
         files = plan.files(force=force)
-        with closing(IndexWriter.of(settings)) as writer:
-            with writer.transaction() as (connection, _):
-                # The same reindex is one job, unless a file was saved since it was asked for.
-                new = plan.outside_jobs(files, jobs.waiting_files(connection))
-                equal = (each for each in jobs.open_jobs(connection) if _is_equal(each, force))
-                job = None if new else next(equal, None)
-                if under_way := job is not None:
-                    files = jobs.files_of(connection, job.id)
-                else:
-                    job = jobs.create(
-                        connection,
-                        jobs.REINDEX,
-                        by=by,
-                        now_ns=SystemClock().now_ns(),
-                        what="all files" if force else "",
-                        files=files,
-                        force=force,
-                    )
-            with writer.session() as (connection, _):
-                resumed = jobs.take_up_cancelled(connection, job)
+        with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
+            resumed = jobs.take_up(connection)
+            # The same reindex is one job, unless a file was saved since it was asked for.
+            new = plan.outside_jobs(files, jobs.waiting_files(connection))
+            equal = (each for each in jobs.open_jobs(connection) if _is_equal(each, force))
+            job = None if new else next(equal, None)
+            if under_way := job is not None:
+                files = jobs.files_of(connection, job.id)
+            else:
+                job = jobs.create(
+                    connection,
+                    jobs.REINDEX,
+                    by=by,
+                    now_ns=SystemClock().now_ns(),
+                    what="all files" if force else "",
+                    files=files,
+                    force=force,
+                )
         fleet.wake(settings.agent)
     summary = fleet_summary(url, [settings])
     return {
@@ -65,7 +63,7 @@ def _is_equal(job: Job, force: bool) -> bool:
     return job.kind == jobs.REINDEX and job.state == jobs.RUNNING and bool(job.force) == force
 
 
-def change(job: NamedJob, verb: str, url: QueueAddress, *, by: str) -> dict[str, Any]:
+def change(job: NamedJob, verb: str, url: QueueAddress) -> dict[str, Any]:
     """Pause, resume or cancel a job (`verb`), and wake the dispatcher; says whether that changed anything.
 
     With cancel: nothing more of it is read or sent to the provider. What is indexed stays, vectors of
@@ -74,17 +72,17 @@ def change(job: NamedJob, verb: str, url: QueueAddress, *, by: str) -> dict[str,
     """
     settings = job.settings
     body: dict[str, Any] = {"agentId": settings.agent, "id": job.job.token, "changed": False}
-    with closing(IndexWriter.of(settings)) as writer, writer.session() as (connection, now):
+    with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, now):
         if verb == "cancel":
-            given_up = jobs.cancel(connection, job.job, by=by, now=now)
+            given_up = jobs.cancel(connection, job.job, now)
             is_changed = given_up is not None
             files, texts = given_up or (0, 0)
             batches = plan.cancel_idle(connection, now) if is_changed else 0
             body |= {"files": files, "vectors": texts, "batches": batches}
         else:
             act = jobs.pause if verb == "pause" else jobs.resume
-            is_changed = act(connection, job.job, by=by, now=now)
-        after = jobs.by_id(connection, job.job.id)
+            is_changed = act(connection, job.job)
+        after = jobs.by_token(connection, job.job.token)
         body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:
         wake(url, settings.agent)

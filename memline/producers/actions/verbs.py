@@ -45,7 +45,7 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
             return _cancel_batch(asker, named)
         hint = f"memline jobs cancel {job}; memline queue pause --mode batch lets no other one be made"
         raise BadRequest(f"{named.batch.token[:SHORT]} is a batch, which cannot be {verb}d", hint=hint)
-    done = reindex_job.change(named, verb, asker.queue_url, by=asker.by)
+    done = reindex_job.change(named, verb, asker.queue_url)
     words = _STATES[verb]
     if not done["changed"]:
         words = f"was left alone, it is {done['state']}"
@@ -128,7 +128,7 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         raise QueueError("there is no queue to put a reindex on (queue.url is not set)", hint=hint)
     started, lines, notes = [], [], []
     for settings in asker.agents:
-        made = reindex_job.start(settings, asker.queue_url, force=force, by=asker.by)
+        made = reindex_job.start(settings, asker.queue_url, force=force)
         started.append(made)
         files = counted(made["files"], "file")
         line = f"{made['agentId']}: job {made['id']} reads {files}"

@@ -67,7 +67,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     session_key: str = ""
     #: For the metrics (`shared.figures.counters`): the face by which the call came.
     face: str = HTTP
-    #: For the log and the history of jobs: the name of a token, or an address.
+    #: For the log and for jobs: the name of a token, or an address.
     name: str = ""
     #: Whether it may append where the settings do not say so: a client that a person set up on this machine.
     is_local: bool = False

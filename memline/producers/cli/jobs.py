@@ -89,9 +89,6 @@ def show(invocation: Invocation, job: str, as_json: bool) -> None:
     report = verbs.show_job(asker(invocation), job).value
     rows = _batch_rows(report) if report["kind"] == "batch" else _job_rows(report)
     lines = [f"{label + ':':<15}{text}" for label, text in rows.items() if text]
-    for each in report.get("history", ()):
-        by = f" by {each['by']}" if each["by"] else ""
-        lines.append(f"{_moment(each['at'])} {each['event']}{by}")
     print_result(report, as_json, lines)
 
 

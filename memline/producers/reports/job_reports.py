@@ -128,7 +128,6 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
             "reason": reason,
             "action": action,
             "findings": [each.to_json() for each in self.findings],
-            "history": [{"at": at, "event": event, "by": by} for at, event, by in job.events],
         }
 
 

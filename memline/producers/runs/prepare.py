@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from sqlite3 import Connection
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose, choose_fallback
-from memline.shared.index import identities, jobs, vectors
+from memline.shared.index import jobs
 from memline.shared.index.driver import transaction
 from memline.shared.index.hold import forget_killed
 from memline.shared.index_writer import IndexWriter
@@ -43,18 +42,9 @@ def prepare(
         writer.retry_all(is_asked=is_asked)
         writer.sweep_batches(choice.identity)
         if is_asked:
-            _take_up_cancelled(connection, now)
+            with transaction(connection):
+                jobs.take_up(connection)
         if re_embed:
             model_change.forget_vectors(connection, now)
         index = read_index_state(connection)
         return make_plan(settings, choice, index, accepts_removals=accept_removals)
-
-
-def _take_up_cancelled(connection: Connection, now: float) -> None:
-    """Make a job of what cancelled jobs left, if there is any."""
-    target = identities.target(connection)
-    if target is not None and vectors.count_by_priority(connection, target.id, vectors.CANCELLED):
-        with transaction(connection):
-            what = "what was cancelled"
-            made = jobs.create(connection, jobs.BACKFILL, by=jobs.asker(), now_ns=int(now * 1e9), what=what)
-        jobs.take_up_cancelled(connection, made)

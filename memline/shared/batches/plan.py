@@ -1,6 +1,6 @@
 """Decide which wanted texts wait for a batch, and make the batches; and say what an open batch keeps waiting.
 
-A batch takes minutes to a day, so only texts of a backfill go by batch, in their first attempt, once no file
+A batch takes minutes to a day, so only texts of jobs go by batch, in their first attempt, once no file
 of a job is left to be read. What a batch did not bring, live edits, and fewer texts than `minTexts` are sent
 in requests.
 """
@@ -8,6 +8,7 @@ in requests.
 from __future__ import annotations
 
 import uuid
+from itertools import accumulate
 from sqlite3 import Connection
 
 import msgspec
@@ -17,9 +18,8 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, jobs, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, Batch
-from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.vectors import BACKFILL, CANCELLED
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, day_of
 
@@ -30,30 +30,27 @@ MAX_ROWS, MAX_BYTES = 50_000, 200_000_000
 #: Bytes of the uploaded file by the estimate of tokens: English has 4 bytes a token, Cyrillic 8.
 BYTES_PER_TOKEN, BYTES_PER_ROW = 6, 256
 
-#: Texts of a backfill that no request or batch has failed to embed.
-_WANTED = "identity_id = ? AND state = 'wanted' AND state <> 'ready' AND priority = ? AND attempts = 0"
-
 
 def plan(
     accounts: Accounts, budget: Budget, target: IdentityRow, settings: BatchSettings, now: float
-) -> tuple[int, ...]:
-    """Make the batches there are texts and places for; return the priorities whose texts wait for one."""
+) -> bool:
+    """Make the batches there are texts and places for; tell whether texts of jobs wait for one."""
     connection, provider = accounts.index, target.identity.provider
     state = health.read(accounts, provider, health.BATCH)
     if state.is_stuck(now):
-        return ()
+        return False
     min_texts = min(settings.min_texts, MAX_ROWS)
     is_read = jobs.next_to_read(connection) is None
     is_refused = False
-    while (count := _count_wanted(connection, target.id, MAX_ROWS)) >= min_texts and not is_refused:
+    while (count := vectors.count_for_batch(connection, target.id, MAX_ROWS)) >= min_texts and not is_refused:
         is_full = sum(each.is_unfinished for each in batches.open_batches(connection)) >= settings.concurrency
         if is_full or not (is_read or count == MAX_ROWS):
-            return (BACKFILL,)
+            return True
         is_refused = not _make(accounts, budget, target, now)
         if state.paused:
             # The others do not wait for the probe.
-            return ()
-    return () if is_read or is_refused else (BACKFILL,)
+            return False
+    return not (is_read or is_refused)
 
 
 def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -> bool:
@@ -62,8 +59,7 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
     A process that dies between the two leaves it counted for good, never the other way round.
     """
     connection, token, rows, size = accounts.index, uuid.uuid4().hex, list[tuple[int, int]](), 0
-    query = f"SELECT id, tokens FROM vectors WHERE {_WANTED} ORDER BY id LIMIT ?"
-    for row_id, tokens in connection.execute(query, (target.id, BACKFILL, MAX_ROWS)):
+    for row_id, tokens in vectors.texts_for_batch(connection, target.id, MAX_ROWS):
         size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
         if size > MAX_BYTES and rows:
             break
@@ -78,15 +74,9 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
         with transaction(connection):
             if not health.may_batch(accounts, target.identity.provider, now):
                 return False
-            taken, last = 0, 0
-            for row_id, tokens in rows:
-                if taken + tokens > granted:
-                    break
-                taken, last = taken + tokens, row_id
-            leased = connection.execute(
-                f"UPDATE vectors SET state = 'leased', lease = ? WHERE {_WANTED} AND id <= ?",
-                (token, target.id, BACKFILL, last),
-            ).rowcount
+            sums = accumulate(tokens for _, tokens in rows)
+            taken = [row_id for (row_id, _), total in zip(rows, sums, strict=True) if total <= granted]
+            leased = vectors.lease_texts(connection, token, taken)
             connection.execute(
                 "INSERT INTO batches (token, identity_id, state, rows, tokens, created_at, due)"
                 " VALUES (?, ?, 'intent', ?, ?, ?, ?)",
@@ -97,11 +87,6 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
         if not is_made:
             budget.correct(charge, day_of(now), -granted, -1)
     return True
-
-
-def _count_wanted(connection: Connection, identity_id: int, limit: int) -> int:
-    query = f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE {_WANTED} LIMIT ?)"
-    return int(scalar(connection, query, identity_id, BACKFILL, limit))
 
 
 def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:
@@ -123,8 +108,8 @@ def cancel_idle(connection: Connection, now: float) -> int:
     """Ask for the cancellation of batches that have only texts of cancelled jobs; return how many."""
     idle = connection.execute(
         "SELECT token FROM batches WHERE state IN ('intent', 'uploaded', 'submitted') AND NOT EXISTS"
-        " (SELECT 1 FROM vectors WHERE lease = token AND priority <> ?)",
-        (CANCELLED,),
+        " (SELECT 1 FROM vectors WHERE lease = token"
+        " AND job NOT IN (SELECT id FROM jobs WHERE state = 'cancelled'))"
     ).fetchall()
     reason = "its job was cancelled"
     return sum(batches.request_cancel(connection, token, reason=reason, now=now) for (token,) in idle)
@@ -153,7 +138,7 @@ def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *
     ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
     at_provider = tuple(batch for batch in ours if batch.action or _was_polled(batch, since))
     is_full = sum(batch.is_unfinished for batch in ours) >= settings.concurrency
-    count = _count_wanted(connection, identity_id, 2**62) if is_full else 0
+    count = vectors.count_for_batch(connection, identity_id, 2**62) if is_full else 0
     return Waiting(
         at_provider=at_provider,
         texts=sum(batches.texts_awaited(connection, batch.token) for batch in at_provider),

@@ -1,31 +1,30 @@
 """Keep jobs: reindexes, first imports, model changes and backfills, as rows that outlive every process.
 
     running ◄──► paused        `pause`, `resume`
-       │           │
-       ├───────────┴──► cancelled    its texts stay known as missing; a later job takes them up
-       └──► done                     no file is left to be read, and no text wanted or in flight
+       ▲ │         │
+       │ ├─────────┴──► cancelled    its texts stay known as missing, until `take_up` lets it go on
+       │ └──► done                   no file is left to be read, and no text wanted or in flight
+       └── another file or text of it came
 
 A job begins with the files it has to read, a row of `job_files` each; the row goes when the ledger has the
 file, however it came. Its texts carry its id (`vectors.job`), so what is left is counted where it is kept.
-Only what was done is counted up, in the transaction that does it: rows that are ready change hands later.
+Who sends texts asks for the state of their job, so one statement pauses a job of a million texts.
 
-All functions run inside the caller's transaction, but for `finish_settled`, `pause`, `resume`, `cancel`,
-`take_up_cancelled` and `move_misplaced`.
+All functions but `finish_settled` run inside the caller's transaction.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields
 
-from memline.shared.index import meta, vectors
+from memline.shared.index import meta
 from memline.shared.index.driver import scalar, transaction
 
 #: Values of `kind`.
@@ -34,11 +33,8 @@ IMPORT, REINDEX, MODEL, BACKFILL = "import", "reindex", "model", "backfill"
 #: Values of `state`.
 RUNNING, PAUSED, CANCELLED, DONE = "running", "paused", "cancelled", "done"
 
-#: Ended jobs that are kept as history.
+#: Ended jobs that are kept to be shown.
 KEPT = 100
-
-#: Priority of a text by the state of its job. What comes late for a job that is done is a backfill still.
-_PRIORITY = {PAUSED: vectors.PAUSED, CANCELLED: vectors.CANCELLED}
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,16 +55,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tokens_done: int
     batch_tokens_done: int
     identity_id: int | None
-    history: str
-
-    @property
-    def is_open(self) -> bool:
-        return not self.ended_at
-
-    @property
-    def events(self) -> list[tuple[float, str, str]]:
-        """What happened to it: (seconds since the epoch, event, by whom)."""
-        return [(at, event, by) for at, event, by in json.loads(self.history)]
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +67,11 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
-_SELECT = f"SELECT {', '.join(field.name for field in fields(Job))} FROM jobs"
+#: The texts that jobs wait for, by the index of states alone: there may be a million.
+_UNSETTLED = (
+    "vectors.identity_id IN (SELECT identities.id FROM identities) AND active = 1"
+    " AND vectors.state IN ('wanted', 'leased')"
+)
 
 
 def asker() -> str:
@@ -108,23 +98,15 @@ def create(
     listed = dict(files)
     job_id = scalar(
         connection,
-        "INSERT INTO jobs (token, kind, what, asked_by, state, force, created_ns, files, history)"
-        " VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?) RETURNING id",
+        "INSERT INTO jobs (token, kind, what, asked_by, state, force, created_ns, files)"
+        " VALUES (?, ?, ?, ?, 'running', ?, ?, ?) RETURNING id",
         *(os.urandom(4).hex(), kind, what, by, int(force), now_ns, len(listed)),
-        json.dumps([[now_ns / 1e9, "asked", by]]),
     )
     connection.executemany(
         "INSERT INTO job_files (job, path, size) VALUES (?, ?, ?)",
         ((job_id, path, size) for path, size in listed.items()),
     )
-    made = by_id(connection, job_id)
-    assert made is not None
-    return made
-
-
-def by_id(connection: Connection, job_id: int) -> Job | None:
-    """Return the row of a job."""
-    return next(iter(_rows(connection, "WHERE id = ?", job_id)), None)
+    return _rows(connection, "WHERE id = ?", job_id)[0]
 
 
 def by_token(connection: Connection, token: str) -> Job | None:
@@ -155,22 +137,16 @@ def find(connection: Connection, name: str) -> list[Job]:
 
 def left(connection: Connection) -> dict[int, Left]:
     """Return what each job has not done yet, by its id; jobs with nothing left are not in it."""
-    counts: dict[int, dict[str, int]] = {}
+    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for job, files in connection.execute("SELECT job, count(*) FROM job_files GROUP BY job"):
-        counts.setdefault(job, {})["files"] = files
-    # By the index of the backlog alone and in its order: it may have a million rows.
-    for job, state, texts, tokens in connection.execute(
-        "SELECT job, state, count(*), sum(tokens) FROM vectors WHERE state <> 'ready'"
-        " GROUP BY state, identity_id, priority, job"
-    ):
-        if not job:
-            continue
-        of_job = counts.setdefault(job, {})
-        if state == "failed":
-            of_job["failed"] = of_job.get("failed", 0) + texts
-        else:
-            of_job["texts"] = of_job.get("texts", 0) + texts
-            of_job["tokens"] = of_job.get("tokens", 0) + tokens
+        counts[job]["files"] = files
+    rows = connection.execute(
+        "SELECT job, state, count(*), sum(tokens) FROM vectors"
+        " WHERE identity_id IN (SELECT id FROM identities) AND active = 1"
+        " AND state IN ('wanted', 'leased', 'failed') AND job > 0 GROUP BY job, state"
+    )
+    for job, state, texts, tokens in rows:
+        counts[job].update({"failed": texts} if state == "failed" else {"texts": texts, "tokens": tokens})
     return {job: Left(**of_job) for job, of_job in counts.items()}
 
 
@@ -221,15 +197,9 @@ def files_arrived(connection: Connection, observed: Mapping[str, int], now: floa
     return arrived
 
 
-def place_of(connection: Connection, token: str) -> tuple[int, int]:
-    """Return (priority, job id) for the texts of a file that was read for this job; "": for a live edit."""
-    if not token:
-        return vectors.LIVE_EDIT, 0
-    job = by_token(connection, token)
-    if job is None or job.state == DONE:
-        # Of an index that was replaced, or read once more after the job had ended.
-        return vectors.BACKFILL, 0
-    return _PRIORITY.get(job.state, vectors.BACKFILL), job.id
+def id_of(connection: Connection, token: str) -> int:
+    """Return the id of a job; 0, that of live edits, for an empty token, and for one of another index."""
+    return scalar(connection, "SELECT id FROM jobs WHERE token = ?", token) or 0 if token else 0
 
 
 def add_done(
@@ -238,7 +208,6 @@ def add_done(
     identity_id: int,
     *,
     by_batch: bool,
-    now: float,
 ) -> None:
     """Count vectors that were stored: (texts, tokens) by job id."""
     connection.executemany(
@@ -265,25 +234,6 @@ def for_model(connection: Connection, what: str, identity_id: int, *, kind: str,
     return made
 
 
-#: What happened to a change of model that another one took the place of.
-_REPLACED = "replaced"
-
-
-def cancel_replaced(connection: Connection, kept: Collection[int], now: float) -> None:
-    """Cancel changes to models that are not wanted any more, inside the caller's transaction.
-
-    One that is wanted again goes on, with the texts that wait for it: a person did not cancel it.
-    """
-    for job in open_jobs(connection):
-        if job.kind == MODEL and job.identity_id and job.identity_id not in kept:
-            _change(connection, job.id, (RUNNING, PAUSED), CANCELLED, _REPLACED, asker(), now)
-    for job in _rows(connection, "WHERE kind = ? AND state = ?", MODEL, CANCELLED):
-        if job.identity_id in kept and job.events[-1][1] == _REPLACED:
-            was_paused = [event for _, event, _ in job.events][-2:-1] == [PAUSED]
-            state, event = (PAUSED, PAUSED) if was_paused else (RUNNING, "resumed")
-            _change(connection, job.id, (CANCELLED,), state, event, asker(), now)
-
-
 def reopen(connection: Connection, job_id: int) -> None:
     """Let a job that seemed done go on: more texts of it came."""
     connection.execute(
@@ -293,139 +243,78 @@ def reopen(connection: Connection, job_id: int) -> None:
 
 def finish_settled(connection: Connection, now: float) -> None:
     """End the running jobs that have nothing left to read, to send or to wait for."""
-    settled = [job_id for (job_id,) in connection.execute(_SETTLED)]
-    if not settled:
+    if scalar(connection, f"SELECT 1 FROM jobs WHERE {_SETTLED}") is None:
         return
     with transaction(connection):
-        for (job_id,) in connection.execute(_SETTLED).fetchall():
-            _change(connection, job_id, (RUNNING,), DONE, DONE, "", now)
-        prune(connection)
+        connection.execute(f"UPDATE jobs SET state = 'done', ended_at = ? WHERE {_SETTLED}", (now,))
+        connection.execute(_PRUNE, (KEPT,))
 
 
-#: Each part by an index: this is asked after every request.
-_SETTLED = """
-SELECT id FROM jobs WHERE ended_at = 0 AND state = 'running'
-    AND NOT EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)
-    AND NOT EXISTS (SELECT 1 FROM vectors WHERE state IN ('wanted', 'leased') AND state <> 'ready'
-                    AND identity_id IN (SELECT identities.id FROM identities)
-                    AND priority IN (0, 1, 2, 3) AND vectors.job = jobs.id)
+_SETTLED = f"""
+jobs.state = 'running' AND NOT EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)
+AND NOT EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)
+"""
+
+#: The oldest jobs that ended, but for those whose texts are still wanted.
+_PRUNE = f"""
+DELETE FROM jobs WHERE ended_at > 0
+AND id NOT IN (SELECT id FROM jobs WHERE ended_at > 0 ORDER BY ended_at DESC, id DESC LIMIT ?)
+AND NOT EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)
 """
 
 
-def prune(connection: Connection) -> None:
-    """Forget the oldest ended jobs, but for those whose texts are still wanted."""
-    connection.execute(
-        "DELETE FROM jobs WHERE ended_at > 0 AND id NOT IN"
-        " (SELECT id FROM jobs WHERE ended_at > 0 ORDER BY ended_at DESC, id DESC LIMIT ?)"
-        " AND id NOT IN (SELECT job FROM vectors WHERE state <> 'ready')",
-        (KEPT,),
-    )
-
-
-def pause(connection: Connection, job: Job, *, by: str, now: float) -> bool:
+def pause(connection: Connection, job: Job) -> bool:
     """Read no more files of a running job and send none of its texts; False when it is not running.
 
     Requests in flight end as usual, and a live edit takes its texts out of the job.
     """
-    return _hold(connection, job, PAUSED, by, now) > -1
+    return _change(connection, job, PAUSED, f"('{RUNNING}')")
 
 
-def resume(connection: Connection, job: Job, *, by: str, now: float) -> bool:
+def resume(connection: Connection, job: Job) -> bool:
     """Let a paused job go on; False when it is not paused."""
-    with transaction(connection):
-        if not _change(connection, job.id, (PAUSED,), RUNNING, "resumed", by, now):
-            return False
-    _move_texts(connection, job.id, RUNNING)
-    return True
+    return _change(connection, job, RUNNING, f"('{PAUSED}')")
 
 
-def cancel(connection: Connection, job: Job, *, by: str, now: float) -> tuple[int, int] | None:
+def cancel(connection: Connection, job: Job, now: float) -> tuple[int, int] | None:
     """End an open job: nothing more of it is read or sent; returns the counts of (files, texts) given up.
 
-    None when it has ended already. Its texts stay known as missing, until a later job takes them up.
+    None when it has ended already. Its texts stay known as missing. Those of an open batch are given up as
+    well: what that does not finish is not embedded.
     """
-    files = scalar(connection, "SELECT count(*) FROM job_files WHERE job = ?", job.id)
-    texts = _hold(connection, job, CANCELLED, by, now)
-    return None if texts < 0 else (files, texts + scalar(connection, _IN_BATCHES, job.id))
-
-
-#: Texts of a job whose batch is not closed: what it does not finish is not embedded either.
-_IN_BATCHES = """
-SELECT count(*) FROM vectors WHERE state = 'leased' AND state <> 'ready'
-    AND identity_id IN (SELECT id FROM identities) AND priority IN (0, 1, 2, 3) AND job = ?
-    AND lease IN (SELECT token FROM batches WHERE state <> 'closed')
-"""
-
-
-def take_up_cancelled(connection: Connection, job: Job) -> int:
-    """Give the texts of all cancelled jobs to this one; returns how many."""
-    texts = vectors.change_priority(connection, vectors.CANCELLED, vectors.BACKFILL, new_job=job.id)
-    if texts:
-        with transaction(connection):
-            # One without files seems done until its first texts come.
-            reopen(connection, job.id)
-    return texts
-
-
-def move_misplaced(connection: Connection) -> None:
-    """Give texts the priority of their job's state, where the process that changed it died before it did so.
-
-    Else texts of a job that was resumed would wait for ever, and those of a paused one be sent.
-    """
-    for job_id, state in connection.execute(_MISPLACED).fetchall():
-        _move_texts(connection, job_id, state)
-
-
-#: Jobs with texts at another priority than that of their state; a live edit is first whatever the state. By
-#: the index of the backlog, since it is asked every few seconds.
-_MISPLACED = f"""
-SELECT id, state FROM jobs WHERE EXISTS (
-    SELECT 1 FROM vectors WHERE state IN ('wanted', 'leased', 'failed') AND state <> 'ready'
-        AND identity_id IN (SELECT identities.id FROM identities)
-        AND priority IN ({vectors.BACKFILL}, {vectors.CANCELLED}, {vectors.PAUSED})
-        AND priority <> CASE jobs.state
-            WHEN '{PAUSED}' THEN {vectors.PAUSED} WHEN '{CANCELLED}' THEN {vectors.CANCELLED}
-            ELSE {vectors.BACKFILL} END
-        AND vectors.job = jobs.id)
-"""
-
-
-def _move_texts(connection: Connection, job_id: int, state: str) -> int:
-    """Give the texts of a job the priority of its state; returns how many were wanted."""
-    priority = _PRIORITY.get(state, vectors.BACKFILL)
-    others = {vectors.BACKFILL, vectors.CANCELLED, vectors.PAUSED} - {priority}
-    return sum(vectors.change_priority(connection, old, priority, job=job_id) for old in others)
-
-
-def _hold(connection: Connection, job: Job, state: str, by: str, now: float) -> int:
-    """Keep the texts of a job back; returns how many, -1 when its state does not allow it."""
-    allowed = (RUNNING,) if state == PAUSED else (RUNNING, PAUSED)
-    with transaction(connection):
-        # First, so that what is stored from here on respects it.
-        if not _change(connection, job.id, allowed, state, state, by, now):
-            return -1
-        if state == CANCELLED:
-            connection.execute("DELETE FROM job_files WHERE job = ?", (job.id,))
-    return _move_texts(connection, job.id, state)
-
-
-def _change(
-    connection: Connection, job_id: int, allowed: tuple[str, ...], state: str, event: str, by: str, now: float
-) -> bool:
-    """Move a job to another state and write that down; False when it is in none of those allowed."""
-    row = connection.execute("SELECT state, history FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    if row is None or row[0] not in allowed:
-        return False
-    history = json.dumps([*json.loads(row[1]), [now, event, by]])
-    ended_at = now if state in (CANCELLED, DONE) else 0.0
-    connection.execute(
-        "UPDATE jobs SET state = ?, ended_at = ?, history = ? WHERE id = ?",
-        (state, ended_at, history, job_id),
+    if not _change(connection, job, CANCELLED, f"('{RUNNING}', '{PAUSED}')", ended_at=now):
+        return None
+    files = connection.execute("DELETE FROM job_files WHERE job = ?", (job.id,)).rowcount
+    texts = scalar(
+        connection,
+        f"SELECT count(*) FROM vectors WHERE {_UNSETTLED} AND job = ? AND (state = 'wanted'"
+        " OR lease IN (SELECT token FROM batches WHERE state <> 'closed'))",
+        job.id,
     )
-    return True
+    return files, texts
+
+
+def take_up(connection: Connection) -> int:
+    """Let cancelled jobs go on whose texts are missing; returns how many texts."""
+    texts = scalar(
+        connection,
+        "SELECT count(*) FROM jobs CROSS JOIN vectors ON vectors.job = jobs.id"
+        f" WHERE jobs.state = 'cancelled' AND {_UNSETTLED}",
+    )
+    connection.execute(
+        "UPDATE jobs SET state = 'running', ended_at = 0, files = files_done WHERE state = 'cancelled'"
+        f" AND EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)"
+    )
+    return int(texts)
+
+
+def _change(connection: Connection, job: Job, state: str, allowed: str, *, ended_at: float = 0.0) -> bool:
+    """Move a job to another state; False when it is in none of those allowed."""
+    change = f"UPDATE jobs SET state = ?, ended_at = ? WHERE id = ? AND state IN {allowed}"
+    return bool(connection.execute(change, (state, ended_at, job.id)).rowcount)
 
 
 def _rows(connection: Connection, condition: str, *parameters: Any) -> list[Job]:
-    names = [field.name for field in fields(Job)]
-    rows = connection.execute(f"{_SELECT} {condition}", parameters)
+    names = Job.__struct_fields__
+    rows = connection.execute(f"SELECT {', '.join(names)} FROM jobs {condition}", parameters)
     return [Job(**dict(zip(names, row, strict=True))) for row in rows.fetchall()]

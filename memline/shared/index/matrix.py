@@ -31,7 +31,7 @@ GROWTH = 0.125
 #: Rows whose bits are counted at a time: what is counted stays in the cache of a core.
 _COUNTED = 4_096
 
-#: Answered from an index alone (`vectors_counts`): the rows hold the embeddings, megabytes of them.
+#: Answered from an index alone (`vectors_state`): the rows hold the embeddings, megabytes of them.
 _ACTIVE_IDS = "SELECT id FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready'"
 # The plus signs: by the ids, and not by way of an index of the rest, a third slower.
 _EMBEDDINGS = (

@@ -133,8 +133,7 @@ CREATE TABLE IF NOT EXISTS vectors (
     text_hash BLOB NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('wanted', 'leased', 'ready', 'failed')),
     active INTEGER NOT NULL DEFAULT 1,
-    priority INTEGER NOT NULL DEFAULT 0,
-    -- The job that wants it; 0: a live edit, or what came late for a job that is done.
+    -- The job that wants it; 0: a live edit.
     job INTEGER NOT NULL DEFAULT 0,
     tokens INTEGER NOT NULL DEFAULT 0,
     due REAL NOT NULL DEFAULT 0,
@@ -146,11 +145,8 @@ CREATE TABLE IF NOT EXISTS vectors (
     embedding BLOB,
     UNIQUE (identity_id, text_hash)
 ) STRICT;
-CREATE INDEX IF NOT EXISTS vectors_backlog ON vectors (state, identity_id, priority, job, id, tokens)
-    WHERE state <> 'ready';
-CREATE INDEX IF NOT EXISTS vectors_retried ON vectors (identity_id, priority, id)
-    WHERE attempts > 0 AND state <> 'ready';
-CREATE INDEX IF NOT EXISTS vectors_counts ON vectors (identity_id, active, state);
+-- Answers each question about states alone: the rows hold the embeddings, megabytes of them.
+CREATE INDEX IF NOT EXISTS vectors_state ON vectors (identity_id, active, state, job, attempts, id, tokens);
 CREATE INDEX IF NOT EXISTS vectors_lease ON vectors (lease) WHERE lease IS NOT NULL;
 CREATE INDEX IF NOT EXISTS vectors_cached ON vectors (used_at) WHERE active = 0;
 
@@ -217,7 +213,6 @@ CREATE TABLE IF NOT EXISTS batches (
     cancel_reason TEXT NOT NULL DEFAULT '',
     cancelled_at REAL NOT NULL DEFAULT 0
 ) STRICT;
-CREATE INDEX IF NOT EXISTS batches_open ON batches (state) WHERE state <> 'closed';
 
 -- Reindexes, first imports, model changes and backfills: those that are open, and the last.
 CREATE TABLE IF NOT EXISTS jobs (
@@ -240,11 +235,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     tokens_done INTEGER NOT NULL DEFAULT 0,
     batch_tokens_done INTEGER NOT NULL DEFAULT 0,
     -- The identity that embedded for it last.
-    identity_id INTEGER,
-    -- [[seconds since the epoch, event, by whom], …]
-    history TEXT NOT NULL DEFAULT '[]'
+    identity_id INTEGER
 ) STRICT;
-CREATE INDEX IF NOT EXISTS jobs_open ON jobs (id) WHERE ended_at = 0;
 
 -- A row for each file that a job has not read yet.
 CREATE TABLE IF NOT EXISTS job_files (
@@ -254,4 +246,4 @@ CREATE TABLE IF NOT EXISTS job_files (
     PRIMARY KEY (job, path)
 ) STRICT, WITHOUT ROWID;
 
-PRAGMA user_version = 23;
+PRAGMA user_version = 24;

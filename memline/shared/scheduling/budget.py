@@ -212,11 +212,11 @@ def _add(
 def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> Refusal | None:
     """Return the limit of the day that the texts of an index wait for; None when they wait for none."""
     target = identities.target(accounts.index)
-    tokens = vectors.next_tokens(accounts.index, target.id) if target is not None else None
-    if target is None or tokens is None:
+    texts = vectors.next_texts(accounts.index, target.id, 1, math.inf) if target is not None else []
+    if target is None or not texts:
         return None
     charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider))
-    return Budget.of(accounts.file, settings).refusal(charge, tokens, now)
+    return Budget.of(accounts.file, settings).refusal(charge, texts[0][1], now)
 
 
 def limits_of(ceilings: Ceilings) -> dict[str, float]:

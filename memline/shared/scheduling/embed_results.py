@@ -18,7 +18,7 @@ from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.index.vectors import LeasedTexts
+from memline.shared.index.vectors import TEXT_ATTEMPTS
 from memline.shared.providers import PROVIDERS
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.health import Health
@@ -64,18 +64,17 @@ def store_vectors(
         if rows and not row.vector_dims:
             connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id))
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
-        new = vectors.store(connection, row, good, now)
-        stored = new.count
+        stored, by_job = vectors.store(connection, row, good, now)
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
         if odd:
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
-            texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=[vector.hash for vector in odd])
-            vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
+            hashes, why = [vector.hash for vector in odd], f"{error}; {_MODEL_CHANGED}"
+            vectors.take_back(connection, row.id, lease, hashes, why, now, attempts=1)
             changes.append(lambda was: health.failed(was, health.REQUEST_RULES, error, _MODEL_CHANGED, now))
         elif good:
             changes.append(health.worked)
         is_batch = batches.count(connection, lease, stored=stored)
-        jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch, now=now)
+        jobs.add_done(connection, by_job, row.id, by_batch=is_batch)
         if is_batch:
             # The result of a batch says nothing about requests.
             changes.clear()
@@ -102,15 +101,11 @@ def record_failure(
         row = identities.by_key(connection, identity.key)
         if row is None:
             return
-        texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
-        if failure.kind == "broken":
-            reason = f"{failure.error}; {failure.action}" if failure.action else failure.error
-            vectors.retry_or_fail(connection, texts, reason, now)
-        elif failure.kind in ("refused", "too_big"):
-            vectors.fail(connection, texts, failure.error, now)
-        else:
-            # The health of the provider is what keeps them back.
-            vectors.defer(connection, texts, failure.error)
+        # Where none is counted, the health of the provider is what keeps them back.
+        attempts = {"broken": 1, "refused": TEXT_ATTEMPTS, "too_big": TEXT_ATTEMPTS}.get(failure.kind, 0)
+        is_told = failure.kind == "broken" and failure.action
+        reason = f"{failure.error}; {failure.action}" if is_told else failure.error
+        vectors.take_back(connection, row.id, lease, hashes, reason, now, attempts=attempts)
         limited_rows = learned.error_rows if PROVIDERS[identity.provider].counts_texts else 0
         changes.append(lambda was: _after(was, failure, learned.error_rows, limited_rows, now))
         if batches.count(connection, lease):

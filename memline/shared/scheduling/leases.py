@@ -7,9 +7,8 @@ texts of a lease that is over are wanted again. A vector that is stored is never
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from sqlite3 import Connection
 
 import msgspec
@@ -18,10 +17,9 @@ from msgspec.structs import replace
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.driver import json_ids, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import TextRow
-from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Budget, Charge, Refusal, day_of
@@ -34,10 +32,6 @@ MARGIN_S = 60.0
 
 #: Seconds before its deadline at which a lease is over for a worker: the clocks of two hosts may differ.
 CLOCKS_S = 30.0
-
-
-#: Counts the tokens of a lease before it is made; False when a limit of the day would be passed.
-Reserve = Callable[[int], bool]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,44 +61,8 @@ def may_call(left_s: float, timeout_s: float) -> bool:
 
 
 def lease(
-    connection: Connection,
-    identity: IdentityRow,
-    caps: RequestCaps,
-    now: float,
-    until: float,
-    *,
-    credits: int,
-    only_full: bool,
-    held: Collection[int],
-    reserve: Reserve = lambda _: True,
-) -> list[Request]:
-    """Lease as many requests as `credits` allow; live edits first, then the jobs, the oldest first.
-
-    `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
-    a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
-    request wait while another request is in flight (Nagle's rule): more texts may join them meanwhile.
-    `held`: priorities whose texts wait for a batch (`shared.batches.plan`), but for those that a batch
-    could not embed. `reserve`: counts what a request costs before it is leased.
-    """
-    requests: list[Request] = []
-    while True:
-        with transaction(connection):
-            in_flight = _in_flight(connection, identity.id)
-            if in_flight >= credits:
-                return requests
-            ids, row_tokens, is_full = _next_rows(connection, identity.id, caps, now, held)
-            if not ids or (only_full and not is_full and in_flight):
-                return requests
-            if not reserve(row_tokens):
-                return requests
-            token = uuid.uuid4().hex
-            texts = _mark_leased(connection, ids, token)
-            requests.append(_open_lease(connection, identity, texts, token, now, until, row_tokens))
-
-
-def lease_within(
-    budget: Budget,
     accounts: Accounts,
+    budget: Budget,
     target: IdentityRow,
     caps: RequestCaps,
     now: float,
@@ -112,9 +70,16 @@ def lease_within(
     *,
     credits: int,
     only_full: bool,
-    held: Collection[int],
+    for_batch: bool,
 ) -> list[Request]:
-    """Lease what the health of the provider and the budget let go: a probe alone, or as `lease` does."""
+    """Lease as many requests as `credits`, the health of the provider and the limits of the day allow.
+
+    `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
+    a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
+    request wait while another request is in flight (Nagle's rule): more texts may join them meanwhile.
+    `for_batch`: whether texts of jobs wait for a batch (`shared.batches.plan`), but for those that a batch
+    could not embed.
+    """
     provider = target.identity.provider
     state = health.read(accounts, provider)
     if state.manual or state.wait_s(now):
@@ -130,35 +95,56 @@ def lease_within(
     if is_single or state.limited_rows or state.max_rows == 1:
         credits = min(credits, 1)
     charge = Charge(identity=target.identity, account=accounts.of(provider))
-    requests: list[Request] = []
-    is_refused = False
-
-    def reserve(tokens: int) -> bool:
-        nonlocal is_refused
-        if state.paused and not health.take_probe(accounts, provider, health.REQUESTS, now, until):
-            return False
-        is_refused = isinstance(budget.take(charge, tokens, now), Refusal)
-        return not is_refused
-
+    connection, requests = accounts.index, list[Request]()
     while True:
-        # What the limits leave may be less than a request: then it is as large as that.
-        left = budget.left(charge, now)
-        if isinstance(left, Refusal):
-            return requests
-        more = lease(
-            accounts.index,
-            target,
-            replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left)))),
-            now,
-            until,
-            credits=credits,
-            only_full=only_full,
-            held=() if state.paused else held,
-            reserve=reserve,
+        with transaction(connection):
+            in_flight = scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", target.id)
+            # What the limits leave may be less than a request: then it is as large as that.
+            left = budget.left(charge, now)
+            if in_flight >= credits or isinstance(left, Refusal):
+                return requests
+            held_back = for_batch and not state.paused
+            rows = vectors.next_texts(connection, target.id, caps.max_rows, now, for_batch=held_back)
+            rows, is_full = _packed(rows, replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left)))))
+            if not rows or (only_full and not is_full and in_flight):
+                return requests
+            if state.paused and not health.take_probe(accounts, provider, health.REQUESTS, now, until):
+                return requests
+            size = sum(each for _, each in rows)
+            if isinstance(budget.take(charge, size, now), Refusal):
+                return requests
+            token = uuid.uuid4().hex
+            connection.execute(
+                "INSERT INTO leases (token, identity_id, tokens, day, until) VALUES (?, ?, ?, ?, ?)",
+                (token, target.id, size, day_of(now), until),
+            )
+            ids = [row_id for row_id, _ in rows]
+            vectors.lease_texts(connection, token, ids)
+            texts = connection.execute(_TEXTS, (json_ids(ids),)).fetchall()
+        request = Request(
+            lease=token,
+            identity=target.identity,
+            texts=tuple(TextRow(hash=digest, text=text) for digest, text in texts),
+            until=until,
+            is_probe=is_single,
         )
-        requests += [replace(each, is_probe=is_single) for each in more]
-        if not more or not is_refused:
-            return requests
+        requests.append(request)
+
+
+_TEXTS = """
+SELECT text_hash, (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash LIMIT 1)
+FROM json_each(?) AS each JOIN vectors ON vectors.id = each.value ORDER BY each.key
+"""
+
+
+def _packed(rows: list[tuple[int, int]], caps: RequestCaps) -> tuple[list[tuple[int, int]], bool]:
+    """Cut (id, tokens) down to one request; also tell whether it is as large as may be."""
+    tokens = 0
+    for place, (_, size) in enumerate(rows):
+        tokens += size
+        if place and tokens > caps.max_tokens:
+            return rows[:place], True
+    return rows, len(rows) >= caps.max_rows
 
 
 def tokens(connection: Connection) -> list[str]:
@@ -221,64 +207,3 @@ SELECT token FROM held WHERE token IS NOT NULL
     AND token NOT IN (SELECT token FROM leases)
     AND token NOT IN (SELECT token FROM batches WHERE state <> 'closed')
 """
-
-
-def _next_rows(
-    connection: Connection, identity_id: int, caps: RequestCaps, now: float, held: Collection[int]
-) -> tuple[list[int], int, bool]:
-    """Select the rows of the next request; also their tokens, and whether it is as large as may be."""
-    # Each priority by itself, and by the index of later attempts (the +): SQLite would walk over
-    # all texts that wait for a batch. The second condition on the state lets it use the partial indexes.
-    parts = [f"attempts > 0 AND +state = 'wanted' AND priority < {CANCELLED}"]
-    for priority in {LIVE_EDIT, BACKFILL}.difference(held):
-        parts.append(f"attempts = 0 AND state = 'wanted' AND priority = {priority}")
-    rows: list[tuple[int, int, int, int]] = []
-    for part in parts:
-        rows += connection.execute(
-            "SELECT priority, job, id, tokens FROM vectors"
-            f" WHERE identity_id = ? AND state <> 'ready' AND {part}"
-            " AND due <= ? ORDER BY priority, job, id LIMIT ?",
-            (identity_id, now, caps.max_rows),
-        )
-    ids: list[int] = []
-    tokens = 0
-    for _, _, row_id, row_tokens in sorted(rows)[: caps.max_rows]:
-        if ids and tokens + row_tokens > caps.max_tokens:
-            return ids, tokens, True
-        ids.append(row_id)
-        tokens += row_tokens
-    return ids, tokens, len(ids) >= caps.max_rows
-
-
-def _mark_leased(connection: Connection, ids: list[int], token: str) -> list[TextRow]:
-    numbers = json.dumps(ids)
-    connection.execute(
-        "UPDATE vectors SET state = 'leased', lease = ? WHERE id IN (SELECT value FROM json_each(?))",
-        (token, numbers),
-    )
-    rows = connection.execute(
-        "SELECT text_hash, (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
-        " FROM json_each(?) AS each JOIN vectors ON vectors.id = each.value ORDER BY each.key",
-        (numbers,),
-    )
-    return [TextRow(hash=digest, text=text) for digest, text in rows]
-
-
-def _open_lease(
-    connection: Connection,
-    identity: IdentityRow,
-    texts: list[TextRow],
-    token: str,
-    now: float,
-    until: float,
-    row_tokens: int,
-) -> Request:
-    connection.execute(
-        "INSERT INTO leases (token, identity_id, tokens, day, until) VALUES (?, ?, ?, ?, ?)",
-        (token, identity.id, row_tokens, day_of(now), until),
-    )
-    return Request(lease=token, identity=identity.identity, texts=tuple(texts), until=until)
-
-
-def _in_flight(connection: Connection, identity_id: int) -> int:
-    return int(scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", identity_id))

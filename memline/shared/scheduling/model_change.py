@@ -74,8 +74,6 @@ def retarget(
         meta.put(connection, meta.FALLBACK, reason)
         if stand_in:
             meta.put(connection, meta.FALLBACK_PAIR, [stand_in.identity, row.id])
-        pair: list[int] = meta.get(connection, meta.FALLBACK_PAIR, None) or []
-        jobs.cancel_replaced(connection, (row.id, *pair), now)
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.
@@ -112,24 +110,32 @@ def _complete(connection: Connection) -> IdentityRow | None:
     return target if is_good else None
 
 
-def cache_retired(connection: Connection) -> None:
+def cache_retired(connection: Connection, now: float) -> None:
     """Turn the vectors of identities that are neither searched nor built into cache, in slices.
 
-    Those in flight become cache too, when they arrive.
+    Those in flight become cache too, when they arrive. A change to such a model is cancelled.
     """
     # Asked again in every statement: another process may use an identity again at any time.
     retired = (
-        "SELECT id FROM vectors WHERE active = 1 AND identity_id IN (SELECT id FROM identities"
-        " WHERE id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?, ?))"
+        "SELECT id FROM identities"
+        " WHERE id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?1, ?2))"
         # A provider and its fallback may alternate: what was paid for at either is not dropped meanwhile.
-        " AND id NOT IN (SELECT json_each.value FROM meta, json_each(meta.value) WHERE meta.key = ?))"
+        " AND id NOT IN (SELECT json_each.value FROM meta, json_each(meta.value) WHERE meta.key = ?3)"
     )
-    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK_PAIR, SLICE_ROWS)
+    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK_PAIR)
     for change, states in (
         ("UPDATE vectors SET active = 0", "'ready', 'leased'"),
         ("DELETE FROM vectors", "'wanted', 'failed'"),
     ):
-        in_slices(connection, f"{change} WHERE id IN ({retired} AND state IN ({states}) LIMIT ?)", *kept)
+        rows = f"identity_id IN ({retired}) AND active = 1 AND state IN ({states})"
+        statement = f"{change} WHERE id IN (SELECT id FROM vectors WHERE {rows} LIMIT ?4)"
+        in_slices(connection, statement, *kept, SLICE_ROWS)
+    with transaction(connection):
+        connection.execute(
+            "UPDATE jobs SET state = 'cancelled', ended_at = ?4"
+            f" WHERE kind = 'model' AND ended_at = 0 AND identity_id IN ({retired})",
+            (*kept, now),
+        )
 
 
 def forget_vectors(connection: Connection, now: float) -> None:
@@ -165,8 +171,7 @@ def _want_all(connection: Connection, row: IdentityRow, kind: str, now: float) -
                 job = jobs.for_model(connection, what, row.id, kind=kind, now=now)
             # Between two slices it may have been paused, or seem done because all so far was cached.
             jobs.reopen(connection, job.id)
-            priority, job_id = jobs.place_of(connection, job.token)
-            vectors.want(connection, row, texts, priority=priority, job=job_id, now=now)
+            vectors.want(connection, row, texts, job=job.id, now=now)
 
 
 #: Two questions that indexes answer: whether a row is active stands in the row, with its embedding. As one

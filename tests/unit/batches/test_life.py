@@ -12,12 +12,12 @@ from memline.shared.config.schema import Batch as Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.http import HttpClient
 from memline.shared.index import batches, jobs
-from memline.shared.index.vectors import BACKFILL, Backlog
+from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import spent
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
-from tests.support.index_rows import backlog, file_row
+from tests.support.index_rows import backlog, file_row, make_job
 from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, make_settings
 
@@ -89,8 +89,9 @@ def desk(request, writer, clock):
         yield made
 
 
-def store(desk, count, *, job="ended", name="a.md"):
+def store(desk, count, *, is_edit=False, name="a.md"):
     """Store a file of a job, or a live edit, with so many texts."""
+    job = "" if is_edit else make_job(desk.writer, name).token
     desk.writer.store_file(file_row(name, *(f"{name} text {n}" for n in range(count))), job=job)
 
 
@@ -193,7 +194,7 @@ def test_what_a_job_brings_is_kept_and_the_rest_goes_in_requests(desk, control, 
     # A second batch would end in the same way, unless there was no job.
     desk.clock.advance(7_200)
     comes_again = outcome == "cancelled" or "faults" in control
-    assert (desk.plan(), len(batches.open_batches(desk.writer.connection))) == ((), comes_again)
+    assert (desk.plan(), len(batches.open_batches(desk.writer.connection))) == (False, comes_again)
 
 
 def test_batches_rest_after_failures_and_one_tries_again(desk):
@@ -205,7 +206,7 @@ def test_batches_rest_after_failures_and_one_tries_again(desk):
 
     assert desk.health().state == health.OPEN
     store(desk, TEXTS, name="more.md")
-    assert desk.plan() == ()
+    assert not desk.plan()
     desk.clock.advance(60 * desk.settings.cool_down_minutes + 1)
     desk.server.control({"batch": {"end": "completed"}})
     desk.plan()
@@ -257,14 +258,14 @@ def test_a_job_that_takes_too_long_or_is_not_wanted_is_cancelled_at_its_provider
 
 def test_a_backfill_that_is_worth_it_waits_for_a_batch(desk):
     desk.settings = Settings(enabled=True, min_texts=TEXTS + 1, concurrency=1)
-    assert (desk.plan(), batches.latest(desk.writer.connection, 9)) == ((), [])
+    assert (desk.plan(), batches.latest(desk.writer.connection, 9)) == (False, [])
 
     desk.settings = Settings(enabled=True, min_texts=TEXTS, concurrency=1)
-    assert desk.plan() == ()
+    assert not desk.plan()
     store(desk, TEXTS, name="b.md")
 
     # There is no place for a second one.
-    assert desk.plan() == (BACKFILL,)
+    assert desk.plan()
     assert desk.batch().rows == TEXTS
 
 
@@ -272,9 +273,9 @@ def test_live_edits_and_later_attempts_go_in_requests(desk):
     desk.server.control({"batch": {"end": "failed"}})
     desk.plan()
     desk.run()
-    store(desk, TEXTS, job="", name="edit.md")
+    store(desk, TEXTS, is_edit=True, name="edit.md")
 
-    assert desk.plan() == ()
+    assert not desk.plan()
     assert batches.open_batches(desk.writer.connection) == []
 
 
@@ -282,7 +283,7 @@ def test_a_backfill_is_held_while_files_of_a_job_are_to_be_read(desk):
     with desk.writer.transaction() as (connection, _):
         jobs.create(connection, jobs.REINDEX, by="me", now_ns=1, files=[("b.md", 9)])
 
-    assert desk.plan() == (BACKFILL,)
+    assert desk.plan()
     assert batches.open_batches(desk.writer.connection) == []
 
 

@@ -35,7 +35,16 @@ from memline.shared.index.hold import Holder, hold, lock_of
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
+from tests.support.index_rows import (
+    MODEL_B,
+    add_batch,
+    answer,
+    cancel_backfill,
+    fail,
+    file_row,
+    lease_all,
+    make_job,
+)
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
 
@@ -87,13 +96,15 @@ def reach_ceiling(place: Place, _: pytest.MonkeyPatch) -> None:
 def pause_a_job(place: Place, _: pytest.MonkeyPatch) -> None:
     want_texts(place)
     with writing(place) as writer:
-        jobs.pause(writer.connection, make_job(writer, "b.md"), by="me", now=time.time())
+        jobs.pause(writer.connection, make_job(writer, "b.md"))
 
 
 def cancel_texts(place: Place, _: pytest.MonkeyPatch) -> None:
-    want_texts(place)
-    with writing(place) as writer, writer.transaction() as (connection, _now):
-        connection.execute("UPDATE vectors SET priority = 2")
+    want_texts(place, 0)
+    with writing(place) as writer:
+        job = make_job(writer, "b.md")
+        writer.store_file(file_row("b.md", *"xyz"), job=job.token)
+        cancel_backfill(writer)
 
 
 def empty_the_root(place: Place, _: pytest.MonkeyPatch) -> None:

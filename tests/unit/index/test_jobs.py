@@ -33,7 +33,7 @@ def texts(requests: list[Request]) -> list[str]:
 
 def again(writer: IndexWriter, job: Job) -> Job:
     """The row of a job as it is now."""
-    row = jobs.by_id(writer.connection, job.id)
+    row = jobs.by_token(writer.connection, job.token)
     assert row is not None
     return row
 
@@ -43,8 +43,8 @@ def left(writer: IndexWriter, job: Job) -> Left:
 
 
 def change(writer: IndexWriter, verb: str, job: Job) -> object:
-    with writer.session() as (connection, now):
-        return getattr(jobs, verb)(connection, job, by="me@here", now=now)
+    with writer.transaction() as (connection, now):
+        return jobs.cancel(connection, job, now) if verb == "cancel" else getattr(jobs, verb)(connection, job)
 
 
 def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk: IndexWriter) -> None:
@@ -62,7 +62,6 @@ def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk:
     assert (done.state, done.files_done, done.texts_done) == ("done", 2, 3)
     assert done.tokens_done > 0
     assert left(desk, job) == Left()
-    assert [(event, by) for _, event, by in done.events] == [("asked", "me@here"), ("done", "")]
     assert jobs.open_jobs(desk.connection) == []
 
 
@@ -119,7 +118,6 @@ def test_a_resumed_job_goes_on_with_all_of_its_texts(desk: IndexWriter) -> None:
 
     assert texts(lease_all(desk)) == ["apples"]
     assert backlog(desk) == Backlog(leased=1, paused=1)
-    assert [event for _, event, _ in again(desk, job).events] == ["asked", "paused", "resumed"]
 
 
 def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(
@@ -158,11 +156,46 @@ def test_what_a_cancelled_job_leaves_is_known_as_missing_until_another_takes_it_
     desk.store_file(file_row("b.md", "pears"), job=job.token)
     assert lease_all(desk) == []
     assert backlog(desk) == Backlog(cancelled=2)
-    other = make_job(desk)
+    desk.recover()
+    desk.retarget(MODEL_A)
     desk.sweep()
-    assert jobs.take_up_cancelled(desk.connection, other) == 2
+    assert lease_all(desk) == []
+    with desk.transaction() as (connection, _):
+        assert (jobs.take_up(connection), jobs.take_up(connection)) == (2, 0)
     answer(desk, lease_all(desk))
-    assert (again(desk, other).state, again(desk, other).texts_done) == ("done", 2)
+    assert (again(desk, job).state, again(desk, job).texts_done) == ("done", 2)
+
+
+@pytest.mark.parametrize("ending", ["answer", "fail"])
+def test_requests_in_flight_of_a_cancelled_job_are_stored_and_not_sent_again(
+    desk: IndexWriter, clock: ManualClock, ending: str
+) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
+    (request,) = lease_all(desk)
+
+    assert change(desk, "cancel", job) == (1, 0)
+    if ending == "answer":
+        answer(desk, [request])
+    else:
+        fail(desk, request, "broken")
+    clock.advance(3_600)
+    desk.sweep()
+
+    assert lease_all(desk) == []
+    assert backlog(desk) == (Backlog(ready=2) if ending == "answer" else Backlog(cancelled=2))
+
+
+def test_a_new_model_whose_job_is_cancelled_is_not_switched_to(desk: IndexWriter) -> None:
+    desk.store_file(file_row("a.md", "apples"))
+    answer(desk, lease_all(desk))
+    desk.retarget(MODEL_B)
+
+    change(desk, "cancel", jobs.open_jobs(desk.connection)[0])
+    desk.sweep()
+
+    active = identities.active(desk.connection)
+    assert active is not None and active.identity == MODEL_A
 
 
 @pytest.mark.parametrize(
@@ -209,13 +242,6 @@ def test_embedding_everything_again_is_a_reindex(desk: IndexWriter) -> None:
     assert (job.kind, left(desk, job).texts) == ("reindex", 1)
 
 
-def test_a_file_of_a_job_that_the_index_does_not_know_is_a_backfill_still(desk: IndexWriter) -> None:
-    desk.store_file(file_row("a.md", "apples"), job="of another index")
-    desk.store_file(file_row("live.md", "edited now"))
-
-    assert texts(lease_all(desk)) == ["edited now", "apples"]
-
-
 def test_the_oldest_ended_jobs_are_forgotten(desk: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "KEPT", 2)
     made = [make_job(desk) for _ in range(4)]
@@ -233,40 +259,21 @@ def test_a_job_is_found_by_the_beginning_of_its_id(desk: IndexWriter) -> None:
     assert jobs.find(desk.connection, "%") == jobs.find(desk.connection, "") == []
 
 
-def test_the_states_of_jobs_are_found_by_an_index_alone(desk: IndexWriter) -> None:
-    plan = desk.connection.execute(f"EXPLAIN QUERY PLAN {jobs._SETTLED}").fetchall()
+def test_what_is_asked_after_each_request_is_answered_by_an_index(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md")
+    desk.store_file(file_row("a.md", "apples"), job=job.token)
+    statements: list[str] = []
+    desk.connection.set_trace_callback(statements.append)
+    lease_all(desk)
+    jobs.finish_settled(desk.connection, 1.0)
+    desk.retry_in_s()
+    desk.connection.set_trace_callback(None)
 
-    steps = [row[3] for row in plan]
-    assert not [step for step in steps if step.startswith("SCAN vectors")]
-    assert any(
-        "vectors_backlog (state=? AND identity_id=? AND priority=? AND job=?)" in step for step in steps
-    ), steps
-
-
-@pytest.mark.parametrize(
-    ("verbs", "sent"), [(("pause", "resume"), 2), (("pause",), 0), (("cancel",), 0), (("pause", "cancel"), 0)]
-)
-def test_a_command_that_died_before_it_moved_the_texts_is_finished_by_the_sweep(
-    desk: IndexWriter, monkeypatch: pytest.MonkeyPatch, verbs: tuple[str, ...], sent: int
-) -> None:
-    job = make_job(desk, "a.md", "b.md")
-    desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
-    for verb in verbs[:-1]:
-        change(desk, verb, again(desk, job))
-    with monkeypatch.context() as patched:
-        patched.setattr(vectors, "change_priority", killed)
-        with pytest.raises(KeyboardInterrupt):
-            change(desk, verbs[-1], again(desk, job))
-
-    desk.sweep()
-
-    assert len(texts(lease_all(desk))) == sent
-    held = {"paused": 0, "cancelled": 0}
-    if not sent:
-        held["paused" if verbs == ("pause",) else "cancelled"] = 2
-    counted = backlog(desk)
-    assert {name: getattr(counted, name) for name in held} == held
-
-
-def killed(*_: object, **__: object) -> int:
-    raise KeyboardInterrupt
+    plans = [
+        row[3]
+        for statement in statements
+        if statement.lstrip().startswith(("SELECT", "WITH", "UPDATE", "DELETE"))
+        for row in desk.connection.execute(f"EXPLAIN QUERY PLAN {statement}")
+    ]
+    assert any("vectors_state (identity_id=? AND active=? AND state=? AND job=?" in plan for plan in plans)
+    assert [plan for plan in plans if plan.startswith("SCAN vectors")] == []

@@ -62,7 +62,7 @@ def test_after_any_change_of_the_index_it_is_as_if_it_were_loaded_now(filled, re
     def a_pruned_cache():
         with filled.session() as (connection, now):
             vectors.prune_cache(connection, draw.randrange(5), now)
-            model_change.cache_retired(connection)
+            model_change.cache_retired(connection, now)
 
     changes = [some_texts] * 6 + [a_removed_file, another_model_and_back, all_vectors_anew, a_pruned_cache]
     for _ in range(80):

@@ -134,8 +134,7 @@ def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWrit
 
 def test_a_paused_job_names_the_command_that_resumes_it(place: Place, writer: IndexWriter) -> None:
     job = make_job(writer, "a.md")
-    with writer.session() as (connection, now):
-        jobs.pause(connection, job, by="me", now=now)
+    jobs.pause(writer.connection, job)
 
     (report,) = shown(place)
 
@@ -146,8 +145,8 @@ def test_what_went_by_batch_has_the_price_of_batches(place: Place, writer: Index
     job = make_job(writer, "a.md")
     with writer.transaction() as (connection, _):
         target = connection.execute("SELECT id FROM identities").fetchone()[0]
-        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False, now=1.0)
-        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True, now=1.0)
+        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False)
+        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True)
     prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
 
     (report,) = shown(place, prices)

@@ -81,9 +81,9 @@ def fill(place: Place) -> None:
         requests = lease_all(index)
         if path == "ready.md":
             answer(index, requests)
-    index.store_file(_file("backfill.md", "cancelled", at=3), job="0")
+    index.store_file(_file("backfill.md", "cancelled", at=3), job=make_job(index).token)
     cancel_backfill(index)
-    index.store_file(_file("wanted.md", "wanted", at=4), job="0")
+    index.store_file(_file("wanted.md", "wanted", at=4))
     index.close()
 
 
@@ -125,7 +125,7 @@ def test_jobs_are_reported_with_what_they_have_left(place: Place, monkeypatch: p
         index.store_file(_file("a.md", "one", "two", at=now_ns), job=running.token)
         cancelled = make_job(index, "c.md")
         with index.session() as (connection, now):
-            jobs.cancel(connection, cancelled, by="me", now=now)
+            jobs.cancel(connection, cancelled, now)
 
     found = scraped(place)
 
