@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 
 from memline.shared.config.schema import Hybrid
@@ -76,22 +76,23 @@ def fuse(
     for chunk_id in dict.fromkeys((*shares, *near, *lifts)):
         share = shares.get(chunk_id, 0.0)
         said = wt * share + wv * near.get(chunk_id, STAND_IN * most * share)
-        if near and words and chunk_id in words.file_of:
-            said += NAME_BESIDE * whole * min(1.0, words.names.get(words.file_of[chunk_id], 0.0) / best)
+        if near and words and chunk_id in words.named:
+            said += NAME_BESIDE * whole * min(1.0, words.named[chunk_id] / best)
         said *= BEGINNING if chunk_id in beginnings else 1.0
         fused[chunk_id] = round(said / whole + lifts.get(chunk_id, 0.0), FINE)
     return fused
 
 
-def decay(fused: dict[int, float], rows: Sequence[Row], now: float, half_life_days: float) -> None:
+def decay(fused: dict[int, float], rows: Iterable[Row], now: float, half_life_days: float) -> None:
     """Lower the scores of chunks by their age.
 
     Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
     """
     for row in rows:
-        day = date.fromisoformat(row.day) if row.day else day_of_path(row.path)
-        if day is None and row.source == SESSIONS:
-            day = day_of_time(row.mtime_ns / 1e9)
+        file = row.file
+        day = date.fromisoformat(file.day) if file.day else day_of_path(file.path)
+        if day is None and file.source == SESSIONS:
+            day = day_of_time(file.mtime_ns / 1e9)
         age_days = max(0, (day_of_time(now) - day).days) if day else 0
         fused[row.id] *= round(math.pow(0.5, age_days / half_life_days), DECIMALS)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
+from memline.shared.search.matches import CHUNKS, Matches
 from memline.shared.search.question import PIECE, Question, quoted
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.scorer import Words
@@ -71,10 +72,10 @@ class Lifts(Struct):
 
 
 def lifts_of(
-    connection: Connection, question: Question, words: Words, files: list[int] | None, limit: int
+    matches: Matches, question: Question, words: Words, files: list[int] | None, limit: int
 ) -> Lifts:
     """Find what a question names, of `limit` chunks at most; `files`: the ids of those that are searched."""
-    lifts, allowed = Lifts(), None if files is None else {*files}
+    connection, lifts, allowed = matches.connection, Lifts(), None if files is None else {*files}
     if named := _named(connection, question, words):
         some = json_ids(each for each in named if allowed is None or each in allowed)
         for chunk_id, file_id in connection.execute(_CHUNKS_OF, (some, limit)):
@@ -84,9 +85,10 @@ def lifts_of(
     if question.whole and not named and found.issuperset(term for term in question.terms if term.is_phrase):
         lifts.add(_sections(connection, question.whole, allowed), PART)
     for lookup, held in zip(words.lookups.found, words.held, strict=True):
-        exact = [row for row, weight in held.items() if weight == 1.0 and row in words.file_of]
-        if lookup.term.is_exact and len({words.file_of[row] for row in exact}) == 1:
-            lifts.add(exact, ID)
+        if lookup.term.is_exact:
+            exact = [row for fits, weight in held if weight == 1.0 for row in fits if row in words.sums]
+            if len({*matches.files_of(CHUNKS, exact).values()}) == 1:
+                lifts.add(exact, ID)
     if question.days:
         dated = files_of_days(connection, question.days)
         dated = dated if allowed is None else dated & allowed
@@ -95,15 +97,14 @@ def lifts_of(
             rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(dated)), limit))
             lifts.of = {chunk_id: DAY_ALONE - at / (10 * limit) for at, (chunk_id, _) in enumerate(rows)}
         else:
-            for row in words.sums:
-                if words.file_of[row] in dated:
+            for row, owner in matches.files_of(CHUNKS, words.sums).items():
+                if owner in dated:
                     lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
     for tag in question.tags:
         tagged = files_of_tag(connection, tag)
         tagged = tagged if allowed is None else tagged & allowed
-        hits = [row for row in words.sums if words.file_of[row] in tagged]
-        without = tagged.difference(words.file_of[row] for row in hits)
-        firsts = connection.execute(_FIRST_OF, (json_ids(sorted(without)), limit))
+        hits = {row: owner for row, owner in matches.files_of(CHUNKS, words.sums).items() if owner in tagged}
+        firsts = connection.execute(_FIRST_OF, (json_ids(sorted(tagged.difference(hits.values()))), limit))
         for each in (*hits, *(row for (row,) in firsts)):
             lifts.of[each] = lifts.of.get(each, 0.0) + TAG
     return lifts

@@ -1,4 +1,4 @@
-"""Ask FTS5 how many rows match a phrase, and how well, and keep its answers until the index changes.
+"""Ask FTS5 how many rows match a phrase, and how well, and keep what the index says until it changes.
 
 FTS5's `bm25` of one phrase is its idf times how well a row fits. Its idf is clamped to 0.000001 for a word in
 half of the rows, which ranked small memories by chance: it is divided out here, and the scorer has its own.
@@ -8,25 +8,34 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from sqlite3 import Connection
+from typing import Any, NamedTuple
 
 from memline.shared.index.driver import json_ids, scalar
 
 #: FTS5's k1.
 K1 = 1.2
 
-#: Rows of a phrase up to which its scores are kept; and rows that are kept in all, 100 bytes each.
+#: Rows of a phrase up to which its scores are kept; and what is kept in all, 100 bytes each.
 KEPT_ROWS, MOST_KEPT = 5_000, 200_000
 
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
 
-_COUNT = "SELECT value, (SELECT count(*) FROM {0}_fts WHERE {0}_fts MATCH value) FROM json_each(?) AS phrases"
+_COUNT = (
+    "SELECT value, (SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH value),"
+    " (SELECT count(*) FROM names_fts WHERE names_fts MATCH value) FROM json_each(?) AS phrases"
+)
 _IN_FILES = (
     "SELECT value FROM json_each(?1) AS phrases"
-    " WHERE EXISTS (SELECT 1 FROM {0}_fts JOIN {0} ON {0}.id = {0}_fts.rowid"
-    " WHERE {0}_fts MATCH value AND file_id IN (SELECT value FROM json_each(?2)))"
+    " WHERE EXISTS (SELECT 1 FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
+    " WHERE chunks_fts MATCH value AND file_id IN (SELECT value FROM json_each(?2)))"
+)
+_COMMONEST = (
+    "WITH counted AS MATERIALIZED"
+    " (SELECT value, (SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH value) AS df FROM json_each(?))"
+    " SELECT value FROM counted WHERE df ORDER BY df DESC, value DESC LIMIT 1"
 )
 # CROSS JOIN: the phrases first. The plus sign: FTS5 finds the rows of a phrase, and these are looked up.
 _SCORES = (
@@ -35,56 +44,85 @@ _SCORES = (
 )
 _AMONG = " AND +{0}_fts.rowid IN (SELECT value FROM json_each(?2))"
 _WEIGHTS = {CHUNKS: "1.0, 0.7, 0.7, 1.0", NAMES: "1.0, 1.0"}
+_FILES = (
+    "SELECT id, path, source, mtime_ns, day,"
+    " ifnull((SELECT title FROM names WHERE file_id = files.id AND title <> ''), '')"
+    " FROM files WHERE id IN (SELECT value FROM json_each(?))"
+)
 
 #: Row -> how well it fits a phrase, 0 to 1.
 Fits = Mapping[int, float]
+
+
+class File(NamedTuple):
+    """What a hit says of its file."""
+
+    path: str
+    source: str
+    mtime_ns: int
+    day: str
+    title: str
 
 
 class Matches:
     """What FTS5 says of phrases. Not safe to use from several threads at once."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self._version: int | None = None
         self._forget()
 
     def _forget(self) -> None:
-        self._totals: dict[str, int] = {}
-        self._counts: dict[tuple[str, str, str | None], int] = {}
+        self._facts: dict[str, Any] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
         self._fits: dict[tuple[str, str], dict[int, float]] = {}
         self._asked: set[tuple[str, str]] = set()
-        self._files: dict[tuple[str, int], int] = {}
+        self._owners: dict[tuple[str, int], int] = {}
+        self._files: dict[int, File] = {}
         self._kept_rows = 0
 
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
-        version = scalar(self._connection, "PRAGMA data_version")
-        if version != self._version or self._kept_rows + len(self._files) > MOST_KEPT:
+        version = scalar(self.connection, "PRAGMA data_version")
+        kept = self._kept_rows + len(self._owners) + 5 * (len(self._files) + len(self._counts))
+        if version != self._version or kept > MOST_KEPT:
             self._forget()
         self._version = version
 
+    def fact(self, name: str, read: Callable[[Connection], Any]) -> Any:
+        """Return what `read` says of the index, and keep it."""
+        if name not in self._facts:
+            self._facts[name] = read(self.connection)
+        return self._facts[name]
+
     def total(self, table: str) -> int:
         """Count all rows of a table."""
-        if table not in self._totals:
-            self._totals[table] = int(scalar(self._connection, f"SELECT count(*) FROM {table}_fts"))
-        return self._totals[table]
+        return int(self.fact(table, lambda reader: scalar(reader, f"SELECT count(*) FROM {table}_fts")))
 
-    def counts(
-        self, table: str, phrases: Iterable[str], files: str | None = None, *, keep: bool = True
-    ) -> dict[str, int]:
-        """Count the rows of each phrase; 0 where none is in `files`, a JSON array of the file ids searched.
+    def counts(self, phrases: Iterable[str], files: str | None = None) -> dict[str, int]:
+        """Count the chunks of each phrase; 0 where none is in `files`, a JSON array of the files searched.
 
         How rare a phrase is, is known from all files.
         """
-        phrases, known = dict.fromkeys(phrases), self._counts if keep else {}
-        if new := [each for each in phrases if (table, each, files) not in known]:
-            found = dict(self._connection.execute(_COUNT.format(table), (json.dumps(new),)).fetchall())
-            if files is not None:
-                some = json.dumps([each for each in new if found[each]])
-                there = self._connection.execute(_IN_FILES.format(table), (some, files))
-                found = dict.fromkeys(new, 0) | {each: found[each] for (each,) in there}
-            known |= {(table, each, files): count for each, count in found.items()}
-        return {each: known[table, each, files] for each in phrases}
+        phrases = dict.fromkeys(phrases)
+        if new := [each for each in phrases if each not in self._counts]:
+            rows = self.connection.execute(_COUNT, (json.dumps(new),))
+            self._counts |= {phrase: (chunks, names) for phrase, chunks, names in rows}
+        counts = {each: self._counts[each][0] for each in phrases}
+        if files is None:
+            return counts
+        some = json.dumps([each for each, count in counts.items() if count])
+        there = {phrase for (phrase,) in self.connection.execute(_IN_FILES, (some, files))}
+        return {each: count if each in there else 0 for each, count in counts.items()}
+
+    def commonest(self, phrases: Iterable[str]) -> str:
+        """Return the phrase that most chunks have; empty where none has any."""
+        row = self.connection.execute(_COMMONEST, (json.dumps([*phrases]),)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def names_of(self, phrases: Iterable[str]) -> dict[str, int]:
+        """Return how many names have each of some phrases that were counted, without those in none."""
+        return {each: count for each in phrases if (count := self._counts[each][1])}
 
     def fits(
         self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
@@ -122,17 +160,26 @@ class Matches:
             (fits[each], -1.0 / ((K1 + 1) * max(1e-6, math.log((total - count + 0.5) / (count + 0.5)))))
             for each, count in counts.items()
         ]
-        for key, row, bm25 in self._connection.execute(query, values):
+        for key, row, bm25 in self.connection.execute(query, values):
             mine, scale = scaled[key]
             mine[row] = bm25 * scale
+        for each in counts:
+            if " OR " in each:
+                # One of them may be clamped and another not.
+                fits[each] = {row: min(1.0, fit) for row, fit in fits[each].items()}
         return fits
 
     def files_of(self, table: str, rows: Iterable[int]) -> dict[int, int]:
         """Return row -> file id, of chunks or names."""
-        rows, known = [*rows], self._files
+        rows, known = [*rows], self._owners
         if new := [row for row in rows if (table, row) not in known]:
             query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-            known |= {
-                (table, row): file_id for row, file_id in self._connection.execute(query, (json_ids(new),))
-            }
+            known |= {(table, row): owner for row, owner in self.connection.execute(query, (json_ids(new),))}
         return {row: known[table, row] for row in rows}
+
+    def files(self, file_ids: Collection[int]) -> dict[int, File]:
+        """Return what hits say of files; of more than these."""
+        if new := [each for each in file_ids if each not in self._files]:
+            rows = self.connection.execute(_FILES, (json_ids(new),))
+            self._files |= {file_id: File(*columns) for file_id, *columns in rows}
+        return self._files

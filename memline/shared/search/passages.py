@@ -36,7 +36,7 @@ class Passage:
 
         `most`: the weight of a passage.
         """
-        if row.path != self.best.path or row.start > self.end + 1 or row.end < self.start - 1:
+        if row.file_id != self.best.file_id or row.start > self.end + 1 or row.end < self.start - 1:
             return False
         lines = row.text.split("\n")
         if (len(lines), len(self.lines)) != (row.end - row.start + 1, self.end - self.start + 1):

@@ -54,10 +54,8 @@ class Term(Struct, frozen=True, kw_only=True):
 
     #: As written in the question, lower case.
     label: str
-    #: MATCH expression of one phrase.
+    #: MATCH expression of its looks, which weigh the same: `utf 8` and `utf8`, `18.3.0` and `v18.3.0`.
     match: str
-    #: Other looks of the same, which weigh as much: `utf 8` for `utf8`, `18.3.0` for `v18.3.0`.
-    spellings: tuple[str, ...] = ()
     #: Phrases that stand in where no chunk has it: its pieces, the words that it begins.
     fallbacks: tuple[str, ...] = ()
     is_word: bool = False
@@ -120,16 +118,8 @@ def analyse(raw: str, today: date | None = None) -> Question:
         if each.first == each.last and not each.is_relative:
             figures = "" if any(map(str.isalpha, typed)) else typed
             day = str(each) if each.has_year else f"{each.first:%m-%d}"
-            spellings = tuple(quoted(other) for other in (figures, day.replace("-", "")) if other)
-            terms.add(
-                Term(
-                    label=day,
-                    match=quoted(day),
-                    spellings=spellings,
-                    is_day=not is_day_alone,
-                    typed=figures,
-                )
-            )
+            looks = any_of(quoted(other) for other in (day, figures, day.replace("-", "")) if other)
+            terms.add(Term(label=day, match=looks, is_day=not is_day_alone, typed=figures))
     whole = text.strip(" \"'?!.")
     if len(_WORD.findall(whole)) in PHRASE_WORDS and '"' not in text and not (tags or days):
         terms.add(Term(label=whole, match=quoted(whole), is_phrase=True))
@@ -156,6 +146,11 @@ def clean(raw: str) -> str:
 def quoted(text: str) -> str:
     """Write `text` as one FTS5 string: a phrase of the tokens in it, never an operator."""
     return '"' + text.replace('"', '""') + '"'
+
+
+def any_of(phrases: Iterable[str]) -> str:
+    """Write the MATCH expression of what has one of some phrases or more."""
+    return " OR ".join(dict.fromkeys(phrases))
 
 
 def as_typed(missing: Iterable[Term], terms: Iterable[Term]) -> tuple[str, ...]:
@@ -225,8 +220,7 @@ class _Terms:
         self.add(
             Term(
                 label=typed.lower(),
-                match=quoted(" ".join(pieces)),
-                spellings=spellings,
+                match=any_of((quoted(" ".join(pieces)), *spellings)),
                 fallbacks=tuple(parts[:8]) if len(pieces) > 1 else (),
                 is_exact=is_exact,
                 typed=typed,
@@ -267,8 +261,7 @@ class _Terms:
             self.add(
                 Term(
                     label=word,
-                    match=quoted(word),
-                    spellings=(*_looks(word), *joined.get(word, ())),
+                    match=any_of((quoted(word), *_looks(word), *joined.get(word, ()))),
                     fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
                     is_word=True,
                     is_exact=is_exact,

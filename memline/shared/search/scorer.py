@@ -18,22 +18,21 @@ tags. What each part is worth is in docs/search.md (`python -m benchmarks.ablati
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
-from sqlite3 import Connection
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
-from memline.shared.search.matches import CHUNKS, NAMES, Fits, Matches
+from memline.shared.search.matches import CHUNKS, NAMES, File, Fits, Matches
 from memline.shared.search.question import Question
-from memline.shared.search.terms import Lookup, Lookups, idf_of, look_up, needle_of, plain
+from memline.shared.search.terms import Lookup, Lookups, idf_of, look_up, needles_of, plain
 from memline.shared.sources.dates import day_of_path
-from memline.shared.sources.folding import fold
 from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
@@ -59,26 +58,20 @@ NAMED, NAMED_CHUNKS = 20, 50
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 30
 
-#: Chunks that are read.
-READ = 50
-
 #: Lists: the best chunks that may be one, links to be one, the share of a chunk's words that an item has to
 #: hold, and the share of the best name from which on the page itself is meant.
 LISTS, ITEMS, MOST_OF_LIST, NAMED_WELL = 3, 3, 0.7, 0.6
 
-_ROWS = (
-    "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns,"
-    " files.day, chunks.heading, chunks.text, chunks.text_hash, chunks.file_id,"
-    " ifnull((SELECT title FROM names WHERE names.file_id = files.id AND title <> ''), '')"
-    " FROM chunks CROSS JOIN files ON files.id = chunks.file_id"
+_CHUNKS = (
+    "SELECT id, file_id, start_line, end_line, heading, text, text_hash FROM chunks"
+    " WHERE id IN (SELECT value FROM json_each(?))"
 )
-_BY_ID = f"{_ROWS} WHERE chunks.id IN (SELECT value FROM json_each(?))"
 _OF_PATH = (
-    f"{_ROWS} WHERE files.path = ?1 AND ordinal < ?2"
+    "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?1) AND ordinal < ?2"
     " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3))) ORDER BY ordinal"
 )
 _NAMED_CHUNKS = (
-    "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?1)) AND ordinal < ?2"
+    "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?1)) AND ordinal < ?2"
     " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3)))"
 )
 _CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
@@ -91,17 +84,13 @@ class Row(NamedTuple):
     """A chunk as it is stored, with its file."""
 
     id: int
-    path: str
-    source: str
+    file_id: int
     start: int
     end: int
-    mtime_ns: int
-    day: str
     heading: str
     text: str
     text_hash: bytes
-    file_id: int
-    title: str
+    file: File
 
 
 class Words(Struct):
@@ -110,25 +99,24 @@ class Words(Struct):
     lookups: Lookups = Lookups()
     #: Chunk -> its sum.
     sums: dict[int, float] = {}
-    #: File -> what its best name adds; chunk -> its file.
+    #: File -> what its best name adds, and chunk -> the same of its file.
     names: dict[int, float] = {}
-    file_of: dict[int, int] = {}
-    #: Of each term the chunks that have it, with their weight.
-    held: list[dict[int, float]] = []
+    named: dict[int, float] = {}
+    #: Of each term the chunks that each of its ways finds, and the weight of that way, the best first.
+    held: list[list[tuple[Fits, float]]] = []
     needles: list[Needle] = []
     #: Chunks that were read.
     rows: dict[int, Row] = {}
 
+    def weights(self, chunk_id: int) -> list[float]:
+        """Return the weight with which a chunk holds each term; 0 where it does not."""
+        return [next((weight for fits, weight in ways if chunk_id in fits), 0.0) for ways in self.held]
+
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""
-        asked = zip(self.lookups.found, self.held, strict=True)
-        share = math.fsum(each.idf * held.get(chunk_id, 0.0) for each, held in asked if each.term.typed)
+        asked = zip(self.lookups.found, self.weights(chunk_id), strict=True)
+        share = math.fsum(each.idf * weight for each, weight in asked if each.term.typed)
         return min(1.0, share / self.lookups.mass)
-
-    def terms_in(self, chunk_id: int) -> list[str]:
-        """List the terms that a chunk holds."""
-        asked = zip(self.lookups.found, self.held, strict=True)
-        return [lookup.term.label for lookup, held in asked if chunk_id in held]
 
     @property
     def quality(self) -> float:
@@ -137,48 +125,52 @@ class Words(Struct):
         return best / (best + self.lookups.mass)
 
 
-def score(
-    connection: Connection, matches: Matches, question: Question, files: str | None, pool: int
-) -> Words:
-    """Score the best `pool` chunks, and those of the files that are named best.
+def score(matches: Matches, question: Question, files: str | None, pool: int) -> Words:
+    """Score the best `pool` chunks.
 
     `files`: a JSON array of the ids of the files that are searched, None for all.
     """
     words = Words(look_up(matches, question.terms, files, MAX_TERMS))
-    found = words.lookups.found
-    words.names = _names(matches, found, files)
-    best = nlargest(NAMED, words.names, key=words.names.__getitem__)
-    rows = connection.execute(_NAMED_CHUNKS, (json_ids(best), NAMED_CHUNKS, files)) if best else ()
-    named = [row_id for (row_id,) in rows]
-    sums = dict.fromkeys(named, 0.0) | _sums(connection, matches, words, files, named)
-    candidates = {*nlargest(pool, sums, key=sums.__getitem__), *named}
-    words.file_of = matches.files_of(CHUNKS, candidates)
-    words.sums = {row: sums[row] + words.names.get(words.file_of[row], 0.0) for row in candidates}
+    words.names = _names(matches, words.lookups.found)
+    if files is not None:
+        allowed = {*json.loads(files)}
+        words.names = {each: name for each, name in words.names.items() if each in allowed}
+    best = json_ids(nlargest(NAMED, words.names, key=words.names.__getitem__))
+    named = matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS, files))
+    file_of: dict[int, int] = dict(named.fetchall())
+    sums = _sums(matches, words, files, file_of, pool)
+    top = _best(sums, pool)
+    if len(words.names) > NAMED:
+        file_of |= matches.files_of(CHUNKS, top)
+    words.named = {row: words.names[owner] for row, owner in file_of.items() if owner in words.names}
+    for row in dict.fromkeys((*top, *file_of)):
+        words.sums[row] = sums.get(row, 0.0) + words.named.get(row, 0.0)
+    top = _best(words.sums, pool)
+    words.sums = {row: words.sums[row] for row in top}
     words.needles = [
         (needle, number, way.weight * lookup.idf / words.lookups.mass)
-        for number, lookup in enumerate(found)
+        for number, lookup in enumerate(words.lookups.found)
         for way in lookup.ways
-        if not lookup.term.is_phrase and (needle := needle_of(way.match))
+        if not lookup.term.is_phrase
+        for needle in needles_of(way.match)
     ]
-    # Those that may be hits are read at once.
-    top = nlargest(READ, words.sums, key=words.sums.__getitem__)
-    words.rows = read(connection, top)
-    for row_id in top[:NEAR_CHUNKS]:
-        words.sums[row_id] *= 1 + NEAR * near(words.rows[row_id].text, words.needles)
-    for row_id in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        _add_described(connection, words, words.rows[row_id], files)
+    words.rows = read(matches, top[:NEAR_CHUNKS])
+    for row in words.rows:
+        words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
+    for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
+        _add_described(matches, words, words.rows[row], files)
     return words
 
 
-def read(connection: Connection, chunk_ids: Iterable[int]) -> dict[int, Row]:
+def read(matches: Matches, chunk_ids: Iterable[int]) -> dict[int, Row]:
     """Read chunks with their files, by id."""
-    rows = connection.execute(_BY_ID, (json_ids(chunk_ids),))
-    return {columns[0]: Row(*columns) for columns in rows}
+    rows = matches.connection.execute(_CHUNKS, (json_ids(chunk_ids),)).fetchall()
+    files = matches.files({columns[1] for columns in rows})
+    return {columns[0]: Row._make((*columns, files[columns[1]])) for columns in rows}
 
 
-def near(text: str, needles: Sequence[Needle]) -> float:
-    """Return the most that the terms within WINDOW characters of a text are worth."""
-    text = plain(fold(text))
+def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, int, float]]:
+    """List where needles begin a word of a `plain` text: the place, the term, and what it is worth."""
     found: list[tuple[int, int, float]] = []
     for needle, number, worth in needles:
         at = text.find(needle)
@@ -187,7 +179,12 @@ def near(text: str, needles: Sequence[Needle]) -> float:
                 found.append((at, number, worth))
             at = text.find(needle, at + len(needle))
     found.sort()
-    most = 0.0
+    return found
+
+
+def near(text: str, needles: Sequence[Needle]) -> float:
+    """Return the most that the terms within WINDOW characters of a text are worth."""
+    found, most = places(plain(text), needles), 0.0
     for first, (start, _, _) in enumerate(found):
         best: dict[int, float] = {}
         for at, number, worth in islice(found, first, None):
@@ -199,54 +196,50 @@ def near(text: str, needles: Sequence[Needle]) -> float:
     return most
 
 
+def _best(sums: Mapping[int, float], count: int) -> list[int]:
+    # `nlargest` is slower for so many.
+    return sorted(sums, key=sums.__getitem__, reverse=True)[:count]
+
+
 def _sums(
-    connection: Connection, matches: Matches, words: Words, files: str | None, named: Sequence[int]
+    matches: Matches, words: Words, files: str | None, named: Iterable[int], pool: int
 ) -> dict[int, float]:
-    """Add up what the terms say of chunks: the rarest of all that hold them, the others of what is found."""
-    total, rows = matches.total(CHUNKS), 0
-    first, rest = list[Lookup](), list[Lookup]()
+    """Add up what the terms say of chunks: the rarest of all that hold them, the others of the best."""
+    total, rows, late = matches.total(CHUNKS), 0, list[bool]()
     for lookup in words.lookups.found:
-        (rest if lookup.term.is_day or rows > FOUND_ENOUGH else first).append(lookup)
+        late.append(lookup.term.is_day or rows > FOUND_ENOUGH)
         rows += 0 if lookup.term.is_day else lookup.df
     among: set[int] | None = None
     if files is not None:
-        among = {row for (row,) in connection.execute(_CHUNKS_OF_FILES, (files,))}
-    sums, held = dict[int, float](), dict[str, dict[int, float]]()
-    for some in (first, rest):
-        if some is rest:
-            among = {*sums, *named}
-            some = [each for each in rest if each.df <= COMMON or not sums]
-        fits = matches.fits(CHUNKS, {way.match: way.df for lookup in some for way in lookup.ways}, among)
-        for lookup in some:
-            mine = held[lookup.term.match] = dict[int, float]()
-            # Forms first: the word itself counts in full.
-            for weight, df, known in _by_weight(lookup, fits):
-                worth = weight * idf_of(total, max(df, lookup.df)) * (EXACT if lookup.term.is_exact else 1.0)
+        among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
+    sums = dict[int, float]()
+    words.held = [[] for _ in late]
+    for is_late in (False, True):
+        if is_late:
+            among = {*_best(sums, pool), *named}
+        some = [
+            (lookup, held)
+            for lookup, held, each in zip(words.lookups.found, words.held, late, strict=True)
+            if each is is_late and (not is_late or lookup.df <= COMMON or not sums)
+        ]
+        df = {way.match: way.df for lookup, _ in some for way in lookup.ways}
+        fits = matches.fits(CHUNKS, df, among)
+        for lookup, held in some:
+            for match, weight, count in lookup.ways:
+                held.append((fits[match], weight))
+                worth = weight * idf_of(total, max(count, lookup.df))
+                worth *= EXACT if lookup.term.is_exact else 1.0
+                known = fits[match]
                 if among is not None:
                     known = {row: known[row] for row in known.keys() & among}
                 for row, fit in known.items():
                     sums[row] = sums.get(row, 0.0) + worth * fit
-                    mine[row] = weight
-    words.held = [held.get(lookup.term.match, {}) for lookup in words.lookups.found]
     return sums
 
 
-def _by_weight(lookup: Lookup, fits: Mapping[str, Fits]) -> Iterator[tuple[float, int, Fits]]:
-    """Yield weight, count and fits of each form of a term, and last of its looks: the best counts."""
-    looks = [way for way in lookup.ways if way.weight == 1.0]
-    for way in reversed(lookup.ways[len(looks) :]):
-        yield way.weight, way.df, fits[way.match]
-    if looks:
-        best = fits[looks[0].match]
-        for way in looks[1:]:
-            best = {**best, **{row: max(fit, best.get(row, 0.0)) for row, fit in fits[way.match].items()}}
-        yield 1.0, looks[0].df, best
-
-
-def _names(matches: Matches, found: Sequence[Lookup], files: str | None) -> dict[int, float]:
+def _names(matches: Matches, found: Sequence[Lookup]) -> dict[int, float]:
     """Return file -> what its best name adds."""
-    phrases = [each.ways[0].match for each in found if not each.term.is_day]
-    df = {each: count for each, count in matches.counts(NAMES, phrases, files).items() if count}
+    df = matches.names_of(each.ways[0].match for each in found if not each.term.is_day)
     total, rows = matches.total(NAMES), 0
     first, rest = dict[str, int](), dict[str, int]()
     for phrase, count in df.items():
@@ -264,7 +257,7 @@ def _names(matches: Matches, found: Sequence[Lookup], files: str | None) -> dict
     return best
 
 
-def _add_described(connection: Connection, words: Words, row: Row, files: str | None) -> None:
+def _add_described(matches: Matches, words: Words, row: Row, files: str | None) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
     An item such as `- [Boat](boat.md): broker, policy and renewal` says what another note is about, often in
@@ -272,7 +265,7 @@ def _add_described(connection: Connection, words: Words, row: Row, files: str | 
     lists: a log says what happened. Neither is one that is named itself.
     """
     has_links = any(sign in row.text for sign in ("](", "[[", "href="))
-    if not has_links or row.source != MEMORY or row.day or day_of_path(row.path):
+    if not has_links or row.file.source != MEMORY or row.file.day or day_of_path(row.file.path):
         return
     if words.names.get(row.file_id, 0.0) > NAMED_WELL * max(words.names.values(), default=0.0) > 0:
         return
@@ -283,11 +276,11 @@ def _add_described(connection: Connection, words: Words, row: Row, files: str | 
         return
     link, _ = items[shares.index(max(shares))]
     # A search that is limited may be one that does not see private notes.
-    resolver = Resolver(connection, private=files is None)
-    target = resolver.note(link.target, is_path=link.is_path, of=row.path)
-    chunks = (Row(*columns) for columns in connection.execute(_OF_PATH, (target, NAMED_CHUNKS, files)))
-    mine = [each for each in chunks if any(each.id in held for held in words.held)]
+    resolver = Resolver(matches.connection, private=files is None)
+    target = resolver.note(link.target, is_path=link.is_path, of=row.file.path)
+    chunks = matches.connection.execute(_OF_PATH, (target, NAMED_CHUNKS, files))
+    mine = [each for (each,) in chunks if any(words.weights(each))]
     if mine:
-        top = max(mine, key=lambda each: words.sums.get(each.id, 0.0))
-        words.rows[top.id], words.file_of[top.id] = top, top.file_id
-        words.sums[top.id] = max(words.sums.get(top.id, 0.0), words.sums[row.id] * 1.01)
+        top = max(mine, key=lambda each: words.sums.get(each, 0.0))
+        words.rows |= read(matches, [top])
+        words.sums[top] = max(words.sums.get(top, 0.0), words.sums[row.id] * 1.01)

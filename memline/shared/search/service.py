@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from sqlite3 import Connection
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -43,9 +43,6 @@ QUESTION_ATTEMPTS = 3
 #: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
 #: many hits are asked for has no part in it, so that fewer are a prefix of more.
 POOL_STEP, OF_WORDS = 25, 2
-
-#: Best candidates that are read at least: some become one passage.
-LEAST_READ = 2 * WINDOW
 
 #: Why a search in a group may find nothing.
 PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
@@ -128,37 +125,39 @@ class MemorySearch:
 
     def _answer(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
         """Answer; where something was met before, by keywords alone."""
-        allowed, embed = self._settings.memory.sources, None
+        allowed = self._settings.memory.sources
         if is_off := request.source not in ("", *allowed):
             met += (_source_off(request.source),)
-        with self.index.snapshot() as connection:
-            active = identities.active(connection)
-            if not met and active is not None and active.vector_dims and self._questions is not None:
-                self._embedder = self._embedder or self._questions()
-                embed = self._embedder.of(connection, active)
-            has_other_sources = ledger.has_others(connection, allowed)
-
-        def embed_query(text: str) -> QueryVector:
-            assert embed is not None and active is not None
-            vector = embed(text)
-            tokens = vector.tokens if isinstance(vector, LateVector) else b""
-            return QueryVector(embedding=vector, identity_id=active.id, tokens=tokens)
-
         answer = retrieve(
             self.index,
             request,
             self._settings.memory.query,
-            embed_query=embed_query if embed is not None else None,
+            embed_query=None if met else self._embed_query(),
             met=met,
-            # What was indexed while a source was switched on is not shown once it is off.
-            sources=allowed if has_other_sources else (),
+            sources=allowed,
             chunk_tokens=self._settings.memory.chunking.tokens,
             clock=self._clock,
         )
-        if active is not None:
-            answer = replace(answer, provider=active.identity.provider, model=active.identity.model)
         off = f"nothing was searched: the source {request.source} is switched off"
         return replace(answer, notice=off) if is_off else answer
+
+    def _embed_query(self) -> Callable[[str], QueryVector] | None:
+        """Return what embeds a question as the index allows it now; None where it has no vectors."""
+        if self._questions is None:
+            return None
+        with self.index.snapshot() as connection:
+            active = self.index.matches.fact("active", identities.active)
+            if active is None or not active.vector_dims:
+                return None
+            self._embedder = self._embedder or self._questions()
+            embed = self._embedder.of(connection, active)
+
+        def embed_query(text: str) -> QueryVector:
+            vector = embed(text)
+            tokens = vector.tokens if isinstance(vector, LateVector) else b""
+            return QueryVector(embedding=vector, identity_id=active.id, tokens=tokens)
+
+        return embed_query
 
 
 def retrieve(
@@ -191,14 +190,24 @@ def retrieve(
         except ProviderError as error:
             findings.append(_not_embedded(f"the question could not be embedded: {error.message}", error.hint))
     with index.snapshot() as connection:
+        active = index.matches.fact("active", identities.active)
+        # What was indexed while a source was switched on is not shown once it is off.
+        if sources and not index.matches.fact("others", lambda reader: ledger.has_others(reader, sources)):
+            sources = ()
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
         search = _Search(index, connection, request, question, settings, files, findings)
         hits = search.hits(search.ranked(vector, now), chunk_tokens * 3 // 2)
-        notice = search.notice(hits)
-    return Answer(
-        hits=hits, mode=search.mode, notice=notice, missing=search.missing, findings=tuple(findings)
-    )
+        answer = Answer(
+            hits=hits,
+            mode=search.mode,
+            notice=search.notice(hits),
+            missing=search.missing,
+            findings=tuple(findings),
+        )
+    if active is not None:
+        answer = replace(answer, provider=active.identity.provider, model=active.identity.model)
+    return answer
 
 
 def _not_embedded(reason: str, action: str) -> Finding:
@@ -245,6 +254,8 @@ class _Search(Struct):
     cosines: dict[int, float] = {}
     late: dict[int, float] = {}
     fused: dict[int, float] = {}
+    #: Chunks that were read.
+    rows: dict[int, Row] = {}
     #: Lists what each line of a chunk says of the question, with token vectors.
     line_evidence: Callable[[Row], list[Evidence]] | None = None
 
@@ -261,13 +272,14 @@ class _Search(Struct):
     def file_ids(self) -> str | None:
         return None if self.files is None else json_ids(self.files)
 
-    def ranked(self, vector: QueryVector | None, now: float) -> list[Row]:
-        """Score and order the candidates, the best first, each text once; ties by path and line."""
+    def ranked(self, vector: QueryVector | None, now: float) -> list[int]:
+        """Score and order the candidates, the best first."""
         connection, hybrid = self.connection, self.settings.hybrid
         backend = None if vector is None else self._backend(vector)
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
-        words = score(connection, self.index.matches, self.question, self.file_ids, OF_WORDS * pool)
-        self.lifts = lifts_of(connection, self.question, words, self.files, pool)
+        matches = self.index.matches
+        words = score(matches, self.question, self.file_ids, OF_WORDS * pool)
+        self.lifts = lifts_of(matches, self.question, words, self.files, pool)
         if hybrid.enabled or backend is None:
             self.words, self.missing = words, as_typed(words.lookups.missing, self.question.terms)
         starts: set[int] = set()
@@ -279,27 +291,31 @@ class _Search(Struct):
         cosines = self.cosines if backend is not None else None
         self.fused = fusion.fuse(self.words, cosines, self.late, self.lifts.of, starts, hybrid)
         sure = {*(self.words.sums if self.words else ()), *self.lifts.of}
-        best = sorted(
-            (each for each in self.fused if each in sure or self._is_near(each)),
-            key=lambda each: (-self.fused[each], each),
-        )
-        wanted = max(2 * self.wanted, LEAST_READ, fusion.MMR_POOL if hybrid.mmr.enabled else 0)
+        best = [each for each in self.fused if each in sure or self._is_near(each)]
+        self.rows = words.rows
         if hybrid.temporal_decay.enabled:
             # Age may bring up any of them.
-            wanted = len(best)
-        while wanted < len(best) and self.fused[best[wanted]] == self.fused[best[wanted - 1]]:
-            wanted += 1
-        rows = words.rows | read(connection, [each for each in best[:wanted] if each not in words.rows])
-        if len({rows[each].text_hash for each in best[:wanted]}) < min(wanted, len(best)):
+            self.rows |= read(matches, [each for each in best if each not in self.rows])
+            fusion.decay(
+                self.fused, map(self.rows.__getitem__, best), now, hybrid.temporal_decay.half_life_days
+            )
+        return sorted(best, key=lambda each: (-self.fused[each], each))
+
+    def _first(self, best: Sequence[int], count: int) -> list[Row]:
+        """Read the first candidates, each text once; ties by path and line. All where there are fewer."""
+        mmr, upto = self.settings.hybrid.mmr, count
+        while True:
+            while upto < len(best) and self.fused[best[upto]] == self.fused[best[upto - 1]]:
+                upto += 1
+            if new := [each for each in best[:upto] if each not in self.rows]:
+                self.rows |= read(self.index.matches, new)
+            rows = [self.rows[each] for each in best[:upto]]
+            rows.sort(key=lambda row: (-self.fused[row.id], row.file.path, row.start, row.id))
+            rows = list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
+            if len(rows) >= count or upto >= len(best):
+                return fusion.diversify(rows, self.fused, mmr.lambda_) if mmr.enabled else rows[:count]
             # Copies of one text left no room.
-            rows |= read(connection, best[wanted:])
-            wanted = len(best)
-        ranked = [rows[each] for each in best[:wanted]]
-        if hybrid.temporal_decay.enabled:
-            fusion.decay(self.fused, ranked, now, hybrid.temporal_decay.half_life_days)
-        ranked.sort(key=lambda row: (-self.fused[row.id], row.path, row.start, row.id))
-        ranked = list({row.text_hash: row for row in reversed(ranked)}.values())[::-1]
-        return fusion.diversify(ranked, self.fused, hybrid.mmr.lambda_) if hybrid.mmr.enabled else ranked
+            upto *= 2
 
     def _is_near(self, chunk_id: int) -> bool:
         return self.cosines.get(chunk_id, 0.0) >= self.min_score
@@ -344,14 +360,19 @@ class _Search(Struct):
             late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
         )
 
-    def hits(self, ranked: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
+    def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term for term in self.question.terms if term.typed}
         is_missing = self.words is not None and asked and asked.issubset(self.words.lookups.missing)
         if is_missing and not self.lifts.of and not any(map(self._is_near, self.cosines)):
             # Nothing but beginnings and corrected words: a near miss.
-            ranked = ranked[:1]
-        chosen = passages(ranked, wanted=self.wanted, max_tokens=max_tokens)
+            best = best[:1]
+        count = fusion.MMR_POOL if self.settings.hybrid.mmr.enabled else WINDOW
+        while True:
+            chosen = passages(self._first(best, count), wanted=self.wanted, max_tokens=max_tokens)
+            if len(chosen) >= self.wanted or count >= len(best):
+                break
+            count += WINDOW
         copies: dict[int, set[str]] = {}
         ids = json_ids(each.best.id for each in chosen)
         for chunk_id, path in self.connection.execute(_COPIES, (ids, self.file_ids)):
@@ -359,32 +380,36 @@ class _Search(Struct):
         return tuple(self._hit(each, tuple(sorted(copies.get(each.best.id, ())))) for each in chosen)
 
     def _hit(self, passage: Passage, copies: tuple[str, ...]) -> Hit:
-        best, words, fused = passage.best, self.words or Words(), self.fused[passage.best.id]
+        best, words = passage.best, self.words or Words()
         part = snippet(passage.lines, words.needles, self._by_meaning(passage))
         is_of_file = len(passage.lines) == passage.end - passage.start + 1
-        has_title = not best.title or best.heading.partition(" > ")[0] == best.title
-        explanation = {
-            "terms": words.terms_in(best.id),
-            "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS),
-            "cosine": self.cosines.get(best.id),
-            "late": self.late.get(best.id),
-            "rank": 1 + sum(other > fused for other in self.fused.values()),
-        }
+        title = best.file.title
+        has_title = not title or best.heading.partition(" > ")[0] == title
         return Hit(
-            path=best.path,
+            path=best.file.path,
             start_line=passage.start,
             end_line=passage.end,
             shown=(passage.start + part.first, passage.start + part.last) if is_of_file else (0, 0),
-            score=self._score(fused),
+            score=self._score(self.fused[best.id]),
             vector_score=self.cosines.get(best.id, 0.0),
             text_score=round(words.coverage(best.id), fusion.DECIMALS),
             snippet=part.text,
-            source=best.source,
-            heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
+            source=best.file.source,
+            heading=best.heading if has_title else " > ".join(filter(None, (title, best.heading))),
             also_in=copies,
             matched=matched(part.text, words.needles),
-            explanation=explanation if self.request.explain else None,
+            explanation=self._explanation(best.id, words) if self.request.explain else None,
         )
+
+    def _explanation(self, chunk_id: int, words: Words) -> dict[str, Any]:
+        asked = zip(words.lookups.found, words.weights(chunk_id), strict=True)
+        return {
+            "terms": [lookup.term.label for lookup, weight in asked if weight],
+            "sum": round(words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
+            "cosine": self.cosines.get(chunk_id),
+            "late": self.late.get(chunk_id),
+            "rank": 1 + sum(other > self.fused[chunk_id] for other in self.fused.values()),
+        }
 
     def _score(self, fused: float) -> float:
         """Return a score of 0 to 1 that falls with the order, lower where less of the question was found."""

@@ -7,12 +7,13 @@ conversations and .78 in notes.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from memline.shared.search.scorer import Needle
+from memline.shared.search.scorer import Needle, places
 from memline.shared.search.terms import plain, stem
-from memline.shared.sources.folding import fold
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.tokens import has_dense
 
@@ -25,6 +26,7 @@ AGAIN = 0.3
 #: More lines than a front matter has.
 FRONT_LINES = 200
 
+#: A word with the accents that stand behind its letters.
 _WORD = re.compile(r"[\w\u0300-\u036f]+")
 
 #: What a line says: of a term or a token of the question how much.
@@ -46,29 +48,30 @@ def snippet(
 
     `by_meaning`: what each line says of the tokens of the question (`late.line_evidence`).
     """
-    evidence: list[dict[Hashable, float]] = [_terms_in(line, needles) for line in lines]
     skipped = front_matter_end(list(lines[:FRONT_LINES]))
-    behind = {term for each in evidence[skipped:] for term in each}
-    if (
-        not any(map(str.strip, lines[skipped:]))
-        or {term for each in evidence[:skipped] for term in each} - behind
-    ):
-        skipped = 0
-    if by_meaning:
-        # All matched words together weigh as much as all tokens.
-        whole = sum({term: worth for each in evidence for term, worth in each.items()}.values()) or 1.0
-        evidence = [{term: worth / whole for term, worth in each.items()} for each in evidence]
-        for each, said in zip(evidence, by_meaning, strict=False):
-            each |= {("token", token): share for token, share in said}
-    first, last = _best_run(lines, evidence, skipped)
+    sizes = [len(line) + 1 for line in lines]
+    first, last = 0, len(lines)
+    if skipped or sum(sizes) > MAX_CHARS:
+        evidence = _evidence(lines, needles)
+        behind = {term for each in evidence[skipped:] for term in each}
+        is_empty = not any(map(str.strip, lines[skipped:]))
+        if is_empty or {term for each in evidence[:skipped] for term in each} - behind:
+            skipped = 0
+        if by_meaning:
+            # All matched words together weigh as much as all tokens.
+            whole = sum({term: worth for each in evidence for term, worth in each.items()}.values()) or 1.0
+            evidence = [{term: worth / whole for term, worth in each.items()} for each in evidence]
+            for each, said in zip(evidence, by_meaning, strict=False):
+                each |= {("token", token): share for token, share in said}
+        first, last = _best_run(sizes, evidence, skipped)
     # What stands around it, as much on both sides.
-    size, sides = sum(len(each) + 1 for each in lines[first:last]) - 1, [True, True]
+    size, sides = sum(sizes[first:last]) - 1, [True, True]
     while any(sides):
         for side in (0, 1):
             at = first - 1 if side == 0 else last
-            sides[side] = skipped <= at < len(lines) and size + len(lines[at]) < MAX_CHARS
+            sides[side] = skipped <= at < len(lines) and size + sizes[at] <= MAX_CHARS
             if sides[side]:
-                size += len(lines[at]) + 1
+                size += sizes[at]
                 first, last = (at, last) if side == 0 else (first, at + 1)
     while first < last - 1 and not lines[first].strip():
         first += 1
@@ -84,35 +87,34 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     begins = {needle[:3] for needle in known}
     dense = [needle for needle in known if has_dense(needle)]
     found: dict[str, None] = {}
-    for match in _WORD.finditer(text):
-        for word in match[0].split("_"):
-            bare = word.lower() if word.isascii() else plain(fold(word))
-            if bare[:3] in begins and (bare in known or stem(bare) in known):
-                found[word] = None
-            elif dense and not word.isascii():
-                found |= dict.fromkeys(needle for needle in dense if needle in bare)
+    for word in dict.fromkeys(_WORD.findall(text.replace("_", " "))):
+        bare = word.lower() if word.isascii() else plain(word)
+        if bare[:3] in begins and (bare in known or stem(bare) in known):
+            found[word] = None
+        elif dense and not word.isascii():
+            found |= dict.fromkeys(needle for needle in dense if needle in bare)
     return tuple(found)
 
 
-def _terms_in(line: str, needles: Sequence[Needle]) -> dict[Hashable, float]:
-    text, found = plain(fold(line)), dict[Hashable, float]()
-    for needle, number, worth in needles:
-        at = text.find(needle)
-        while at > 0 and text[at - 1].isalnum() and not has_dense(needle):
-            at = text.find(needle, at + 1)
-        if at >= 0:
-            found[number] = max(worth, found.get(number, 0.0))
-    return found
+def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[Hashable, float]]:
+    """List what each line has of the terms."""
+    bare = [plain(line).replace("\n", " ") for line in lines]
+    starts = [0, *accumulate(len(line) + 1 for line in bare)]
+    evidence: list[dict[Hashable, float]] = [{} for _ in lines]
+    for at, number, worth in places("\n".join(bare), needles):
+        mine = evidence[bisect_right(starts, at) - 1]
+        mine[number] = max(worth, mine.get(number, 0.0))
+    return evidence
 
 
-def _best_run(lines: Sequence[str], evidence: Sequence[Evidence], skipped: int) -> tuple[int, int]:
+def _best_run(sizes: Sequence[int], evidence: Sequence[Evidence], skipped: int) -> tuple[int, int]:
     """Return where the run with most evidence begins and ends: at its first and last lines with any."""
     best, run = 0.0, (skipped, skipped + 1)
-    marked = [at for at in range(skipped, len(lines)) if evidence[at]]
+    marked = [at for at in range(skipped, len(sizes)) if evidence[at]]
     for place, first in enumerate(marked):
         worth, seen, size, before = 0.0, dict[Hashable, float](), -1, first
         for at in marked[place:]:
-            size += sum(len(line) + 1 for line in lines[before : at + 1])
+            size += sum(sizes[before : at + 1])
             if at > first and size > MAX_CHARS:
                 break
             for term, share in evidence[at].items():

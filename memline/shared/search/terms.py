@@ -15,8 +15,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from memline.shared.search.matches import CHUNKS, Matches
-from memline.shared.search.question import Term, quoted
-from memline.shared.sources.folding import without_accents
+from memline.shared.search.question import Term, any_of, quoted
+from memline.shared.sources.folding import fold, without_accents
 from memline.shared.words import word_lists
 
 #: What an irregular form, another spelling, a beginning or a corrected word weighs; 1/4 and 1/2 found less.
@@ -76,27 +76,26 @@ class Lookups(Struct, frozen=True, kw_only=True):
 
 def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Lookups:
     """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
-    weights = {
-        term.match: dict.fromkeys((term.match, *term.spellings), 1.0)
-        | dict.fromkeys(map(quoted, forms_of(term.label) if term.is_word else ()), FORM_WEIGHT)
-        for term in terms
-    }
-    df = matches.counts(CHUNKS, (each for mine in weights.values() for each in mine), files)
+    weights: dict[str, dict[str, float]] = {}
+    for term in terms:
+        forms = any_of(forms_of(term.label)) if term.is_word else ""
+        weights[term.match] = {term.match: 1.0} | ({forms: FORM_WEIGHT} if forms else {})
+    df = matches.counts((each for mine in weights.values() for each in mine), files)
     unknown = [term for term in terms if not any(df[each] for each in weights[term.match])]
     unknown = [term for term in unknown if not term.is_phrase]
-    df |= matches.counts(CHUNKS, (each for term in unknown for each in term.fallbacks), files)
+    fallbacks = {term.match: any_of(term.fallbacks) for term in unknown}
+    df |= matches.counts(filter(None, fallbacks.values()), files)
     meant: list[str] = []
     slips_left = MOST_SLIPS
     for term in unknown:
-        found = [each for each in term.fallbacks if df[each]]
-        if not found and slips_left and term.is_word and len(term.label) in LETTERS and term.label.isalpha():
+        found = fallbacks[term.match]
+        is_long = len(term.label) in LETTERS and term.label.isalpha()
+        if not df.get(found) and slips_left and term.is_word and is_long:
             slips_left -= 1
-            counts = matches.counts(CHUNKS, map(quoted, _slips(term.label)), files, keep=False)
-            best = max(counts, key=lambda each: (counts[each], each))
-            found = [best] if counts[best] else []
-            df |= {best: counts[best]}
-            meant += (each.strip('"') for each in found)
-        weights[term.match] = dict.fromkeys(found, FORM_WEIGHT)
+            if found := matches.commonest(map(quoted, _slips(term.label))):
+                df |= matches.counts([found], files)
+                meant += [found.strip('"')] if df[found] else []
+        weights[term.match] = {found: FORM_WEIGHT} if found else {}
     total, lookups = matches.total(CHUNKS), []
     rarest = idf_of(total, 0)
     idfs = dict.fromkeys((term.match for term in terms), rarest)
@@ -123,13 +122,14 @@ def idf_of(total: int, df: int) -> float:
 
 
 def plain(text: str) -> str:
-    """Return a folded text in the form in which needles are looked for in it."""
-    return without_accents(text).lower()
+    """Return a text in the form in which needles are looked for in it."""
+    return text.lower() if text.isascii() and "&" not in text else without_accents(fold(text)).lower()
 
 
-def needle_of(match: str) -> str:
-    """Return what the forms of a phrase begin with, roughly."""
-    return stem(plain(match.rpartition(" : ")[2].strip('" *')))
+def needles_of(match: str) -> list[str]:
+    """List what the forms of the phrases of a term begin with, roughly."""
+    phrases = (each.rpartition(" : ")[2].strip('" *') for each in match.split(" OR "))
+    return [needle for each in phrases if (needle := stem(plain(each)))]
 
 
 def stem(word: str) -> str:
