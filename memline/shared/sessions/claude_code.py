@@ -10,14 +10,12 @@ folder below the workspace belongs to it, as the notes there do.
 import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import islice
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import MarkedParts, Record, Said, once, parse, seconds_of, text_of
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, open_file, within
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, held_in, within
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
-from memline.shared.sources.safe_open import FileRefused
 from memline.shared.tables import as_dict
 
 NAME = "claude-code"
@@ -74,39 +72,30 @@ def _typed(text: str) -> str:
     return "" if text.startswith(_WHOLE) else text
 
 
-@lru_cache(maxsize=8192)
-def _place_of(absolute: str, _inode: int) -> str:
-    """Return the folder in which a session began; what is known of a file stays. Raises ValueError."""
-    folder, name = os.path.split(absolute)
-    with open_file(folder, name) as opened:
-        for line in islice(opened.lines, _LOOK_LINES):
-            place = (parse(line) or {}).get("cwd") if b'"cwd"' in line else None
-            if isinstance(place, str) and place.startswith("/"):
-                return place
-    raise ValueError("it does not say where it was held")
+def _cwd(lines: Iterator[bytes]) -> object:
+    """Return the folder in which a session began."""
+    named = (parse(line) or {} for line in islice(lines, _LOOK_LINES) if b'"cwd"' in line)
+    places = (record.get("cwd") for record in named)
+    return next((each for each in places if isinstance(each, str) and each.startswith("/")), None)
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     workspace = os.path.abspath(settings.workspace)
-    workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+    workspaces = (workspace, os.path.realpath(workspace))
     encoded = tuple(re.sub("[^A-Za-z0-9]", "-", each)[:_NAMED_CHARS] for each in workspaces)
     root = str(settings.transcript_places[NAME])
     # The memory that Claude Code keeps for a project is beside the sessions of that project.
     own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
     is_within = within(workspace)
-
-    def folders(root: str) -> list[str]:
-        return sorted(name for name in os.listdir(root) if name in own or name.startswith(encoded))
-
-    def belongs(folder: str, absolute: str) -> bool:
-        try:
-            return folder in own or is_within(_place_of(absolute, os.lstat(absolute).st_ino))
-        except (OSError, ValueError, FileRefused):
-            # It does not say yet.
-            return False
-
-    prefix = f"{TRANSCRIPT_PREFIX}{NAME}/"
-    return (SessionFiles(root, prefix, folders=folders, title="Claude Code", belongs=belongs),)
+    store = SessionFiles(
+        root,
+        f"{TRANSCRIPT_PREFIX}{NAME}/",
+        "*",
+        title="Claude Code",
+        is_own=lambda name: name in own or name.startswith(encoded),
+        belongs=lambda folder, absolute: folder in own or is_within(held_in(absolute, _cwd)),
+    )
+    return (store,)
 
 
 FORMAT = TranscriptFormat(

@@ -8,18 +8,14 @@ is without the instructions that the program adds; what the model answered from 
 Each of the two has the other's words again. Measured with Codex 0.169.
 """
 
-import os
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, parse, seconds_of, text_of
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, open_file, within
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, held_in, within
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
-from memline.shared.sources.safe_open import FileRefused
 from memline.shared.tables import as_dict, as_list
 
 NAME = "codex"
@@ -70,46 +66,21 @@ def _prompt(event: dict[str, Any]) -> tuple[str, str] | None:
     return form, text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
 
 
-@lru_cache(maxsize=8192)
-def _place_of(absolute: str, _inode: int) -> str:
+def _cwd(lines: Iterator[bytes]) -> object:
     """Return the folder in which a person held a session; empty of one in which a model was the user."""
-    folder, name = os.path.split(absolute)
-    with open_file(folder, name) as opened:
-        meta = _payload(parse(next(opened.lines, b"")) or {}, "session_meta")
-    place = meta.get("cwd")
-    if not isinstance(place, str):
-        raise ValueError("it does not say where it was held")
-    return "" if isinstance(meta.get("source"), dict) else place
+    meta = _payload(parse(next(lines, b"")) or {}, "session_meta")
+    return "" if isinstance(meta.get("source"), dict) else meta.get("cwd")
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     is_within = within(settings.workspace)
-
-    def between(root: str) -> list[str]:
-        os.listdir(root)
-        dated = Path(root, "sessions")
-        found = [Path(root), dated, *dated.glob("[0-9]*"), *dated.glob("[0-9]*/[0-9]*")]
-        return sorted(str(each) for each in found if each.is_dir())
-
-    def folders(root: str) -> list[str]:
-        os.listdir(root)
-        days = sorted(each for each in Path(root, "sessions").glob("[0-9]*/[0-9]*/[0-9]*") if each.is_dir())
-        archive = Path(root, "archived_sessions")
-        return [os.path.relpath(each, root) for each in (*days, *([archive] if archive.is_dir() else []))]
-
-    def belongs(_folder: str, absolute: str) -> bool:
-        try:
-            return is_within(_place_of(absolute, os.lstat(absolute).st_ino))
-        except (OSError, ValueError, FileRefused):
-            return False
-
     store = SessionFiles(
         settings.transcript_places[NAME],
         f"{TRANSCRIPT_PREFIX}{NAME}/",
-        folders=folders,
-        between=between,
-        belongs=belongs,
+        "sessions/[0-9]*/[0-9]*/[0-9]*",
+        "archived_sessions",
         title="Codex",
+        belongs=lambda _folder, absolute: is_within(held_in(absolute, _cwd)),
     )
     return (store,)
 

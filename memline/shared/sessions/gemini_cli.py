@@ -61,23 +61,14 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     workspace = os.path.abspath(settings.workspace)
     is_within = within(workspace)
     hashes = {sha256(each.encode()).hexdigest() for each in (workspace, os.path.realpath(workspace))}
-
-    def projects(root: str) -> list[str]:
-        # A hash last: what it has was copied into the folder with a name, and goes on there.
-        names = sorted(os.listdir(root), key=lambda name: (name in hashes, name))
-        return [name for name in names if name in hashes or is_within(_place_of(root, name))]
-
-    def folders(root: str) -> list[str]:
-        chats = [os.path.join(project, "chats") for project in projects(root)]
-        return [each for each in chats if os.path.isdir(os.path.join(root, each))]
-
+    root = settings.transcript_places[NAME] / "tmp"
     store = SessionFiles(
-        settings.transcript_places[NAME] / "tmp",
+        root,
         f"{TRANSCRIPT_PREFIX}{NAME}/",
-        folders=folders,
-        between=lambda root: [root, *(os.path.join(root, each) for each in projects(root))],
-        belongs=lambda _folder, absolute: os.path.basename(absolute).startswith("session-"),
+        "*/chats",
         title="Gemini CLI",
+        is_own=lambda name: name in hashes or is_within(_place_of(str(root), name)),
+        belongs=lambda _folder, absolute: os.path.basename(absolute).startswith("session-"),
     )
     return (store,)
 

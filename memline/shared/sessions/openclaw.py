@@ -12,14 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions import openclaw_rows
 from memline.shared.sessions.said import MarkedParts, Record, Said, once, seconds_of, text_of
 from memline.shared.sessions.stores import OpenTranscript, SessionFiles, TranscriptFormat, TranscriptStore
-from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link, unlisted_mark
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX
+from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.tables import as_dict, as_text
 
@@ -145,7 +143,7 @@ class OpenClawTranscripts(SessionFiles):
 
     def __init__(self, state_dir: str | Path, agent: str) -> None:
         folder = os.path.join("agents", agent, "sessions")
-        super().__init__(state_dir, TRANSCRIPT_PREFIX, folders=lambda _root: (folder,), title="OpenClaw")
+        super().__init__(state_dir, TRANSCRIPT_PREFIX, folder, title="OpenClaw")
         self.folder = os.path.join(self.root, folder)
         self._database = Path(self.root, "agents", agent, "agent", DATABASE)
 
@@ -159,38 +157,35 @@ class OpenClawTranscripts(SessionFiles):
         try:
             found = openclaw_rows.list_sessions(self._database)
         except FileRefused as error:
-            # Nothing is known of its sessions: none is taken for removed.
-            rows = Discovery(issues=(error.problem.reason,), unlisted=(unlisted_mark(TRANSCRIPT_PREFIX),))
-            return rows.joined(files)
-        rows = Discovery(
-            files=tuple(
-                DiscoveredFile(
-                    path=f"{TRANSCRIPT_PREFIX}{row.session}{_ENDING}",
-                    absolute=os.path.join(self.folder, row.session + _ENDING),
-                    size=row.size,
-                    mtime_ns=row.mtime_ns,
-                    ctime_ns=row.ctime_ns,
-                )
-                for row in found.rows
-            ),
-            issues=found.issues,
-            unlisted=tuple(f"{TRANSCRIPT_PREFIX}{session}{_ENDING}" for session in found.cold),
-            left_out=tuple(
-                (f"{TRANSCRIPT_PREFIX}{session}{_ENDING}", "OpenClaw has put it into cold storage")
-                for session in found.cold
-            ),
+            return Discovery(issues=(error.problem.reason,)).joined(files)
+        rows = {
+            (path := f"{TRANSCRIPT_PREFIX}{row.session}{_ENDING}"): DiscoveredFile(
+                path, os.path.join(self.folder, row.session + _ENDING), row.size, row.mtime_ns, row.ctime_ns
+            )
+            for row in found.rows
+        }
+        others = (file for file in files.files if file.path not in rows)
+        cold = (f"{TRANSCRIPT_PREFIX}{session}{_ENDING}" for session in found.cold)
+        return Discovery(
+            files=(*rows.values(), *others),
+            issues=(*found.issues, *files.issues),
+            left_out=tuple((path, "OpenClaw has put it into cold storage") for path in cold),
         )
-        known = {file.path for file in rows.files}
-        others = tuple(file for file in files.files if file.path not in known)
-        return rows.joined(replace(files, files=others))
 
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""
-        if self._has_rows():
-            session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(_ENDING)
-            if opened := openclaw_rows.open_session(self._database, session):
-                return opened
-        return super().open(path)
+        session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(_ENDING)
+        opened = openclaw_rows.open_session(self._database, session) if self._has_rows() else None
+        return opened or super().open(path)
+
+    def locate(self, path: str) -> FileLocation | None:
+        """Return where the file of a ledger or absolute path is, or could be; None when it is no session."""
+        above, name = os.path.split(path)
+        is_named = above in (TRANSCRIPT_PREFIX.rstrip("/"), self.folder) and "\0" not in name
+        if not is_named or not is_storable(name) or not is_transcript_name(name):
+            return None
+        absolute = os.path.join(self.folder, name)
+        return FileLocation(path=TRANSCRIPT_PREFIX + name, absolute=absolute, anchor=self.root)
 
     def folders(self) -> tuple[str, ...]:
         """Return the folder of the files, and the one of the database."""
@@ -202,9 +197,7 @@ class OpenClawTranscripts(SessionFiles):
 
     def sessions_of(self, key: str) -> set[str]:
         """Return the ids of the sessions that have this key in the database."""
-        if not self._has_rows():
-            return set()
-        return openclaw_rows.sessions_of(self._database, key)
+        return openclaw_rows.sessions_of(self._database, key) if self._has_rows() else set()
 
     def _has_rows(self) -> bool:
         try:

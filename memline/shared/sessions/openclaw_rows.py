@@ -7,7 +7,7 @@ compressed from 2026.9 on. Tables and columns that a release does not have are d
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
@@ -15,13 +15,15 @@ from sqlite3 import Connection
 import msgspec
 import zstandard
 
-from memline.shared.sessions.stores import OpenTranscript, as_ns, database_faults
+from memline.shared.sessions.stores import OpenTranscript, as_ns, byte_length, reading_database
 from memline.shared.sources.paths import is_storable, is_transcript_name
-from memline.shared.sqlite import library, open_foreign, reading_foreign
+from memline.shared.sqlite import library
 from memline.shared.words import counted
 
 #: Bytes of a record at most, decompressed; OpenClaw compresses none above 4 MiB.
 _MAX_DECOMPRESSED = 4 << 20
+
+_reading = partial(reading_database, "OpenClaw")
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +38,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions of a database."""
+    """The sessions of a database, but for those that OpenClaw has forgotten."""
 
     rows: tuple[SessionRow, ...] = ()
     #: Sessions whose records OpenClaw has put away into files of its own.
@@ -45,73 +47,61 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_sessions(database: Path) -> Listing:
-    """List the sessions that have rows, but for those that OpenClaw has forgotten. Raises FileRefused."""
+    """List the sessions that have rows. Raises FileRefused."""
     with _reading(database) as connection:
-        columns = _columns(connection)
-        if not columns:
-            return Listing()
-        written, cold, forgotten = (
-            dict(connection.execute(f"SELECT session_id, {column} FROM {table}"))
-            if _columns(connection, table)
-            else {}
-            for table, column in (
-                ("transcript_rewrite_watermarks", "updated_at"),
-                ("session_transcript_cold_archives", "1"),
-                ("memory_session_tombstones", "1"),
-            )
-        )
-        query = (
-            f"SELECT session_id, count(*) + sum({_length(columns)}), max(created_at) FROM transcript_events"
-            " GROUP BY session_id ORDER BY session_id"
-        )
-        rows, unnamed = [], 0
-        for session, size, time_ms in connection.execute(query):
-            if not _is_name(session):
-                unnamed += 1
-            elif session not in forgotten:
-                mtime, ctime = as_ns(time_ms), as_ns(written.get(session, 0))
-                rows.append(SessionRow(session=session, size=size, mtime_ns=mtime, ctime_ns=ctime))
-        issues = (
-            (f"{counted(unnamed, 'session')} of {database} with an id that is not a file name",)
-            if unnamed
-            else ()
-        )
-        return Listing(rows=tuple(rows), cold=tuple(filter(_is_name, cold)), issues=issues)
+        forgotten = _table(connection, "memory_session_tombstones", "1")
+        rows = [row for row in _rows(connection, "") if row.session not in forgotten]
+        cold = _table(connection, "session_transcript_cold_archives", "1")
+    unnamed = sum(not _is_name(row.session) for row in rows)
+    issue = f"{counted(unnamed, 'session')} of {database} with an id that is not a file name"
+    return Listing(
+        rows=tuple(row for row in rows if _is_name(row.session)),
+        cold=tuple(filter(_is_name, cold)),
+        issues=(issue,) if unnamed else (),
+    )
 
 
 def open_session(database: Path, session: str) -> OpenTranscript | None:
     """Open a session as lines; None when it has no rows. Raises FileRefused."""
-    with _faults(database):
-        connection = open_foreign(database)
-    try:
-        with _faults(database):
-            connection.execute("BEGIN")
-            columns = _columns(connection)
-            size, time_ms, written_ms = None, 0, 0
-            if columns:
-                query = f"SELECT count(*) + sum({_length(columns)}), max(created_at) FROM transcript_events"
-                size, time_ms = connection.execute(f"{query} WHERE session_id = ?", (session,)).fetchone()
-            if not size:
-                connection.close()
-                return None
-            if _columns(connection, "transcript_rewrite_watermarks"):
-                query = "SELECT updated_at FROM transcript_rewrite_watermarks WHERE session_id = ?"
-                (written_ms,) = connection.execute(query, (session,)).fetchone() or (0,)
-    except BaseException:
-        connection.close()
-        raise
-    return OpenTranscript(
-        lines=_lines(connection, session, columns),
-        size=size,
-        mtime_ns=as_ns(time_ms),
-        ctime_ns=as_ns(written_ms),
-        close=connection.close,
-    )
+    with ExitStack() as stack:
+        connection = stack.enter_context(_reading(database))
+        row = next(_rows(connection, "WHERE session_id = ?", session), None)
+        if row is None:
+            return None
+        return OpenTranscript(
+            lines=_lines(connection, session),
+            size=row.size,
+            mtime_ns=row.mtime_ns,
+            ctime_ns=row.ctime_ns,
+            close=stack.pop_all().close,
+        )
 
 
-def _lines(connection: Connection, session: str, columns: set[str]) -> Iterator[bytes]:
+def sessions_of(database: Path, key: str) -> set[str]:
+    """Return the ids of the sessions that have this key. Raises FileRefused."""
+    with _reading(database) as connection:
+        keys = _table(connection, "session_windows", "session_key")
+        return {session for session, named in keys.items() if named == key and _is_name(session)}
+
+
+def _rows(connection: Connection, where: str, *values: str) -> Iterator[SessionRow]:
+    columns = _columns(connection)
+    if not columns:
+        return
+    written = _table(connection, "transcript_rewrite_watermarks", "updated_at")
+    length = byte_length("event_json")
+    if "event_utf8_bytes" in columns:
+        claimed = f"min({_MAX_DECOMPRESSED}, max(0, ifnull(event_utf8_bytes, 0)))"
+        length = f"CASE WHEN event_json IS NULL THEN {claimed} ELSE {length} END"
+    query = f"SELECT session_id, count(*) + sum({length}), max(created_at) FROM transcript_events {where}"
+    for session, size, time_ms in connection.execute(f"{query} GROUP BY session_id ORDER BY 1", values):
+        ctime_ns = as_ns(written.get(session, 0))
+        yield SessionRow(session=session, size=size, mtime_ns=as_ns(time_ms), ctime_ns=ctime_ns)
+
+
+def _lines(connection: Connection, session: str) -> Iterator[bytes]:
     """Yield the records of a session, one a line."""
-    compressed = "event_zstd" if "event_zstd" in columns else "NULL"
+    compressed = "event_zstd" if "event_zstd" in _columns(connection) else "NULL"
     query = f"SELECT CAST(event_json AS BLOB), {compressed} FROM transcript_events WHERE session_id = ?"
     try:
         for plain, packed in connection.execute(f"{query} ORDER BY seq", (session,)):
@@ -120,15 +110,6 @@ def _lines(connection: Connection, session: str, columns: set[str]) -> Iterator[
             yield (data or b"?").replace(b"\n", b" ") + b"\n"
     except library().Error as error:
         raise OSError(f"the database cannot be read: {error}") from error
-
-
-def sessions_of(database: Path, key: str) -> set[str]:
-    """Return the ids of the sessions that have this key. Raises FileRefused."""
-    with _reading(database) as connection:
-        if not _columns(connection, "session_windows"):
-            return set()
-        query = "SELECT session_id FROM session_windows WHERE session_key = ?"
-        return {session for (session,) in connection.execute(query, (key,)) if _is_name(session)}
 
 
 def _decompressed(data: object) -> bytes:
@@ -144,15 +125,11 @@ def _decompressed(data: object) -> bytes:
     return record if len(record) <= _MAX_DECOMPRESSED else b""
 
 
-def _length(columns: set[str]) -> str:
-    """Return the expression for the bytes of a record."""
-    # Without the cast the whole record would be read, pages of overflow and all.
-    has_octets = library().sqlite_version_info >= (3, 43)
-    plain = "octet_length(event_json)" if has_octets else "length(CAST(event_json AS BLOB))"
-    if "event_utf8_bytes" not in columns:
-        return f"ifnull({plain}, 0)"
-    claimed = f"min({_MAX_DECOMPRESSED}, max(0, ifnull(event_utf8_bytes, 0)))"
-    return f"CASE WHEN event_json IS NULL THEN {claimed} ELSE {plain} END"
+def _table(connection: Connection, table: str, column: str) -> dict[str, object]:
+    """Return what a table says by the id of a session; nothing where a release has no such table."""
+    if not _columns(connection, table):
+        return {}
+    return dict(connection.execute(f"SELECT session_id, {column} FROM {table}"))
 
 
 def _columns(connection: Connection, table: str = "transcript_events") -> set[str]:
@@ -163,12 +140,3 @@ def _is_name(session: object) -> bool:
     if not isinstance(session, str) or "/" in session or "\0" in session or len(session) > 200:
         return False
     return is_storable(session) and is_transcript_name(f"{session}.jsonl")
-
-
-_faults = partial(database_faults, "OpenClaw")
-
-
-@contextmanager
-def _reading(database: Path) -> Iterator[Connection]:
-    with _faults(database), reading_foreign(database) as connection:
-        yield connection

@@ -10,7 +10,6 @@ older folder `storage` was taken over into the database and is stale. Measured w
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -24,14 +23,14 @@ from memline.shared.sessions.stores import (
     TranscriptFormat,
     TranscriptStore,
     as_ns,
-    database_faults,
+    byte_length,
+    reading_database,
     within,
 )
-from memline.shared.sources.discover import DiscoveredFile, Discovery, unlisted_mark
+from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sqlite import library, reading_foreign
 from memline.shared.tables import as_text
 
 NAME = "opencode"
@@ -43,11 +42,11 @@ _UNTITLED = ("New session - ", "Child session - ")
 
 #: Bytes are counted without reading them.
 _SESSIONS = """
-    SELECT s.id, s.directory, s.time_updated,
+    SELECT s.id, s.directory, s.title, s.revert,
         (SELECT ifnull(sum({length}), 0) FROM message WHERE session_id = s.id)
             + (SELECT ifnull(sum({length}), 0) FROM part WHERE session_id = s.id),
-        (SELECT ifnull(max(time_updated), 0) FROM part WHERE session_id = s.id)
-    FROM session AS s WHERE s.parent_id IS NULL"""
+        max(s.time_updated, (SELECT ifnull(max(time_updated), 0) FROM part WHERE session_id = s.id))
+    FROM session AS s WHERE s.parent_id IS NULL ORDER BY s.id"""
 
 _TEXTS = """
     SELECT m.id, m.time_created, m.data, p.id, p.data
@@ -66,52 +65,37 @@ class OpencodeSessions(TranscriptStore):
     def locate(self, path: str) -> FileLocation | None:
         """Return where the session of a ledger path is; None when its name cannot be one."""
         name = path.removeprefix(_PREFIX)
-        if not path.startswith(_PREFIX) or "/" in name or "\0" in name:
-            return None
-        if not is_storable(name) or not is_transcript_name(name):
+        is_name = is_storable(name) and is_transcript_name(name) and "/" not in name and "\0" not in name
+        if name == path or not is_name:
             return None
         return FileLocation(path=path, absolute=str(self._database), anchor=str(self._database.parent))
-
-    def problem_at(self, path: str) -> Problem | None:
-        """Return None: a session that cannot be read is one that is not there."""
-        return None
 
     def discover(self) -> Discovery:
         """Find all sessions that were held in the workspace."""
         if not self._database.exists():
             return Discovery()
         try:
-            with self._reading() as connection:
-                rows = connection.execute(_SESSIONS.format(length=_length())).fetchall()
+            with reading_database(NAME, self._database) as connection:
+                rows = self._rows(connection)
         except FileRefused as error:
-            return Discovery(issues=(error.problem.reason,), unlisted=(unlisted_mark(_PREFIX),))
-        files = [
-            DiscoveredFile(
-                path=f"{_PREFIX}{session}{_ENDING}",
-                absolute=str(self._database),
-                size=size,
-                mtime_ns=as_ns(max(written, said)),
-            )
-            for session, directory, written, size, said in rows
-            if self._is_within(as_text(directory)) and self.locate(f"{_PREFIX}{session}{_ENDING}")
-        ]
-        return Discovery(files=tuple(sorted(files, key=lambda file: file.path)))
+            return Discovery(issues=(error.problem.reason,))
+        absolute = str(self._database)
+        files = (
+            DiscoveredFile(path=path, absolute=absolute, size=size, mtime_ns=mtime_ns)
+            for path, (*_, size, mtime_ns) in rows.items()
+        )
+        return Discovery(files=tuple(files))
 
     def open(self, path: str) -> OpenTranscript:
         """Open the session of a ledger path. Raises FileRefused."""
-        session = path.removeprefix(_PREFIX).removesuffix(_ENDING)
-        with self._reading() as connection:
-            query = f"{_SESSIONS.format(length=_length())} AND s.id = ?"
-            row = connection.execute(query, (session,)).fetchone()
-            if row is None or not self._is_within(as_text(row[1])):
+        with reading_database(NAME, self._database) as connection:
+            if (row := self._rows(connection).get(path)) is None:
                 raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
-            title, revert = connection.execute(
-                "SELECT title, revert FROM session WHERE id = ?", (session,)
-            ).fetchone()
-            lines = list(_lines(connection.execute(_TEXTS, (session,)), title, _record(revert)))
-        _, _, written, size, said = row
+            title, revert, size, mtime_ns = row
+            session = path.removeprefix(_PREFIX).removesuffix(_ENDING)
+            lines = list(_lines(connection.execute(_TEXTS, (session,)), as_text(title), _record(revert)))
         encoded = (f"{line}\n".encode("utf-8", "replace") for line in lines)
-        return OpenTranscript(lines=encoded, size=size, mtime_ns=as_ns(max(written, said)), ctime_ns=0)
+        return OpenTranscript(lines=encoded, size=size, mtime_ns=mtime_ns, ctime_ns=0)
 
     def folders(self) -> tuple[str, ...]:
         """Return the folder of the database."""
@@ -121,32 +105,33 @@ class OpencodeSessions(TranscriptStore):
         """Tell whether it is the database or its log."""
         return absolute in (str(self._database), f"{self._database}-wal")
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with database_faults(NAME, self._database), reading_foreign(self._database) as connection:
-            yield connection
+    def _rows(self, connection: Connection) -> dict[str, tuple[object, object, int, int]]:
+        """Return title, revert, bytes and time (ns) of the sessions of the workspace, by ledger path."""
+        query = _SESSIONS.format(length=byte_length("data"))
+        return {
+            f"{_PREFIX}{session}{_ENDING}": (title, revert, size, as_ns(written))
+            for session, directory, title, revert, size, written in connection.execute(query)
+            if self._is_within(as_text(directory)) and self.locate(f"{_PREFIX}{session}{_ENDING}")
+        }
 
 
-def _lines(rows: Iterable[tuple[Any, ...]], title: object, revert: dict[str, Any]) -> Iterator[str]:
+def _lines(rows: Iterable[tuple[Any, ...]], title: str, revert: dict[str, Any]) -> Iterator[str]:
     """Yield a line a message: JSON with role, time, text and title; empty for one that was reverted."""
-    named = as_text(title)
+    named = "" if title.startswith(_UNTITLED) else title
     for (identity, created, data), parts in groupby(rows, key=itemgetter(0, 1, 2)):
         message = _record(data)
         kept = [
-            _record(text) for *_, part, text in parts if text and not _is_reverted(identity, part, revert)
+            _record(text) for *_, part, text in parts if part and not _is_reverted(identity, part, revert)
         ]
         # What the program wrote in the name of the user is left out.
-        texts = [
-            part["text"]
-            for part in kept
-            if isinstance(part.get("text"), str) and not part.get("ignored") and not part.get("synthetic")
-        ]
+        own = [part for part in kept if not part.get("ignored") and not part.get("synthetic")]
+        text = "\n".join(filter(None, (as_text(part.get("text")) for part in own)))
         # A message of the user has its changed files as `summary`.
         is_summary = message.get("summary") is True or message.get("mode") == "compaction"
-        record = {"time": created, "title": "" if named.startswith(_UNTITLED) else named}
-        if texts and not (message.get("role") == "assistant" and is_summary):
-            record |= {"role": message.get("role"), "text": "\n".join(texts)}
-        yield json.dumps(record, ensure_ascii=False, separators=(",", ":")) if kept else ""
+        if message.get("role") == "assistant" and is_summary:
+            text = ""
+        record = {"time": created, "title": named, "role": message.get("role"), "text": text}
+        yield json.dumps(record, ensure_ascii=False) if kept else ""
 
 
 def _is_reverted(message: str, part: str, revert: dict[str, Any]) -> bool:
@@ -160,12 +145,6 @@ def _is_reverted(message: str, part: str, revert: dict[str, Any]) -> bool:
 def _record(data: object) -> dict[str, Any]:
     text = data.encode("utf-8", "replace") if isinstance(data, str) else data
     return (parse(text) if isinstance(text, bytes) else None) or {}
-
-
-def _length() -> str:
-    """Return the expression for the bytes of a row's data."""
-    has_octets = library().sqlite_version_info >= (3, 43)
-    return "octet_length(data)" if has_octets else "length(CAST(data AS BLOB))"
 
 
 def said(records: Iterable[Record]) -> Iterator[Said]:

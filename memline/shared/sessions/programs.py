@@ -8,11 +8,13 @@ import os
 from collections.abc import Collection, Sequence
 from contextlib import closing
 
+from msgspec.structs import replace
+
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.sessions import claude_code, codex, gemini_cli, openclaw, opencode
 from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore
-from memline.shared.sources.discover import Discovery
+from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
 from memline.shared.sources.safe_open import FileRefused
@@ -38,25 +40,15 @@ class Transcripts:
         located = next(filter(None, (store.locate(path) for store in self._stores)), None)
         return None if located is not None and located.path in self._barred else located
 
-    def problem_at(self, path: str) -> Problem | None:
-        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
-        if path in self._barred:
-            return None
-        return next(filter(None, (store.problem_at(path) for store in self._stores)), None)
-
     def discover(self) -> Discovery:
         """Find all transcripts, and all that look so but cannot be read; each path once."""
-        found = Discovery()
+        found, files = Discovery(), dict[str, DiscoveredFile]()
         for store in self._stores:
             found = found.joined(store.discover())
-        paths = dict.fromkeys(file.path for file in found.files)
-        by_path = {file.path: file for file in reversed(found.files) if file.path not in self._barred}
-        return Discovery(
-            files=tuple(by_path[path] for path in paths if path in by_path),
-            issues=found.issues,
-            unlisted=found.unlisted,
-            left_out=found.left_out,
-        )
+        for file in found.files:
+            if file.path not in self._barred:
+                files.setdefault(file.path, file)
+        return replace(found, files=tuple(files.values()))
 
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""

@@ -1,33 +1,27 @@
 """Find and open the sessions of a program: files below a folder, or rows of a database.
 
 Ledger paths are `sessions/<name>` for OpenClaw's, `sessions/<program>/<name>` for others. No note can have
-one: none has a name that ends like a transcript.
+one: none has a name that ends like a transcript. What is gone from the disk stays in the index until it is
+forgotten, so nothing here has to tell a session that was deleted from one that cannot be listed.
 """
 
 import os
-import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from sqlite3 import Connection
 from typing import BinaryIO, Protocol, Self
 
 import msgspec
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import MAX_LINE_BYTES, SaidIn
-from memline.shared.sources.discover import (
-    DiscoveredFile,
-    Discovery,
-    discovered,
-    first_link,
-    problem_of,
-    status_of,
-    unlisted_mark,
-)
+from memline.shared.sources.discover import DiscoveredFile, Discovery, discovered, first_link, status_of
 from memline.shared.sources.outcomes import FAILED, GONE, Problem, code
-from memline.shared.sources.paths import FileLocation, is_storable, is_transcript_name, printable, unprintable
+from memline.shared.sources.paths import FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.sqlite import library
+from memline.shared.sqlite import library, reading_foreign
 
 
 class OpenTranscript(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +47,6 @@ class TranscriptStore(Protocol):
 
     def locate(self, path: str) -> FileLocation | None:
         """Return where the file of a ledger or absolute path is; None when it is not a session of this."""
-
-    def problem_at(self, path: str) -> Problem | None:
-        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
 
     def discover(self) -> Discovery:
         """Find all sessions, and all that look so but cannot be read."""
@@ -85,32 +76,38 @@ class TranscriptFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionFiles(TranscriptStore):
-    """Sessions as files, in one or several folders below a trusted one, in which no link is followed."""
+    """Sessions as files, in folders below a trusted one, in which no link is followed."""
 
     def __init__(
         self,
         root: str | Path,
         prefix: str,
-        *,
-        folders: Callable[[str], Sequence[str]],
+        *patterns: str,
         title: str,
-        between: Callable[[str], Sequence[str]] = lambda root: (root,),
+        is_own: Callable[[str], bool] = lambda name: True,
         belongs: Callable[[str, str], bool] = lambda folder, absolute: True,
     ) -> None:
-        """`folders` lists the folders of sessions, relative to the root; it may raise OSError.
+        """`patterns`: globs of the folders, relative to the root (`sessions/*/*/*`).
 
-        `between` lists the folders in which more of them may appear. `belongs` tells of a folder and an
-        absolute path in it whether that session is of this agent.
+        `is_own` tells of a name in the root whether there can be sessions of this agent below it, `belongs`
+        of a folder and an absolute path in it whether that session is of this agent.
         """
         self.root = os.path.abspath(os.path.expanduser(root))
         self.prefix = prefix
-        self._list, self._between, self._belongs, self._title = folders, between, belongs, title
+        self._patterns, self._title = patterns, title
+        self._is_own, self._belongs = is_own, belongs
 
-    def _folders(self) -> Sequence[str]:
-        try:
-            return self._list(self.root)
-        except OSError:
-            return ()
+    def _below(self, pattern: str) -> list[str]:
+        """Return the folders that match, relative to the root, those with a short name first."""
+        found = (os.path.relpath(each, self.root) for each in Path(self.root).glob(pattern) if each.is_dir())
+        # Gemini CLI copied what it had under a hash into a folder with a name, and goes on there.
+        return sorted(filter(self._is_mine, found), key=lambda folder: (len(folder), folder))
+
+    def _is_mine(self, folder: str) -> bool:
+        return self._is_own(folder.partition(os.sep)[0])
+
+    def _folders(self) -> list[str]:
+        return [folder for pattern in self._patterns for folder in self._below(pattern)]
 
     def locate(self, path: str) -> FileLocation | None:
         """Return where the file of a ledger or absolute path is, or could be; None when it is no session."""
@@ -119,74 +116,53 @@ class SessionFiles(TranscriptStore):
             return None
         first = None
         for folder in self._folders():
-            inside = os.path.join(self.root, folder)
-            absolute = os.path.join(inside, name)
-            if above not in (self.prefix.rstrip("/"), inside) or not self._belongs(folder, absolute):
-                continue
-            located = FileLocation(path=self.prefix + name, absolute=absolute, anchor=self.root)
-            if os.path.lexists(absolute):
-                return located
-            first = first or located
+            absolute = os.path.join(self.root, folder, name)
+            is_named = above in (self.prefix.rstrip("/"), os.path.dirname(absolute))
+            if is_named and self._belongs(folder, absolute):
+                located = FileLocation(path=self.prefix + name, absolute=absolute, anchor=self.root)
+                if os.path.lexists(absolute):
+                    return located
+                first = first or located
         return first
-
-    def problem_at(self, path: str) -> Problem | None:
-        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
-        name = path.removeprefix(self.prefix)
-        if name == path or "/" in name:
-            return None
-        for folder in self._folders():
-            inside = os.path.join(self.root, folder)
-            for spelling in (name, unprintable(name)):
-                absolute = os.path.join(inside, spelling)
-                try:
-                    status = os.lstat(absolute)
-                    if stat.S_ISDIR(status.st_mode) or first_link(self.root, inside) is not None:
-                        return None
-                except (OSError, ValueError):
-                    continue
-                return problem_of(absolute, status) if self._belongs(folder, absolute) else None
-        return None
 
     def discover(self) -> Discovery:
         """Find all sessions, and all that look so but cannot be read."""
         try:
-            folders = self._list(self.root)
+            os.scandir(self.root).close()
         except OSError as error:
             issue = f"sessions of {self._title} not readable ({self.root}): {code(error)}"
-            return Discovery(issues=(issue,), unlisted=(unlisted_mark(self.prefix),))
-        found = Discovery()
+            return Discovery(issues=(issue,))
+        folders, found = self._folders(), Discovery()
+        if not folders and "*" not in self._patterns[0]:
+            inside = os.path.join(self.root, self._patterns[0])
+            found = Discovery(issues=(f"sessions directory missing ({inside})",))
         for folder in folders:
             found = found.joined(self._discover_in(folder))
         return found
 
     def _discover_in(self, folder: str) -> Discovery:
         inside = os.path.join(self.root, folder)
-        issue, is_unlisted = "", True
         try:
-            if (link := first_link(self.root, inside)) is None:
-                with os.scandir(inside) as listing:
-                    entries = sorted(listing, key=lambda entry: entry.name)
-                return Discovery(
-                    files=tuple(filter(None, (self._discovered(folder, each) for each in entries)))
-                )
-            issue, is_unlisted = f"is a symbolic link and not followed ({link})", False
-        except (FileNotFoundError, NotADirectoryError):
-            # With the root itself away nothing is known; below it, what is missing is gone.
-            issue, is_unlisted = f"missing ({inside})", not os.path.isdir(self.root)
+            if link := first_link(self.root, inside):
+                issue = f"sessions directory is a symbolic link and not followed ({link})"
+                return Discovery(issues=(issue,))
+            with os.scandir(inside) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            issue = f"not accessible ({inside}): {code(error)}"
-        return Discovery(
-            issues=(f"sessions directory {issue}",),
-            unlisted=(unlisted_mark(self.prefix),) if is_unlisted else (),
-        )
+            return Discovery(issues=(f"sessions directory not accessible ({inside}): {code(error)}",))
+        return Discovery(files=tuple(filter(None, (self._discovered(folder, each) for each in entries))))
 
     def _discovered(self, folder: str, entry: os.DirEntry[str]) -> DiscoveredFile | None:
-        status = status_of(entry) if is_transcript_name(entry.name) else None
-        if status is None or (isinstance(status, os.stat_result) and stat.S_ISDIR(status.st_mode)):
+        if (
+            not is_transcript_name(entry.name)
+            or not is_storable(entry.name)
+            or entry.is_dir(follow_symlinks=False)
+        ):
             return None
-        if not self._belongs(folder, entry.path):
+        status = status_of(entry)
+        if status is None or not self._belongs(folder, entry.path):
             return None
-        return discovered(printable(self.prefix + entry.name), entry.path, status)
+        return discovered(self.prefix + entry.name, entry.path, status)
 
     def open(self, path: str) -> OpenTranscript:
         """Open the session of a ledger path. Raises FileRefused."""
@@ -196,11 +172,11 @@ class SessionFiles(TranscriptStore):
 
     def folders(self) -> tuple[str, ...]:
         """Return the folders of sessions, and those in which more of them may appear."""
-        try:
-            between = self._between(self.root)
-        except OSError:
-            between = (self.root,)
-        return (*between, *(os.path.join(self.root, folder) for folder in self._folders()))
+        found = [self.root]
+        for parts in (pattern.split("/") for pattern in self._patterns):
+            for depth in range(1, len(parts) + 1):
+                found += [os.path.join(self.root, each) for each in self._below("/".join(parts[:depth]))]
+        return tuple(dict.fromkeys(found))
 
 
 def open_file(root: str, relative: str) -> OpenTranscript:
@@ -239,14 +215,39 @@ def within(workspace: str | Path) -> Callable[[str], bool]:
     return lambda place: place.startswith("/") and f"{os.path.normpath(place)}/".startswith(inside)
 
 
-@contextmanager
-def database_faults(program: str, database: Path) -> Iterator[None]:
-    """Raise FileRefused for what SQLite says against the database of a program's sessions."""
+def held_in(absolute: str, place_in: Callable[[Iterator[bytes]], object]) -> str:
+    """Return the folder in which a session was held, which `place_in` finds in its lines; empty: unknown."""
     try:
-        yield
+        return _held_in(absolute, os.lstat(absolute).st_ino, place_in)
+    except (OSError, ValueError, FileRefused):
+        return ""
+
+
+@lru_cache(maxsize=8192)
+def _held_in(absolute: str, _inode: int, place_in: Callable[[Iterator[bytes]], object]) -> str:
+    folder, name = os.path.split(absolute)
+    with open_file(folder, name) as opened:
+        if isinstance(place := place_in(opened.lines), str):
+            return place
+    # Not kept: it may say so later.
+    raise ValueError("it does not say where it was held")
+
+
+@contextmanager
+def reading_database(program: str, database: Path) -> Iterator[Connection]:
+    """Open the database of a program's sessions for a block. Raises FileRefused."""
+    try:
+        with reading_foreign(database) as connection:
+            yield connection
     except (library().Error, OverflowError) as error:
         reason = f"sessions of {program} not readable ({database}): {error}"
         raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
+
+
+def byte_length(column: str) -> str:
+    """Return the expression of SQL for the bytes of a text, which are not read for it where that can be."""
+    has_octets = library().sqlite_version_info >= (3, 43)
+    return f"ifnull({f'octet_length({column})' if has_octets else f'length(CAST({column} AS BLOB))'}, 0)"
 
 
 def as_ns(time_ms: object) -> int:

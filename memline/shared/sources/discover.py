@@ -21,18 +21,12 @@ from memline.shared.sources.paths import (
     folder_prefix,
     is_ignored_folder,
     is_storable,
-    is_transcript,
     printable,
     unprintable,
 )
 
 #: Names that are looked at for notes beside the memory: 20 ms.
 MOST_BESIDE = 5_000
-
-
-def unlisted_mark(folder: str) -> str:
-    """Return what stands for a folder of transcripts (`sessions/`) among those that could not be listed."""
-    return f"{folder.rstrip('/')}/*.jsonl"
 
 
 def unlisted_issue(path: str, reason: str) -> str:
@@ -67,8 +61,6 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_unlisted(self, path: str) -> bool:
         """Tell whether the walk cannot tell if the file of this ledger path is there."""
-        if is_transcript(path):
-            return path in self.unlisted or unlisted_mark(path.rpartition("/")[0]) in self.unlisted
         return any(
             not os.path.isabs(path) if folder == "." else path.startswith(folder + "/")
             for folder in self.unlisted

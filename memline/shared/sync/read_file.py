@@ -137,8 +137,7 @@ def read_transcript(
 
     row = FileRow(path=path, source=SESSIONS, outcome=ledger.REMOVED, observed_ns=clock.now_ns())
     if transcripts is None or transcripts.locate(path) is None:
-        problem = transcripts.problem_at(path) if transcripts else None
-        return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
+        return row
     digest = transcript_digest(chunking.tokens, chunking.overlap)
     try:
         read = read_session(

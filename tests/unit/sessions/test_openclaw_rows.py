@@ -32,7 +32,7 @@ def read(store, path: str = PATH):
 
 
 def files_of(state):
-    return SessionFiles(state, "sessions/", folders=lambda _root: ["agents/main/sessions"], title="OpenClaw")
+    return SessionFiles(state, "sessions/", "agents/main/sessions", title="OpenClaw")
 
 
 def fingerprint(folder) -> dict[str, tuple[int, str]]:
@@ -131,13 +131,11 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):
     found = OpenClawTranscripts(str(state), "main").discover()
 
     assert [file.path for file in found.files] == [PATH]
-    # What the index has of a session in cold storage stays.
-    assert found.is_unlisted("sessions/c.jsonl") and not found.is_unlisted("sessions/b.jsonl")
     assert found.left_out == (("sessions/c.jsonl", "OpenClaw has put it into cold storage"),)
     assert found.issues == (f"3 sessions of {database.path} with an id that is not a file name",)
 
 
-def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state):
+def test_a_database_that_cannot_be_read_is_an_issue(state):
     database = SessionDatabase(state)
     database.say("a", said("user", "hello"))
     database.close()
@@ -145,7 +143,7 @@ def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state):
 
     found = OpenClawTranscripts(str(state), "main").discover()
 
-    assert not found.files and found.is_unlisted(PATH)
+    assert not found.files
     assert found.issues[0].startswith(f"sessions of OpenClaw not readable ({database.path}): ")
     assert read(OpenClawTranscripts(str(state), "main")).outcome == "failed"
 
@@ -161,7 +159,7 @@ def test_a_log_without_its_program_is_not_taken_in_by_us(state):
 
     found = OpenClawTranscripts(str(state), "other").discover()
 
-    assert found.is_unlisted(PATH) and "has not taken in" in found.issues[0]
+    assert "has not taken in" in found.issues[0]
     assert fingerprint(copy.parent) == before
 
 

@@ -169,11 +169,10 @@ def test_a_broken_part_is_left_out(desk, data: str | None):
     assert said(desk) == ["User: one"]
 
 
-def test_a_file_that_is_no_database_removes_nothing(tmp_path):
+def test_a_file_that_is_no_database_is_an_issue(tmp_path):
     database = tmp_path / "opencode.db"
     database.write_bytes(b"not a database" * 200)
 
     found = store_of("opencode", database).discover()
 
-    assert found.is_unlisted("sessions/opencode/ses_a.jsonl")
     assert "sessions of opencode not readable" in found.issues[0]
