@@ -1,9 +1,9 @@
 """What each part of search is worth: all labelled questions, with one part left out at a time.
 
-`python -m benchmarks.ablation [--meaning] [SET …]` prints a table of docs/benchmarks.md: by keywords, or by these
-and the vectors of the small model beside the repository. Pages: the share of questions that find their page
-first, by its title and by its description. The others: R@6 / nDCG@10. The sets lie beside the repository and
-are no part of it.
+`python -m benchmarks.ablation [--meaning] [SET …]` prints a table of docs/benchmarks.md: by keywords, or by
+these and the vectors of the small model beside the repository. Pages: the share of questions that find their
+page first, by its title and by its description. The others: R@6 / nDCG@10. The sets lie beside the repository
+and are no part of it.
 """
 
 from __future__ import annotations
