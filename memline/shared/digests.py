@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from io import BufferedReader
+from typing import Protocol
 
 
-def sha256(content: bytes) -> hashlib._Hash:
+class Digest(Protocol):
+    """A digest of the bytes so far, as `hashlib` makes it."""
+
+    def update(self, content: bytes, /) -> None: ...
+    def digest(self) -> bytes: ...
+    def hexdigest(self) -> str: ...
+
+
+def sha256(content: bytes = b"") -> Digest:
     """Return the SHA-256 of bytes."""
     import hashlib
 

@@ -8,7 +8,6 @@ from io import StringIO
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from memline.producers.cli.command_list import (
     ALIASES,
@@ -49,8 +48,10 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), function)
         return command
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete the name of a command from the list, or an option; no command is imported for it."""
+        from click.shell_completion import CompletionItem  # for a completion only
+
         rows = (row for group in GROUPS.values() for row in group)
         names = [CompletionItem(name, help=text) for name, _, text in rows if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -8,8 +8,9 @@ cloned could set an address that every note is sent to.
 """
 
 import os
-from hashlib import blake2b
 from pathlib import Path
+
+from memline.shared.digests import sha256
 
 #: Letters of a digest: 48 bits, far more than a user's workspaces need.
 _DIGEST_CHARS = 12
@@ -17,7 +18,7 @@ _DIGEST_CHARS = 12
 
 def digest(workspace: str | Path) -> str:
     """Identify a workspace in the names of files, whatever links lead to it."""
-    return blake2b(os.fsencode(os.path.realpath(workspace))).hexdigest()[:_DIGEST_CHARS]
+    return sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:_DIGEST_CHARS]
 
 
 def is_same(one: str | Path, other: str | Path) -> bool:

@@ -5,7 +5,6 @@ mean, in one generator, `said(records)`: messages of the user and the agent as t
 their results are left out, and so is what was taken back.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from memline.shared.digests import sha256
 from memline.shared.tables import as_dict, as_list
 
 #: Longest line that is read. A message with images in it has a few megabytes.
@@ -78,7 +78,7 @@ class Records:
         #: Lines that are no record.
         self.broken = 0
         #: SHA-256 of the lines that were read.
-        self.digest = hashlib.sha256()
+        self.digest = sha256()
 
     def __iter__(self) -> Iterator[Record]:
         seen: set[bytes] = set()
@@ -97,7 +97,7 @@ class Records:
                 self.broken += 1
             elif record:
                 # A line that its program wrote twice is read once.
-                key = hashlib.sha256(line).digest() if "timestamp" in record else b""
+                key = sha256(line).digest() if "timestamp" in record else b""
                 if key not in seen:
                     seen.add(key or b"?")
                     yield self.lines, record

@@ -38,10 +38,9 @@ _LINK = re.compile(
     rf"|^ {{0,3}}\[[^\[\]^\n]+\]:\s{{1,9}}{_PLACE}"
 )
 #: What a wikilink shows that is not a note.
-_OTHER_FILE = re.compile(
-    r"\.(?:avif|base|bmp|canvas|csv|docx?|excalidraw|flac|gif|html?|jpe?g|json|m4a|mkv|mov|mp[34]|og[gv]"
-    r"|pdf|png|pptx?|svg|te?xt|tiff?|wav|web[mp]|xlsx?|zip)$",
-    re.IGNORECASE,
+_OTHER_FILE = (
+    r"(?i)\.(?:avif|base|bmp|canvas|csv|docx?|excalidraw|flac|gif|html?|jpe?g|json|m4a|mkv|mov|mp[34]|og[gv]"
+    r"|pdf|png|pptx?|svg|te?xt|tiff?|wav|web[mp]|xlsx?|zip)$"
 )
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//|mailto:", re.IGNORECASE)
 
@@ -115,7 +114,7 @@ def _link(match: re.Match[str], line: int) -> Link | None:
     wikilink, *paths = match.groups()
     if wikilink is not None:
         target = wikilink.strip().rstrip("\\").strip()
-        is_other = not target or _OTHER_FILE.search(target) or _ADDRESS.match(target)
+        is_other = not target or re.search(_OTHER_FILE, target) or _ADDRESS.match(target)
         return None if is_other else Link(line=line, target=target)
     written = next(filter(None, paths), "")
     target = _decoded(written.partition("#")[0].partition("?")[0])

@@ -16,16 +16,17 @@ TITLES, ALIASES, TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
 #: Characters of a front matter in TOML that is read: parts of a key (`a.a.a`) cost by the square, here 0.1 s.
 _MAX_TOML_CHARS = 8_000
 
-_PROPERTY = re.compile(r"[\"']?([A-Za-z][\w-]*)[\"']?[ \t]*:(?:\s+(.*)|$)")
-_ITEM = re.compile(r"(?:-\s+)+(.*)")
+# Texts, which `re` compiles when they are first needed: a search needs none.
+_PROPERTY = r"[\"']?([A-Za-z][\w-]*)[\"']?[ \t]*:(?:\s+(.*)|$)"
+_ITEM = r"(?:-\s+)+(.*)"
 #: The parts of a list: in quotes a comma is a character like any other.
-_PART = re.compile(r"\s*(?:\"(?:\\.|[^\"\\])*+\"|'(?:''|[^'])*+')\s*(?=[],[]|$)|[^],[]+")
-_WIKILINK = re.compile(r"\[\[[^][]*\]\]")
+_PART = r"\s*(?:\"(?:\\.|[^\"\\])*+\"|'(?:''|[^'])*+')\s*(?=[],[]|$)|[^],[]+"
+_WIKILINK = r"\[\[[^][]*\]\]"
 #: A text on the lines below, and an anchor or a tag of YAML in front of a value.
-_BLOCK = re.compile(r"[>|][-+1-9]{0,2}")
-_NODE = re.compile(r"(?:(?:&\S+|![\w!<]\S*)(?:\s+|$))+")
-_COMMENT = re.compile(r"(?:^|\s)#(?:\s.*)?$")
-_UNWRITTEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_BLOCK = r"[>|][-+1-9]{0,2}"
+_NODE = r"(?:(?:&\S+|![\w!<]\S*)(?:\s+|$))+"
+_COMMENT = r"(?:^|\s)#(?:\s.*)?$"
+_UNWRITTEN = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
 
 
 def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
@@ -35,7 +36,7 @@ def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
     written: dict[str, list[str]] = {}
     below: list[str] = []
     for line in lines:
-        if match := _PROPERTY.fullmatch(line):
+        if match := re.fullmatch(_PROPERTY, line):
             below = written.setdefault(match[1].lower(), [])
             below.append(match[2] or "")
         elif line.startswith((" ", "\t", "-", "]")) and not line.lstrip().startswith("#"):
@@ -45,9 +46,11 @@ def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
 
 def _values(key: str, written: Sequence[str]) -> list[str]:
     """Read a value that stands behind its key, on the lines below it, or as items of a list."""
-    bare = [_NODE.sub("", _uncommented(line), count=1) for line in written]
-    items = [part for line in bare if (item := _ITEM.fullmatch(line)) for part in _parts(item[1])]
-    text = " ".join(line for line in bare if line and not line.startswith("-") and not _BLOCK.fullmatch(line))
+    bare = [re.sub(_NODE, "", _uncommented(line), count=1) for line in written]
+    items = [part for line in bare if (item := re.fullmatch(_ITEM, line)) for part in _parts(item[1])]
+    text = " ".join(
+        line for line in bare if line and not line.startswith("-") and not re.fullmatch(_BLOCK, line)
+    )
     parts = _parts(text)
     if key in TAGS and not text.startswith("["):
         parts = re.split(r"[,\s]+", _plain(text))
@@ -55,20 +58,20 @@ def _values(key: str, written: Sequence[str]) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    is_list = text.startswith("[") and text.endswith("]") and not _WIKILINK.fullmatch(text)
-    return _PART.findall(text) if is_list else [text]
+    is_list = text.startswith("[") and text.endswith("]") and not re.fullmatch(_WIKILINK, text)
+    return re.findall(_PART, text) if is_list else [text]
 
 
 def _uncommented(text: str) -> str:
     text = " ".join(text.split())
     if text.startswith("["):
         return text.partition("] #")[0] + "]" if "] #" in text else text
-    return _COMMENT.sub("", text) if "#" in text and text[:1] not in ("'", '"') else text
+    return re.sub(_COMMENT, "", text) if "#" in text and text[:1] not in ("'", '"') else text
 
 
 def _plain(text: str) -> str:
     """Return a value without its quotes and what is behind them; empty for none."""
-    text = _UNWRITTEN.sub(" ", text).strip(" \t,")
+    text = re.sub(_UNWRITTEN, " ", text).strip(" \t,")
     end = text.rfind(text[:1], 1) if text[:1] in ("'", '"') else -1
     if end > 0 and text[end + 1 :].strip()[:1] in ("", "#"):
         return text[1:end].replace("''", "'").replace('\\"', '"').strip()
@@ -84,5 +87,5 @@ def _from_toml(text: str) -> dict[str, list[str]]:
     for key, written in table.items():
         values = written if isinstance(written, list) else [written]
         texts = (str(each) for each in values if isinstance(each, str | int | date))
-        found[key.lower()] = [_UNWRITTEN.sub(" ", each).strip() for each in texts]
+        found[key.lower()] = [re.sub(_UNWRITTEN, " ", each).strip() for each in texts]
     return found

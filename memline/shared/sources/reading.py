@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import os
 from contextlib import suppress
 
@@ -11,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memline.shared.clock import Clock
+from memline.shared.digests import sha256
 from memline.shared.sources.outcomes import (
     EMPTY,
     FAILED,
@@ -112,7 +112,7 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
         outcome=decoded.outcome,
         reason=decoded.reason,
         text=decoded.text,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=sha256(data).hexdigest(),
     )
 
 
