@@ -153,14 +153,13 @@ class _Sending:
     def _take_place(self, texts: Sequence[str]) -> None:
         (max_requests, max_tokens), provider = self.limits, self.account.partition(":")[0]
         pace = self._context.limits
-        wait_s = pace.take(
-            self.account,
+        moves = limits.costs(
             tokens=sum(map(estimate_tokens, texts)),
             requests=len(texts) if PROVIDERS[provider].counts_texts else 1,
             max_requests=max_requests,
             max_tokens=max_tokens,
-            max_wait_s=MAX_WAIT_S,
         )
+        wait_s = pace.take(self.account, moves, max_wait_s=MAX_WAIT_S)
         if wait_s > MAX_WAIT_S:
             # Until the place is near enough to be waited for.
             is_asked = pace.cooldown_s(self.account) > 0

@@ -15,7 +15,7 @@ from memline.shared.errors import QueueError
 from memline.shared.queue import broker, dead_letters, depth, redis_broker, redis_client, routes
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, costs
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
 from tests.support.workspace import until
 
@@ -219,7 +219,7 @@ def test_no_two_workers_take_the_same_place(redis_server):
 
     def take(limits):
         for _ in range(5):
-            waits.append(limits.take("openai", tokens=10, max_requests=20, max_wait_s=1_000))
+            waits.append(limits.take("openai", costs(tokens=10, max_requests=20), max_wait_s=1_000))
 
     threads = [threading.Thread(target=take, args=(limits,)) for limits in workers]
     for thread in threads:
@@ -238,9 +238,9 @@ def test_no_two_workers_take_the_same_place(redis_server):
     [
         ({"tokens": 9}, {"tokens": 9}, 0),
         ({"tokens": 9, "max_requests": 10}, {"tokens": 9, "max_requests": 10}, WINDOW_S / 9),
-        ({"tokens": 45, "max_tokens": 100}, {"tokens": 1, "max_tokens": 100}, WINDOW_S / 2),
+        ({"tokens": 5, "max_tokens": 100}, {"tokens": 1, "max_tokens": 100}, WINDOW_S / 18),
         # A call above the whole limit goes alone.
-        ({"tokens": 900, "max_tokens": 100}, {"tokens": 1, "max_tokens": 100}, WINDOW_S * 10),
+        ({"tokens": 900, "max_tokens": 100}, {"tokens": 1, "max_tokens": 100}, WINDOW_S),
         # Where the provider counts texts.
         ({"tokens": 1, "requests": 45, "max_requests": 50}, {"tokens": 1, "max_requests": 50}, WINDOW_S),
         # A question takes a place that texts leave.
@@ -252,9 +252,9 @@ def test_a_call_moves_the_next_one_of_its_account_on_by_its_part_of_the_limit(
 ):
     one, two = RedisLimits(at(redis_server)), RedisLimits(at(redis_server))
 
-    assert one.take("openai", **first) == 0
-    assert wait_s - 10 < two.take("openai", **second) <= wait_s
-    assert two.take("gemini", **second) == 0
+    assert one.take("openai", costs(**first)) == 0
+    assert wait_s - 10 < two.take("openai", costs(**second)) <= wait_s
+    assert two.take("gemini", costs(**second)) == 0
 
 
 def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server):
@@ -263,11 +263,11 @@ def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server)
     one.cool_down("openai", 60)
     one.cool_down("openai", 1)
 
-    assert 10 < two.take("openai", tokens=1) <= 60
+    assert 10 < two.take("openai", {}) <= 60
     assert 10 < two.cooldown_s("openai") <= 60
     assert two.cooldown_s("gemini") == 0
     two.end_cooldown("openai")
-    assert one.take("openai", tokens=1) == 0
+    assert one.take("openai", {}) == 0
     one.cool_down("gemini", STOP_COOLDOWN_S)
     two.end_cooldown("gemini")
     assert one.cooldown_s("gemini") > 0

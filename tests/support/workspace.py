@@ -175,7 +175,7 @@ class Place:
 
     def end_cooldowns(self) -> None:
         """As if the seconds had passed for which nothing is sent after a no."""
-        self.execute_accounts("DELETE FROM cooldowns")
+        self.execute_accounts("DELETE FROM limits")
 
     def outcomes(self) -> dict[str, tuple[str, str]]:
         """path -> (outcome, reason), as the ledger has them."""

@@ -26,7 +26,7 @@ from memline.shared.sqlite import statements
 APPLICATION_ID = 0x4D656D41
 
 #: `user_version` that this release reads and writes. An older file is put aside like a damaged one.
-VERSION = 10
+VERSION = 11
 
 
 class AccountFile:

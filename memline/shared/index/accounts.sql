@@ -19,15 +19,13 @@ CREATE TABLE IF NOT EXISTS health (
     PRIMARY KEY (account, model, mode)
 ) STRICT;
 
--- Places within the limits of a minute, some of them still to come; and cooldowns.
-CREATE TABLE IF NOT EXISTS places (
+-- From when on the next call of an account may go, a row a unit (`scheduling/limits.py`); `hold` is a cooldown.
+CREATE TABLE IF NOT EXISTS limits (
     account TEXT NOT NULL,
-    at REAL NOT NULL,
-    requests INTEGER NOT NULL,
-    tokens INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS places_order ON places (account, at);
-CREATE TABLE IF NOT EXISTS cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
+    unit TEXT NOT NULL,
+    next_at REAL NOT NULL,
+    PRIMARY KEY (account, unit)
+) STRICT, WITHOUT ROWID;
 
 -- What was spent, a row a day (UTC), account, model and mode (requests, batch, questions): calls or batches that were
 -- perhaps paid for, their tokens, and what they cost by the price that was known (NULL: none was). What is in flight

@@ -1,9 +1,6 @@
 """Share the limits of provider accounts among all hosts of a fleet, in Redis.
 
-It is the generic cell rate algorithm: each account and unit (requests, tokens) has one number, the time from
-which the next call may go, and a call moves it on by its part of a minute's limit. So calls are spread over
-the minute, and no minute holds more than the limit and one call. A question has a tenth of each limit for
-itself, and never waits.
+`shared.scheduling.limits` has the algorithm; here each number is a key.
 
     <fleet>:limit:<account>:hold                string, until (s since the epoch): nobody calls
     <fleet>:limit:<account>:<unit>              string: when the next call for texts may go (s)
@@ -15,6 +12,8 @@ cannot both take the last place. All keys expire by themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from memline.shared.config.installation import QueueAddress
@@ -22,23 +21,22 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import (
-    QUESTION_SHARE,
-    STOP_COOLDOWN_S,
-    WINDOW_S,
-    Limits,
-    minute_limits,
-)
+from memline.shared.scheduling.limits import HOLD, STOP_COOLDOWN_S, Limits, Move, minute_limits
 
-#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then what the call costs of each unit (s).
+#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then of each unit the seconds that the call
+#: moves it on by, and how far ahead it may be.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
-local at = now
-for _, key in ipairs(KEYS) do at = math.max(at, tonumber(redis.call('GET', key) or '0')) end
+local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0'))
+local times = {}
+for i = 2, #KEYS do
+    times[i] = tonumber(redis.call('GET', KEYS[i]) or '0')
+    at = math.max(at, times[i] - tonumber(ARGV[2 * i - 1]))
+end
 if at - now <= tonumber(ARGV[1]) then
     for i = 2, #KEYS do
-        local next_at = at + tonumber(ARGV[i])
+        local next_at = math.max(at, times[i]) + tonumber(ARGV[2 * i - 2])
         redis.call('SET', KEYS[i], string.format('%.3f', next_at), 'EX', math.ceil(next_at - now) + 1)
     end
 end
@@ -66,48 +64,28 @@ class RedisLimits:
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
-    def take(
-        self,
-        account: str,
-        *,
-        tokens: int,
-        requests: int = 1,
-        max_requests: int = 0,
-        max_tokens: int = 0,
-        max_wait_s: float = 0,
-        is_question: bool = False,
-    ) -> float:
-        kind = "question." if is_question else ""
-        keys, args = [self._key(account, "hold")], [max_wait_s]
-        for unit, amount, limit in (("requests", requests, max_requests), ("tokens", tokens, max_tokens)):
-            if limit:
-                keys.append(self._key(account, f"{kind}{unit}"))
-                args.append(WINDOW_S * amount / _share(limit, is_question=is_question))
+    def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
+        keys = [self._key(account, part) for part in (HOLD, *moves)]
+        args = [max_wait_s, *chain.from_iterable(moves.values())]
         return float(self._retry(self._take, keys=keys, args=args))
 
     def close(self) -> None:
         self._client.close()
 
     def cooldown_s(self, account: str) -> float:
-        left_ms: Any = self._retry(self._client.pttl, self._key(account, "hold"))
+        left_ms: Any = self._retry(self._client.pttl, self._key(account, HOLD))
         return max(0.0, float(left_ms) / 1000)
 
     def cool_down(self, account: str, seconds: float) -> None:
         if seconds > 0:
-            self._retry(self._hold, keys=[self._key(account, "hold")], args=[seconds])
+            self._retry(self._hold, keys=[self._key(account, HOLD)], args=[seconds])
 
     def end_cooldown(self, account: str) -> None:
         if self.cooldown_s(account) > STOP_COOLDOWN_S:
-            self._retry(self._client.delete, self._key(account, "hold"))
+            self._retry(self._client.delete, self._key(account, HOLD))
 
     def _key(self, account: str, part: str) -> str:
         return self._client.key(f"limit:{{{account}}}:{part}")
-
-
-def _share(limit: int, *, is_question: bool) -> int:
-    """Return how much of a limit questions may use, or texts."""
-    of_questions = max(1, limit // QUESTION_SHARE)
-    return of_questions if is_question else max(1, limit - of_questions)
 
 
 def fleet_limits(address: QueueAddress, agent: AgentSettings, choice: Choice) -> Limits | None:

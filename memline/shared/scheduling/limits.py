@@ -3,46 +3,36 @@
 All agents, processes and questions of an account share them. Here they are rows of the account file; a fleet,
 whose embed workers may be on other hosts, has the same in Redis (`shared.queue.redis_limits`).
 
-A limit is a sliding window: what was taken lately counts, nothing earlier, so no minute, wherever it begins,
-holds more than the limit. (A token bucket lets a full bucket and a minute's refill go out within one minute:
-twice the limit.) Texts get places ahead, in order, when they will wait for them. A question never waits: it
-takes a place at once or goes without its vector. So texts leave a tenth of each limit free for questions.
+It is the generic cell rate algorithm: each account and unit (requests, tokens) has one number, the time from
+which the next call may go, and a call moves it on by its part of a minute's limit. So calls of one size are
+spread over the minute, and no minute holds more than the limit. Texts get places ahead, in order, when they
+will wait for them. A question has a tenth of each limit for itself, and never waits: it takes a place at once
+or goes without its vector.
 """
 
 from __future__ import annotations
 
-from sqlite3 import Connection
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.index.accounts import AccountFile
-from memline.shared.index.driver import scalar
 
 #: Seconds that a limit counts for: the provider's minute, and two more. A place is taken here before the
 #: request is on its way, and the provider counts when it has come: what is sent slowly and what is sent fast
 #: are nearer to each other there. Without them a fleet made 61 requests in a minute that allowed 60.
 WINDOW_S = 62.0
 
-#: Seconds ahead that a place is given at most. One further ahead was given before the clock was set back, and
-#: texts would wait for all of that time, also without any limit.
-MAX_AHEAD_S = 2 * WINDOW_S
+#: Seconds that a call may have to wait. What lies further ahead was written before the clock was set back.
+LONGEST_S = 86_400.0
 
 #: Part of a limit that only questions use.
 QUESTION_SHARE = 10
 
-
-def for_texts(limit: int) -> int:
-    """Return how much of a limit texts may use; 0 is none, as everywhere."""
-    return limit - limit // QUESTION_SHARE
-
-
-def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
-    """Return requests and tokens a minute; what is configured is meant for the requested provider."""
-    remote = settings.memory.remote
-    return (0, 0) if choice.fallback_from else (remote.requests_per_minute, remote.tokens_per_minute)
-
+#: The row or key of a cooldown.
+HOLD = "hold"
 
 #: Seconds no worker calls a provider that said a definite no; by then the store worker has paused it. Longer
 #: than a worker waits for its place (`workers.embed`): what was in flight then goes back to the rows without
@@ -53,23 +43,47 @@ STOP_COOLDOWN_S = 10.0
 FAILURE_COOLDOWN_S = 6.0
 
 
+def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
+    """Return requests and tokens a minute; what is configured is meant for the requested provider."""
+    remote = settings.memory.remote
+    return (0, 0) if choice.fallback_from else (remote.requests_per_minute, remote.tokens_per_minute)
+
+
+class Move(NamedTuple):
+    """What a call does to the time of one unit."""
+
+    #: By how many seconds it moves it on.
+    seconds: float
+    #: How far ahead that time may be, and the call goes all the same.
+    slack: float = 0.0
+
+
+def costs(
+    *, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: int = 0, is_question: bool = False
+) -> dict[str, Move]:
+    """Return what a call does to each unit that has a limit; limits are per minute, 0 for none.
+
+    `requests`: what the provider counts the call as: its texts, with some.
+    """
+    moves: dict[str, Move] = {}
+    for unit, amount, limit in (("requests", requests, max_requests), ("tokens", tokens, max_tokens)):
+        of_questions = max(1, limit // QUESTION_SHARE)
+        if limit and is_question:
+            # Half of their part comes evenly, the other half may go at once: people ask twice in a row.
+            seconds = WINDOW_S * amount / max(1.0, of_questions / 2)
+            # A thousandth of a second is a matter of floating point.
+            moves[f"question.{unit}"] = Move(seconds, max(0.0, WINDOW_S - seconds) + 1e-3)
+        elif limit:
+            # Of calls that are a large part of the limit, a minute may hold one more than their sum says.
+            moves[unit] = Move(WINDOW_S * amount / max(1, min(limit - of_questions, limit - amount), amount))
+    return moves
+
+
 class Limits(Protocol):
     """The limits of accounts, named as in `shared.index.accounts`. Safe to use from several threads."""
 
-    def take(
-        self,
-        account: str,
-        *,
-        tokens: int,
-        requests: int = 1,
-        max_requests: int = 0,
-        max_tokens: int = 0,
-        max_wait_s: float = 0,
-        is_question: bool = False,
-    ) -> float:
-        """Take a place for a call of so many tokens; limits are per minute, 0 for none.
-
-        `requests`: what the provider counts the call as: its texts, with some.
+    def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
+        """Take a place for a call that costs so much (`costs`).
 
         Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
         are given in the order in which they are asked for, so that of many who wait none waits in vain.
@@ -103,75 +117,45 @@ class FileLimits:
     def close(self) -> None:
         self._file.close()
 
-    def take(
-        self,
-        account: str,
-        *,
-        tokens: int,
-        requests: int = 1,
-        max_requests: int = 0,
-        max_tokens: int = 0,
-        max_wait_s: float = 0,
-        is_question: bool = False,
-    ) -> float:
-        if not is_question:
-            max_requests, max_tokens = for_texts(max_requests), for_texts(max_tokens)
+    def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
+        if not moves:
+            return self.cooldown_s(account)
         with self._file.writing() as connection:
             # Read here: another process may have held the file.
             now = self._clock.now()
-            connection.execute(
-                "DELETE FROM places WHERE at <= ? OR at > ?", (now - WINDOW_S, now + MAX_AHEAD_S)
-            )
-            at = max(now, _retry_at(connection, account))
-            at = max(at, _next_place(connection, account, "requests", requests, max_requests))
-            at = max(at, _next_place(connection, account, "tokens", tokens, max_tokens))
-            if not is_question:
-                # Never before the last place that was given: then looking back is enough.
-                last = scalar(connection, "SELECT max(at) FROM places WHERE account = ?", account)
-                at = max(at, last or 0.0)
+            query = "SELECT unit, next_at FROM limits WHERE account = ? AND next_at <= ?"
+            times = dict(connection.execute(query, (account, now + LONGEST_S)).fetchall())
+            at = max(now, times.get(HOLD, now))
+            for unit, move in moves.items():
+                at = max(at, times.get(unit, now) - move.slack)
             if at - now <= max_wait_s:
-                connection.execute("INSERT INTO places VALUES (?, ?, ?, ?)", (account, at, requests, tokens))
+                connection.executemany(
+                    "INSERT OR REPLACE INTO limits (account, unit, next_at) VALUES (?, ?, ?)",
+                    (
+                        (account, unit, max(at, times.get(unit, at)) + move.seconds)
+                        for unit, move in moves.items()
+                    ),
+                )
             return float(at - now)
 
     def cooldown_s(self, account: str) -> float:
         with self._file.reading() as connection:
-            retry_at = _retry_at(connection, account) if connection is not None else 0.0
-        return max(0.0, retry_at - self._clock.now())
+            query = "SELECT next_at FROM limits WHERE account = ? AND unit = ?"
+            row = connection.execute(query, (account, HOLD)).fetchone() if connection is not None else None
+        left_s = row[0] - self._clock.now() if row else 0.0
+        return left_s if 0 < left_s <= LONGEST_S else 0.0
 
     def cool_down(self, account: str, seconds: float) -> None:
         with self._file.writing() as connection:
             connection.execute(
-                "INSERT INTO cooldowns VALUES (?, ?)"
-                " ON CONFLICT (account) DO UPDATE SET until = max(until, excluded.until)",
-                (account, self._clock.now() + seconds),
+                "INSERT INTO limits (account, unit, next_at) VALUES (?, ?, ?)"
+                " ON CONFLICT (account, unit) DO UPDATE SET next_at = max(next_at, excluded.next_at)",
+                (account, HOLD, self._clock.now() + seconds),
             )
 
     def end_cooldown(self, account: str) -> None:
         with self._file.writing() as connection:
             connection.execute(
-                "DELETE FROM cooldowns WHERE account = ? AND until > ?",
-                (account, self._clock.now() + STOP_COOLDOWN_S),
+                "DELETE FROM limits WHERE account = ? AND unit = ? AND next_at > ?",
+                (account, HOLD, self._clock.now() + STOP_COOLDOWN_S),
             )
-
-
-def _retry_at(connection: Connection, account: str) -> float:
-    return float(scalar(connection, "SELECT until FROM cooldowns WHERE account = ?", account) or 0.0)
-
-
-def _next_place(connection: Connection, account: str, column: str, amount: int, limit: int) -> float:
-    """Compute when there is room for an amount beside all places that were given, also those still to come.
-
-    `column`: what the amount is of, `requests` or `tokens`; 0 is no limit.
-    """
-    if not limit:
-        return 0.0
-    used = scalar(connection, f"SELECT sum({column}) FROM places WHERE account = ?", account) or 0
-    excess, at = used + amount - limit, 0.0
-    oldest = f"SELECT at, {column} FROM places WHERE account = ? ORDER BY at"
-    for earlier, freed in connection.execute(oldest, (account,)) if excess > 0 else ():
-        excess -= freed
-        at = max(at, earlier + WINDOW_S)
-        # A call above the whole limit goes alone rather than never: when all others are over.
-        if excess <= 0:
-            break
-    return at

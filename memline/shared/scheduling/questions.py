@@ -25,7 +25,7 @@ from memline.shared.providers import LOCAL
 from memline.shared.scheduling import call_times, health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
+from memline.shared.scheduling.limits import FileLimits, Limits, costs, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
 
@@ -124,14 +124,10 @@ class QueryEmbedder:
         max_requests, max_tokens = minute_limits(self._settings, choice)
         if choice.provider == LOCAL or not (max_requests or max_tokens):
             return False
+        tokens = estimate_tokens(text)
+        moves = costs(tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, is_question=True)
         try:
-            wait_s = self._limits.take(
-                account_id(choice.provider, choice.mark),
-                tokens=estimate_tokens(text),
-                max_requests=max_requests,
-                max_tokens=max_tokens,
-                is_question=True,
-            )
+            wait_s = self._limits.take(account_id(choice.provider, choice.mark), moves)
         except (IndexFault, QueueError):
             # Where limits are kept cannot be written now. One question more is better than no answer.
             return True

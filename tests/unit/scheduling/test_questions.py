@@ -114,7 +114,7 @@ def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider
 def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(
     provider: Provider, clock: ManualClock, tmp_path: Path
 ) -> None:
-    memory = MemorySearch(remote=Remote(requests_per_minute=2))
+    memory = MemorySearch(remote=Remote(requests_per_minute=40))
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "memory": memory}
     one, two = (
         make_embedder(AgentSettings(agent=name, index_path=tmp_path / name, **paths), provider, clock)
