@@ -51,7 +51,7 @@ def test_words_are_found_with_files_and_lines(memory: Memory, tmp_path: Path) ->
     assert sorted(hit.path for hit in answer.hits) == ["memory/2026-02-10 My Note.md", "memory/copy.md"]
     assert all("ERR_CONN_42" in hit.snippet and hit.start_line <= 3 <= hit.end_line for hit in answer.hits)
     (plan,) = memory.search("zeppelin").hits
-    assert plan.path == "qmd/work-main/plan.md"
+    assert plan.path == str(tmp_path / "work/plan.md")
     assert memory.get(plan.citation).text == "The zeppelin is painted in autumn."
     assert memory.search("nothing-of-the-kind").notice == "qmd found nothing for this question"
     # A question is no option, whatever it begins with.
@@ -69,7 +69,7 @@ def test_changes_sessions_and_other_folders_are_followed(memory: Memory, tmp_pat
 
     assert [hit.path for hit in changed.search("quokka").hits] == ["memory/copy.md"]
     (hit,) = changed.search("wombat").hits
-    assert (hit.path, hit.source) == ("qmd/sessions-main/s1.md", "sessions")
+    assert (hit.path, hit.source) == ("qmd/sessions/s1.md", "sessions")
     assert changed.search("zeppelin").hits == ()
     assert changed.status().details["status"]["qmd"]["collections"] == [
         *("memory-dir-main", "memory-root-main", "sessions-main")

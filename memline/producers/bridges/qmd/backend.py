@@ -6,7 +6,6 @@ The builtin index is kept beside it: it answers within the same second, and a mi
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import date
@@ -35,8 +34,8 @@ from memline.shared.sources.excerpt import Excerpt, read_file_excerpt
 from memline.shared.sources.paths import SESSIONS, is_private
 from memline.shared.sync.staleness import DiskState, Staleness
 
-#: Seconds after a failure in which the builtin index answers, and that a question waits for an update.
-RETRY_S, _WAIT_S = 60.0, 0.5
+#: Seconds after a failure in which the builtin index answers.
+RETRY_S = 60.0
 
 #: Results that are asked for, for each that is wanted, when some may be filtered out.
 _MORE = 4
@@ -69,7 +68,7 @@ class QmdBackend:
         self._long_lived, self._clock = long_lived, clock
         self._updater = Updater(settings, clock=clock)
         self._home = self._updater.home
-        self._staleness = Staleness(self._look)
+        self._staleness = Staleness(lambda: DiskState(files_behind=self._updater.behind()))
         if long_lived and settings.qmd.update.on_boot:
             self._updater.start()
 
@@ -95,13 +94,15 @@ class QmdBackend:
         path, part = cited_part(asked)
         if not path.startswith(PREFIX):
             return self._builtin.get(asked, private=private)
-        root, absolute, ledger = self._home.readable(path)
-        if not private and (not ledger or is_private(ledger)):
+        if not private:
             raise AccessDenied(
-                "long-term notes and past conversations are private: not read in a group, nor by a subagent",
+                "past conversations are private: not read in a group, nor by a subagent",
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
-        return read_file_excerpt(absolute, root=root, shown=path, part=part, clock=self._clock)
+        absolute = str(self._home.exports / Path(path).name)
+        return read_file_excerpt(
+            absolute, root=str(self._home.exports), shown=path, part=part, clock=self._clock
+        )
 
     def lint(self, *, private: bool) -> LinkCheck:
         return self._builtin.lint(private=private)
@@ -109,7 +110,7 @@ class QmdBackend:
     def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
         report = self._builtin.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
         try:
-            self._updater.run(forced=True)
+            self._updater.run()
         except QmdFailed as error:
             failing = _failing(error.message, error.hint)
             return replace(report, findings=by_urgency(report.findings, [failing]), failed=True)
@@ -122,7 +123,6 @@ class QmdBackend:
         met += self.met()
         report = self._builtin.status(deep=deep, met=met)
         if not met:
-            # What is wrong while qmd answers: nothing of the index and the provider behind it.
             common = [each for each in report["findings"] if each["agent"] is None]
             report["findings"] = [each.to_json() for each in self._findings()] + common
         status = report["status"]
@@ -153,14 +153,14 @@ class QmdBackend:
 
     def met(self) -> tuple[Finding, ...]:
         state = self._home.state
-        found = dict.fromkeys(filter(None, (state.failure, state.update_error)), state.action)
+        failures = dict.fromkeys(filter(None, (state.failure, state.update_error)), state.action)
         if state.embed_error:
-            found.setdefault(state.embed_error, "")
+            failures.setdefault(state.embed_error, "")
         try:
             self._home.program()
         except QmdFailed as error:
-            found[error.message] = error.hint
-        return tuple(_failing(*each) for each in found.items())
+            failures[error.message] = error.hint
+        return tuple(_failing(*each) for each in failures.items())
 
     def look(self) -> None:
         self._builtin.look()
@@ -178,13 +178,9 @@ class QmdBackend:
         with closing(Facts(self._settings, nothing, None, now=now, files_behind=behind)) as facts:
             return check(facts)
 
-    def _look(self) -> DiskState:
-        began = time.perf_counter()
-        return DiskState(files_behind=self._updater.behind(), look_s=time.perf_counter() - began)
-
     def _ask_qmd(self, request: SearchRequest, bounds: tuple[date, date]) -> Answer:
         qmd, behind = self._settings.qmd, Behind(files=self._staleness.state().files_behind)
-        self._wait(bool(behind.files))
+        self._bring_up_to_date(bool(behind.files))
         state = self._home.state
         if state.update_error:
             # What it has may be half of it, or nothing.
@@ -218,39 +214,37 @@ class QmdBackend:
             notice="" if hits else "qmd found nothing for this question",
         )
 
-    def _wait(self, is_changed: bool) -> None:
-        """Begin an update that is due, and wait for it as long as a question may. Raises QmdFailed."""
+    def _bring_up_to_date(self, is_changed: bool) -> None:
+        """Begin an update that is due; a first one is waited for by a command. Raises QmdFailed."""
         is_first, update = not self._home.state.updated_at, self._settings.qmd.update
-        if self._long_lived:
-            if is_first or self._updater.due(changed=is_changed):
-                self._updater.start()
-            self._updater.wait(None if is_first and update.wait_for_boot_sync else _WAIT_S)
-        elif is_first:
-            # The first question of all: later ones of a command wait for nothing.
-            self._updater.run()
+        if not self._long_lived:
+            if is_first:
+                self._updater.run()
+            return
+        if is_first or self._updater.due(changed=is_changed):
+            self._updater.start()
+        if is_first and update.wait_for_boot_sync:
+            self._updater.wait()
 
     def _hits(
         self, results: list[Result], request: SearchRequest, bounds: tuple[date, date]
     ) -> Iterator[Hit]:
         """Yield the results that are of the memory and that the request asks for, each place once."""
-        seen, is_meant, mode = set[tuple[str, int]](), path_filter(request), self._settings.qmd.search_mode
+        seen, is_asked, mode = set[tuple[str, int]](), path_filter(request), self._settings.qmd.search_mode
         for result in results:
-            name, _, relative = result.file.removeprefix("qmd://").partition("/")
-            located = self._home.found(name, relative)
+            located = self._home.located(result.file)
             if located is None or result.score < (request.min_score or 0.0):
                 continue
-            collection, absolute = located
-            path = self._home.shown(collection, absolute)
-            is_own = is_private(self._home.paths.ledger_path(absolute)) or collection.source == SESSIONS
+            path, absolute, source = located
+            is_own = is_private(path) or source == SESSIONS
             first, last, text = _lines(result.snippet, self._settings.qmd.limits.max_snippet_chars)
             if not text.strip() or (path, first) in seen or (is_own and not request.private):
                 continue
             day = date.min
             with suppress(OSError):
                 day = day_of_path(path) or day_of_time(Path(absolute).stat().st_mtime)
-            if request.source not in ("", collection.source) or not is_meant(path):
-                continue
-            if not bounds[0] <= day <= bounds[1]:
+            is_asked_day = bounds[0] <= day <= bounds[1]
+            if request.source not in ("", source) or not is_asked(path) or not is_asked_day:
                 continue
             seen.add((path, first))
             yield Hit(
@@ -261,7 +255,7 @@ class QmdBackend:
                 vector_score=result.score if mode == "vsearch" else 0.0,
                 text_score=result.score if mode == "search" else 0.0,
                 snippet=text,
-                source=collection.source,
+                source=source,
                 explanation={"qmd": mode, "file": result.file} if request.explain else None,
             )
 

@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,21 +26,17 @@ import msgspec
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.provider_errors import redact_line
-from memline.shared.errors import MemlineError, PathNotAllowed
-from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
+from memline.shared.errors import MemlineError
+from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN
 from memline.shared.sources.paths import LONG_TERM, MEMORY, MEMORY_FOLDER, SESSIONS, MemoryPaths
 
-#: How the path of a file outside of the workspace begins: `qmd/<collection>/<path in it>`.
-PREFIX = "qmd/"
+#: How the path of an exported session begins: `qmd/sessions/<session>.md`.
+PREFIX = "qmd/sessions/"
 
 #: What qmd calls all Markdown: it minds the case of a mask.
 _ANY = f"**/*.{{{','.join(end for each in MARKDOWN for end in (each[1:], each[1:].upper()))}}}"
 
-#: Seconds between two looks at whether a running command is still wanted.
-_POLL_S = 0.2
-
 _SLOW = "give it longer: memory.qmd.limits.timeoutMs, memory.qmd.update.*TimeoutMs"
-_AS_FOUND = "use a path as a search gives it"
 
 
 class QmdFailed(MemlineError):
@@ -99,8 +94,9 @@ class QmdHome:
         #: Says which files are memory by the rules that the builtin backend has.
         self.paths = MemoryPaths.of(settings)
         self.collections = {each.name: each for each in self._named()}
-        #: Set: what runs is killed, and nothing is run any more.
-        self.stopped = threading.Event()
+        #: The command that runs in the background, and whether nothing is run any more.
+        self._running: subprocess.Popen[str] | None = None
+        self.is_stopped = False
 
     def make(self) -> None:
         """Make its folders, and link the models that the user has. Raises QmdFailed."""
@@ -116,6 +112,12 @@ class QmdHome:
         except OSError as error:
             raise QmdFailed(f"qmd's home {self.folder} cannot be made: {error.strerror}") from None
 
+    def stop(self) -> None:
+        """Kill what runs in the background; nothing is run any more."""
+        self.is_stopped = True
+        if (running := self._running) is not None:
+            _kill(running)
+
     def run(self, *args: str, timeout_ms: int) -> str:
         """Run `qmd ARGS` to a good end and return what it prints. Raises QmdFailed."""
         shown = " ".join(args[:1] if args[0] in ("query", "search", "vsearch") else args)
@@ -123,7 +125,6 @@ class QmdHome:
         env = {"XDG_CONFIG_HOME": str(config), "XDG_CACHE_HOME": str(self.folder / "xdg-cache")}
         # It wins over `XDG_CONFIG_HOME`.
         env |= {"QMD_CONFIG_DIR": str(config / "qmd"), "NO_COLOR": "1", "PWD": str(self.folder)}
-        deadline = time.monotonic() + timeout_ms / 1000
         try:
             # Not in the workspace: qmd takes settings, commands among them, from a `.qmd` folder there. A
             # session of its own, so that what it started ends with it.
@@ -141,19 +142,16 @@ class QmdHome:
         except (OSError, ValueError) as error:
             raise QmdFailed(f"qmd {shown} cannot be started: {error}") from None
         with process:
+            if args[0] in ("update", "embed"):
+                self._running = process
             try:
-                while True:
-                    with suppress(subprocess.TimeoutExpired):
-                        left_s = max(0.0, min(_POLL_S, deadline - time.monotonic()))
-                        stdout, stderr = process.communicate(timeout=left_s)
-                        break
-                    if self.stopped.is_set():
-                        raise QmdFailed(f"qmd {shown} was stopped")
-                    if time.monotonic() >= deadline:
-                        raise QmdFailed(f"qmd {shown} timed out after {timeout_ms}ms", hint=_SLOW)
+                if self.is_stopped:
+                    raise QmdFailed(f"qmd {shown} was stopped")
+                stdout, stderr = process.communicate(timeout=timeout_ms / 1000)
+            except subprocess.TimeoutExpired:
+                raise QmdFailed(f"qmd {shown} timed out after {timeout_ms}ms", hint=_SLOW) from None
             finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
         if process.returncode:
             words = redact_line((stderr.strip() or stdout.strip())[-2_000:])
             raise QmdFailed(f"qmd {shown} failed (code {process.returncode}): {words}", hint="memline status")
@@ -168,13 +166,12 @@ class QmdHome:
             # A quote that is not closed.
             first = command
         path = self._settings.program_environment.get("PATH", os.defpath)
-        found = shutil.which(os.path.expanduser(first), path=path)
-        if found is None:
+        if (program := shutil.which(os.path.expanduser(first), path=path)) is None:
             raise QmdFailed(
                 f"qmd cannot be run: there is no program {first!r}",
                 hint="npm install -g @tobilu/qmd, or name the program in memory.qmd.command",
             )
-        return os.path.abspath(found)
+        return os.path.abspath(program)
 
     @property
     def state(self) -> State:
@@ -192,47 +189,20 @@ class QmdHome:
             part.write_bytes(msgspec.json.encode(msgspec.structs.replace(self.state, **changes)))
             part.replace(self.folder / "state.json")
 
-    def found(self, name: str, relative: str) -> tuple[Collection, str] | None:
-        """Return collection and absolute path of a hit; None unless it is a file of the memory."""
-        with suppress(PathNotAllowed):
-            absolute = self._file(name, relative)
-            collection = self.collections[name]
-            root = os.path.realpath(collection.root).rstrip("/") + "/"
-            is_memory = collection.source == SESSIONS or self.paths.locate(absolute)
-            # Reached without leaving the collection by a link.
-            if os.path.isfile(absolute) and os.path.realpath(absolute).startswith(root) and is_memory:
-                return collection, absolute
-        return None
-
-    def shown(self, collection: Collection, absolute: str) -> str:
-        """Return the path of a file as hits show it, and as `get` takes it."""
-        inside = self.paths.ledger_path(absolute)
-        if inside != absolute and collection.source == MEMORY:
-            return inside
-        return f"{PREFIX}{collection.name}/{os.path.relpath(absolute, collection.root)}"
-
-    def readable(self, path: str) -> tuple[str, str, str]:
-        """Return trusted folder, absolute and ledger path (empty: a session). Raises PathNotAllowed."""
-        name, _, relative = path.removeprefix(PREFIX).partition("/")
-        if not name or not relative:
-            raise PathNotAllowed("invalid qmd path", hint="name it as a search does: qmd/<collection>/<path>")
-        absolute = self._file(name, relative)
-        collection = self.collections[name]
-        is_note = collection.source == MEMORY
-        located = self.paths.locate(absolute) if is_note else None
-        if not is_markdown(os.path.basename(absolute)) or (is_note and located is None):
-            raise PathNotAllowed("path required", hint="name a Markdown file by the path that a search gives")
-        return collection.root, absolute, located.path if located else ""
-
-    def _file(self, name: str, relative: str) -> str:
-        """Return the absolute path of a file in a collection. Raises PathNotAllowed; it may not exist."""
-        if name not in self.collections:
-            raise PathNotAllowed(f"unknown qmd collection: {name[:80]}", hint=_AS_FOUND)
-        root = self.collections[name].root
-        absolute = os.path.normpath(os.path.join(root, relative))
-        if "\0" in relative or not absolute.startswith(root.rstrip("/") + "/") or os.path.isabs(relative):
-            raise PathNotAllowed("qmd path escapes collection", hint=_AS_FOUND)
-        return absolute
+    def located(self, uri: str) -> tuple[str, str, str] | None:
+        """Return path, absolute path and source of a hit; None unless it is a file of the memory."""
+        name, _, relative = uri.removeprefix("qmd://").partition("/")
+        if (collection := self.collections.get(name)) is None or "\0" in relative:
+            return None
+        absolute = os.path.normpath(os.path.join(collection.root, relative))
+        root = os.path.realpath(collection.root).rstrip("/") + "/"
+        # Reached without leaving the collection by a link.
+        if not os.path.isfile(absolute) or not os.path.realpath(absolute).startswith(root):
+            return None
+        if collection.source == SESSIONS:
+            return f"{PREFIX}{relative}", absolute, SESSIONS
+        located = self.paths.locate(absolute)
+        return (located.path, absolute, MEMORY) if located else None
 
     def _named(self) -> Iterator[Collection]:
         """Yield every collection under a name of its own, each folder and mask once."""
@@ -266,6 +236,11 @@ class QmdHome:
             yield _plain(title) or f"custom-{number}", root, mask, MEMORY
         if qmd.sessions.enabled:
             yield "sessions", str(self.exports), "**/*.md", SESSIONS
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _plain(name: str) -> str:

@@ -34,25 +34,14 @@ class Updater:
         self.home = QmdHome(settings)
         self._clock = clock or SystemClock()
         self._made_at = self._clock.now()
-        self._updating, self._starting = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        #: Makes vectors, which may take minutes: updates go on meanwhile.
-        self._embedding: threading.Thread | None = None
-        #: Cleared from the start of an update in the background to its end; vectors come later.
-        self._idle = threading.Event()
-        self._idle.set()
 
     def close(self) -> None:
         """End what runs, and wait for it."""
         atexit.unregister(self.close)
-        self.home.stopped.set()
-        with self._starting:
-            updating = self._thread
-        if updating is not None:
-            updating.join()
-        # None begins any more.
-        if self._embedding is not None:
-            self._embedding.join()
+        self.home.stop()
+        self.wait()
 
     def due(self, *, changed: bool = False) -> bool:
         """Say whether an update is due by its interval, or after a change by its debounce."""
@@ -62,42 +51,37 @@ class Updater:
 
     def start(self) -> bool:
         """Begin an update in the background; False while one runs."""
-        with self._starting:
-            if self.home.stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
+        with self._lock:
+            if self.home.is_stopped or (self._thread is not None and self._thread.is_alive()):
                 return False
-            self._idle.clear()
             self._thread = threading.Thread(target=self._in_background, name="qmd-update", daemon=True)
             self._thread.start()
         # What it runs ends with this process, also when that closes nothing.
         atexit.register(self.close)
         return True
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for the update that runs in the background, if one does; not for vectors."""
-        self._idle.wait(timeout_s)
+    def wait(self) -> None:
+        """Wait for the update that runs in the background, if one does."""
+        if (thread := self._thread) is not None:
+            thread.join()
 
-    def run(self, *, forced: bool = False) -> None:
-        """Update now, unless a good update ended within the debounce. Raises QmdFailed."""
-        update, home = self._settings.qmd.update, self.home
-        with self._updating:
-            state, now = home.state, self._clock.now()
-            is_fresh = now - state.updated_at < update.debounce_ms / 1000 and not state.update_error
-            if is_fresh and not forced:
-                return
-            home.make()
-            home.save(tried_at=now)
-            try:
-                self._export()
-                files = len(self._files())
-                self._make_collections()
-                home.run("update", timeout_ms=update.update_timeout_ms)
-            except (QmdFailed, IndexFault, OSError) as error:
-                failed = error if isinstance(error, QmdFailed) else QmdFailed(f"sessions: {error}")
-                home.save(update_error=failed.message, action=failed.hint)
-                raise failed from None
-            done = {"started_at": now, "updated_at": self._clock.now(), "files": files}
-            # It is asked again at once.
-            home.save(**done, update_error="", failure="", action="")
+    def run(self) -> None:
+        """Update now. Raises QmdFailed."""
+        home, now = self.home, self._clock.now()
+        home.make()
+        home.save(tried_at=now)
+        try:
+            self._export()
+            files = len(self._files())
+            self._make_collections()
+            home.run("update", timeout_ms=self._settings.qmd.update.update_timeout_ms)
+        except (QmdFailed, IndexFault, OSError) as error:
+            failed = error if isinstance(error, QmdFailed) else QmdFailed(f"sessions: {error}")
+            home.save(update_error=failed.message, action=failed.hint)
+            raise failed from None
+        done = {"started_at": now, "updated_at": self._clock.now(), "files": files}
+        # It is asked again at once.
+        home.save(**done, update_error="", failure="", action="")
         _log.info("qmd.updated", agent=self._settings.agent, files=files)
 
     def embed(self, *, forced: bool = False) -> None:
@@ -129,18 +113,11 @@ class Updater:
 
     def _in_background(self) -> None:
         try:
-            self.run(forced=True)
+            self.run()
+            self.embed()
         except QmdFailed as error:
-            if not self.home.stopped.is_set():
+            if not self.home.is_stopped:
                 _log.warning("qmd.update_failed", agent=self._settings.agent, error=error.message)
-            return
-        finally:
-            self._idle.set()
-        with self._starting:
-            is_running = self._embedding is not None and self._embedding.is_alive()
-            if not self.home.stopped.is_set() and not is_running:
-                self._embedding = threading.Thread(target=self.embed, name="qmd-embed", daemon=True)
-                self._embedding.start()
 
     def _make_collections(self) -> None:
         """Make those that are missing, and remove those that are not wanted or are of another folder."""
@@ -176,10 +153,8 @@ class Updater:
                 path.unlink(missing_ok=True)
         for name, file in wanted.items():
             path = folder / name
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime_ns == file.mtime_ns:
-                    continue
-            assert source is not None
+            if source is None or (path.exists() and path.stat().st_mtime_ns == file.mtime_ns):
+                continue
             read = read_session(
                 partial(source.open, file.path),
                 format=format_of(file.path),
