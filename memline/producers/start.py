@@ -8,7 +8,7 @@ from types import FrameType
 from typing import NoReturn
 
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
-UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "up"}
+UNTIL_STOPPED = {"mcp", "serve", "watch", "worker", "up"}
 
 
 def main() -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from memline import Memory
+from memline.producers.reports.metrics import FleetCollector, page
 from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
@@ -15,7 +16,8 @@ from tests.support.workspace import Place
 SECRET = "the vault behind the painting"
 
 
-def samples(text: str) -> dict[str, float]:
+def samples(place: Place) -> dict[str, float]:
+    text = page(FleetCollector(place.settings, [place.agent]))
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("memline_")]
     return {name.removeprefix("memline_"): float(value) for name, value in lines}
 
@@ -49,7 +51,7 @@ def test_a_server_counts_and_logs_what_it_was_asked(place: Place) -> None:
             client.get("/ui/no/such/page")
         said = end(process)
 
-    found = samples(place.run("metrics", "--once").stdout)
+    found = samples(place)
     of_main = 'agent="main",face="{}",mode="keyword",outcome="{}"'
     assert found[f"searches_total{{{of_main.format('http', 'hits')}}}"] == 1
     assert found[f"searches_total{{{of_main.format('http', 'none')}}}"] == 1
@@ -87,7 +89,7 @@ def test_a_program_counts_its_questions_and_a_command_does_not(place: Place) -> 
         memory.search("cents")
     assert place.run("search", "cents").status == 0
 
-    found = samples(place.run("metrics", "--once").stdout)
+    found = samples(place)
     counted = {name: count for name, count in found.items() if name.startswith("searches_total")}
     assert counted == {'searches_total{agent="main",face="python",mode="keyword",outcome="hits"}': 1}
 
@@ -102,12 +104,12 @@ def test_a_command_that_a_query_worker_answers_is_counted_by_it(place: Place, re
     def is_counted() -> bool:
         """Ask, and look: a busy worker may be too slow, and counts some seconds later."""
         assert place.run("search", "cents", env=env).status == 0
-        return f"searches_total{{{labels}}}" in samples(place.run("metrics", "--once").stdout)
+        return f"searches_total{{{labels}}}" in samples(place)
 
     with Fleet(place, redis.url) as fleet:
         fleet.start("query")
         fleet.until_alive("query")
         fleet.until(is_counted, "a question of a command among the counts of its home")
 
-    found = samples(place.run("metrics", "--once").stdout)
+    found = samples(place)
     assert {name for name in found if name.startswith("searches_total")} == {f"searches_total{{{labels}}}"}

@@ -88,17 +88,6 @@ def test_force_color_colours_a_pipe(place: Place, args: tuple[str, ...]) -> None
     assert "\x1b[" not in place.call(*args, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
 
 
-def test_citations_are_links_on_terminals_that_have_them(place: Place) -> None:
-    file = place.workspace / "memory/cache.md"
-    link = f"\x1b]8;;{file.as_uri()}#L1\x1b\\"
-
-    for variables, has_link in (({}, False), ({"VTE_VERSION": "7600"}, True), ({"WT_SESSION": "1"}, True)):
-        with on_terminal(*place.arguments("search", "wombat"), env=variables) as terminal:
-            assert terminal.end() == 0
-        assert (link in terminal.shown) == has_link
-    assert link not in place.call("search", "wombat", env={"VTE_VERSION": "7600"}).stdout
-
-
 def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
     place.write("memory/b.md", "# Other\n\nA wombat.\n")
     file = place.workspace / "memory/cache.md"

@@ -41,10 +41,8 @@ GROUPS = {
     ),
 }
 
-#: Where each command is; the last ones are not listed.
-COMMANDS = {name: _CLI + place for group in GROUPS.values() for name, place, _ in group} | {
-    "metrics": _CLI + "serve:metrics",
-}
+#: Where each command is.
+COMMANDS = {name: _CLI + place for group in GROUPS.values() for name, place, _ in group}
 
 #: What else people type for a command, and it works.
 ALIASES = {"find": "search", "query": "search", "ask": "search"}

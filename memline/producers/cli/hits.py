@@ -24,7 +24,7 @@ _HEADING = re.compile(r"\s*#{1,6}\s+(.*?)\s*#*\s*")
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---(?:\n|\Z)", re.DOTALL)
 
 
-def rows_of(hit: dict[str, Any], *, with_vectors: bool, workspace: Path) -> Iterator[str]:
+def rows_of(hit: dict[str, Any], *, with_vectors: bool) -> Iterator[str]:
     """Yield the lines of a hit: citation and scores, headings, and the best rows of its snippet."""
     width = terminal.width()
     citation = one_line(hit.get("citation", hit["path"]))
@@ -32,9 +32,6 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, workspace: Path) -> Iter
     scores += f"text {hit['textScore']:.2f})"
     head = f"{hit['score']:.3f} {citation}"
     shown = terminal.style(citation, fg="cyan")
-    file = workspace / hit["path"]
-    if terminal.has_links() and file.is_file():
-        shown = terminal.link(shown, file, line=hit["startLine"])
     line = f"{terminal.style(head.partition(' ')[0], bold=True)} {shown}"
     fits = terminal.columns(head) + 2 + len(scores) <= width
     yield f"{line}  {scores}" if fits else line

@@ -215,7 +215,7 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
     for hit in answer.hits:
         has_vectors = answer.mode != "keyword"
         shown = hit.to_json()
-        for row in rows_of(shown, with_vectors=has_vectors, workspace=settings.workspace):
+        for row in rows_of(shown, with_vectors=has_vectors):
             put(row)
 
 

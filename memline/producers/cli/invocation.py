@@ -80,8 +80,8 @@ class Invocation:
     def everywhere(self, settings: AgentSettings) -> Options:
         """Return the options that mean this agent's memory in any folder and any shell."""
         options, loaded = self.options, self.settings
-        by_variable = environment.value(os.environ, environment.CONFIG)
-        has_home = options.home is not None or environment.value(os.environ, environment.HOME)
+        by_variable = environment.read(os.environ, environment.CONFIG)
+        has_home = options.home is not None or environment.read(os.environ, environment.HOME)
         return Options(
             config=loaded.path if options.config is not None or by_variable else None,
             home=loaded.home if has_home else None,

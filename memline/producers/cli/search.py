@@ -120,7 +120,7 @@ def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
             put(line)
     else:
         for hit in answer["results"]:
-            for line in hits.rows_of(hit, with_vectors=has_vectors, workspace=workspace):
+            for line in hits.rows_of(hit, with_vectors=has_vectors):
                 put(line)
             for line in hits.explained(hit) if "explain" in hit else ():
                 put(line)

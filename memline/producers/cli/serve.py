@@ -1,4 +1,4 @@
-"""`memline mcp`, `serve` and `metrics`: memory for agents, figures for Prometheus, until they are stopped."""
+"""`memline mcp` and `serve`: memory for agents, until they are stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memline.producers.chats import chat_for
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.options import command
-from memline.producers.cli.output import echo, put
+from memline.producers.cli.output import echo
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
 from memline.producers.runs.parts import Part, run
 from memline.shared import logs
@@ -110,29 +110,3 @@ def server_of(
     return Server(
         wanted, agents, calls, on_note=partial(echo, err=True), is_alone=is_alone, liveness=liveness
     )
-
-
-@command("memline metrics", "memline metrics --port 9500", "memline metrics --once")
-@click.option("--port", type=_PORT, default=9464, show_default=True, help="Port.")
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address; every client that reaches it may read.",
-)
-@click.option("--once", is_flag=True, help="Print the metrics and end.")
-def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
-    """Serve metrics of queues, backlog, workers and providers for Prometheus, until it is stopped.
-
-    One process a host is enough; run it beside the index. Each scrape reads the metrics again.
-    """
-    from memline.producers.reports.metrics import FleetCollector, page, serve
-
-    write_log()
-    collector = FleetCollector(invocation.settings, invocation.enabled_agents())
-    if once:
-        put(page(collector), end="")
-        return
-    with stop_event() as stop, serve(collector, host=host, port=port) as url:
-        echo(f"memline: metrics at {url}", err=True)
-        liveness().run_until(stop)

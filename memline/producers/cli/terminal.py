@@ -1,4 +1,4 @@
-"""What the terminal can do, and text made to fit it: colours, links, widths, wrapped lines."""
+"""What the terminal can do, and text made to fit it: colours, widths, wrapped lines."""
 
 import os
 import re
@@ -6,7 +6,6 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path
 
 from memline.shared.config import environment
 
@@ -27,11 +26,6 @@ def has_colour() -> bool:
     """Tell whether standard output shows colours: a terminal does, unless the environment says otherwise."""
     wanted = environment.colour(os.environ)
     return sys.stdout.isatty() if wanted is None else wanted
-
-
-def has_links() -> bool:
-    """Tell whether standard output is a terminal that shows links (OSC 8)."""
-    return has_colour() and environment.has_links(os.environ, is_terminal=sys.stdout.isatty())
 
 
 def width() -> int:
@@ -58,11 +52,6 @@ def below(head: str, text: str, *, is_command: bool = False) -> Iterator[str]:
         yield f"{head}{row} \\" if is_command else head + row
         head = indent
     yield head + last
-
-
-def link(text: str, file: Path, *, line: int = 0) -> str:
-    """Make a text a link to a file, as terminals read it."""
-    return f"\x1b]8;;{file.as_uri()}{f'#L{line}' if line else ''}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def style(text: str, *, fg: str = "", bold: bool = False, dim: bool = False) -> str:

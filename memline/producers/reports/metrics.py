@@ -9,12 +9,12 @@ import shutil
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -136,28 +136,6 @@ class FleetCollector(Collector):
         for agent, counts in buckets.items():
             family.add_metric([agent], counters.cumulative(counts), sums.get(agent, 0.0))
         self._families[name] = family
-
-
-@contextmanager
-def serve(collector: FleetCollector, *, host: str, port: int) -> Iterator[str]:
-    """Serve the metrics over HTTP from a thread; gives their address, with port 0 that of a free port.
-
-    Raises MemlineError when the port is in use.
-    """
-    try:
-        server, thread = start_http_server(port, host, _registry(collector))
-    except OSError as error:
-        raise MemlineError(
-            f"cannot serve metrics on {host}:{port}: {error.strerror}",
-            hint="memline metrics --port 9465",
-            code="port_taken",
-        ) from error
-    try:
-        yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def page(collector: FleetCollector) -> str:

@@ -45,7 +45,7 @@ def default_places(env: Environment) -> tuple[Path, ...]:
 def find(named: Path | None, env: Environment) -> Path | None:
     """Return the file of `--config` or `MEMLINE_CONFIG`, which has to exist, else the first default place."""
     named_by = "--config"
-    if named is None and (variable := environment.value(env, environment.CONFIG)):
+    if named is None and (variable := environment.read(env, environment.CONFIG)):
         named, named_by = Path(variable), environment.CONFIG
     if named is None:
         return next((place for place in default_places(env) if place.exists()), None)

@@ -47,10 +47,6 @@ STATE_DIR = "OPENCLAW_STATE_DIR"
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
 
-#: Terminals that show links, by `TERM_PROGRAM` and by `TERM`.
-_LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio")
-_LINKING_TERMS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "contour")
-
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOG_FORMATS = ("text", "json")
 
@@ -67,7 +63,7 @@ _FOR_PROGRAMS = (
 _REFERENCE = r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 
 
-def value(env: Environment, name: str) -> str:
+def read(env: Environment, name: str) -> str:
     """Return the variable without surrounding blanks; empty when it is not set."""
     return env.get(name, "").strip()
 
@@ -78,39 +74,39 @@ def secret(env: Environment, name: str) -> str:
     Containers, Kubernetes and systemd hand secrets over as files, which a list of processes does not show.
     Raises ConfigError when the file cannot be read or holds no single line, or both are set.
     """
-    text, file = value(env, name), value(env, name + _FILE)
+    text, file = read(env, name), read(env, name + _FILE)
     if not file:
         return text
     if text:
         raise ConfigError(f"{name} and {name}{_FILE} are both set", hint=f"unset {name}{_FILE}, or {name}")
     try:
         with Path(file).open("rb") as opened:
-            read = opened.read(_MAX_SECRET_BYTES + 1).decode().strip()
+            line = opened.read(_MAX_SECRET_BYTES + 1).decode().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not valid text"
         raise ConfigError(f"{name}{_FILE}: cannot read {file}: {reason}", hint=f"cat {file}") from None
-    if not read or len(read) > _MAX_SECRET_BYTES or not read.isprintable():
+    if not line or len(line) > _MAX_SECRET_BYTES or not line.isprintable():
         # Never quoted: it may be the wrong file, with other secrets.
         raise ConfigError(
             f"{name}{_FILE}: {file} does not hold one line of text", hint=f"write the value of {name} into it"
         )
-    return read
+    return line
 
 
 def secret_name(env: Environment, name: str) -> str:
     """Return which variable has this secret: itself, or the one that names its file; empty for none."""
-    return next((each for each in (name, name + _FILE) if name and value(env, each)), "")
+    return next((each for each in (name, name + _FILE) if name and read(env, each)), "")
 
 
 def user_home(env: Environment) -> Path:
     """Return the user's home directory."""
     # Without HOME (some services) the user database knows it.
-    return Path(value(env, "HOME") or os.path.expanduser("~"))
+    return Path(read(env, "HOME") or os.path.expanduser("~"))
 
 
 def for_programs(env: Environment) -> dict[str, str]:
     """Return the variables that a program of others gets, and where it finds downloaded models."""
-    caches = value(env, "XDG_CACHE_HOME")
+    caches = read(env, "XDG_CACHE_HOME")
     return {name: env[name] for name in _FOR_PROGRAMS if env.get(name)} | {
         "NO_COLOR": "1",
         # Replaced for qmd by its own home; there it says where the user's own cache is.
@@ -123,10 +119,10 @@ def liveness(env: Environment = os.environ) -> tuple[str, float | None, str]:
 
     They are for the process that was started with them alone; see `without_liveness`.
     """
-    microseconds, pid = (value(env, name) for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
+    microseconds, pid = (read(env, name) for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
     is_ours = not pid or pid == str(os.getpid())
     watchdog_s = int(microseconds) / 1e6 if microseconds.isdecimal() and is_ours else None
-    return value(env, "NOTIFY_SOCKET"), watchdog_s, value(env, ALIVE_FILE)
+    return read(env, "NOTIFY_SOCKET"), watchdog_s, read(env, ALIVE_FILE)
 
 
 def without_liveness(env: Environment) -> dict[str, str]:
@@ -150,7 +146,7 @@ def expand_user(path: str, env: Environment) -> str:
 def xdg(env: Environment, variable: str, default: str) -> Path:
     """Return Memline's folder below an XDG base directory; its specification ignores relative values."""
     # Not platformdirs: 4.6 ms of import, and it reads the machine's own environment only.
-    named = value(env, variable)
+    named = read(env, variable)
     return (Path(named) if named.startswith("/") else user_home(env) / default) / "memline"
 
 
@@ -166,7 +162,7 @@ def client_settings(env: Environment) -> Path:
 
 def folder(env: Environment, variable: str, usual: str) -> Path:
     """Return the folder that a variable of another program names, else the usual one in the user's home."""
-    named = value(env, variable)
+    named = read(env, variable)
     return Path(expand_user(named, env)).absolute() if named else user_home(env) / usual
 
 
@@ -202,17 +198,17 @@ def expand(text: str, env: Environment, missing: list[str]) -> str:
 
 def hf_url(env: Environment = os.environ) -> str:
     """Return the base address of model files, for `shared.embedders.local.downloads`."""
-    return (value(env, HF_URL) or value(env, HF_ENDPOINT) or HUGGING_FACE).rstrip("/")
+    return (read(env, HF_URL) or read(env, HF_ENDPOINT) or HUGGING_FACE).rstrip("/")
 
 
 def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> tuple[str, str]:
     """Return level and format of the log, for `shared.logs.configure`."""
-    level = value(env, LOG_LEVEL).upper() or default
-    style = value(env, LOG_FORMAT).lower() or "text"
-    for variable, word, known in ((LOG_LEVEL, level, LOG_LEVELS), (LOG_FORMAT, style, LOG_FORMATS)):
+    level = read(env, LOG_LEVEL).upper() or default
+    style = read(env, LOG_FORMAT).lower() or "text"
+    for name, word, known in ((LOG_LEVEL, level, LOG_LEVELS), (LOG_FORMAT, style, LOG_FORMATS)):
         if word not in known:
             raise ConfigError(
-                f"{variable}: {word!r} is not a valid value", hint=f"set it to one of: {', '.join(known)}"
+                f"{name}: {word!r} is not a valid value", hint=f"set it to one of: {', '.join(known)}"
             )
     return level, style
 
@@ -223,17 +219,4 @@ def colour(env: Environment = os.environ) -> bool | None:
         return False
     if force := env.get("FORCE_COLOR"):
         return force not in ("0", "false")
-    return False if value(env, "TERM") == "dumb" else None
-
-
-def has_links(env: Environment = os.environ, *, is_terminal: bool) -> bool:
-    """Tell whether a terminal shows links (OSC 8), by what it says of itself; `FORCE_HYPERLINK` wins."""
-    if force := value(env, "FORCE_HYPERLINK"):
-        return force != "0"
-    is_known = value(env, "TERM_PROGRAM") in _LINKING_PROGRAMS or value(env, "TERM") in _LINKING_TERMS
-    vte = value(env, "VTE_VERSION")
-    return is_terminal and (
-        is_known
-        or any(value(env, name) for name in ("WT_SESSION", "KONSOLE_VERSION", "KITTY_WINDOW_ID", "DOMTERM"))
-        or (vte.isdigit() and int(vte) >= 5000)
-    )
+    return False if read(env, "TERM") == "dumb" else None

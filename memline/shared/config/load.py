@@ -116,24 +116,13 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     _name_entries(raw)
     content = _expand(reading.check(ConfigFile, raw), env, reading)
     _with_variables(content, env, reading, home)
-    agents, memory = content.get("agents", {}), content.get("memory", {})
+    agents = content.get("agents", {})
     entries, is_newest = list(agents.get("entries", {}).values()), True
     if not entries:
         entries, is_newest = agents.get("list", []), False
     ids = _ids(entries, reading)
     default = _default(entries, ids, raw, reading) if entries else MAIN
-    layers = [
-        openclaw.of_qmd(memory.get("qmd", {})) if memory.get("backend") == "qmd" else {},
-        content.get("memorySearch", {}),
-        agents.get("defaults", {}).get("memorySearch", {}),
-        memory.get("search", {}),
-    ]
-    own = {
-        each["id"]: each.get("memorySearch") or each.get("memory", {}).get("search", {}) for each in entries
-    }
-    blocks = {name: _memory([*layers, block], reading) for name, block in own.items()}
-    if not entries:
-        blocks[""] = _memory(layers, reading)
+    blocks = _blocks(content, entries, reading)
     file = msgspec.convert(content, ConfigFile)
     prices = content.get("prices", {})
     defaults = file.agents.defaults
@@ -227,6 +216,26 @@ def merge(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
             each = merge(merged[name], each)
         merged[name] = each
     return merged
+
+
+def _blocks(
+    content: dict[str, Any], entries: list[dict[str, Any]], reading: Reading
+) -> dict[str, MemorySearch]:
+    """Return the `memorySearch` of each agent; without `agents.list` that of all, under an empty name."""
+    agents, memory = content.get("agents", {}), content.get("memory", {})
+    layers = [
+        openclaw.of_qmd(memory.get("qmd", {})) if memory.get("backend") == "qmd" else {},
+        content.get("memorySearch", {}),
+        agents.get("defaults", {}).get("memorySearch", {}),
+        memory.get("search", {}),
+    ]
+    own = {
+        each["id"]: each.get("memorySearch") or each.get("memory", {}).get("search", {}) for each in entries
+    }
+    blocks = {name: _memory([*layers, block], reading) for name, block in own.items()}
+    if not entries:
+        blocks[""] = _memory(layers, reading)
+    return blocks
 
 
 def _memory(layers: list[dict[str, Any]], reading: Reading) -> MemorySearch:
@@ -341,7 +350,7 @@ def _home(options: Options, env: Environment) -> Path:
 def _folder(options: Options, name: str, variable: str, env: Environment) -> Place | None:
     """Return the folder of an option, else of a variable."""
     option: Path | None = getattr(options, name)
-    text, origin = (str(option), f"--{name}") if option else (environment.value(env, variable), variable)
+    text, origin = (str(option), f"--{name}") if option else (environment.read(env, variable), variable)
     return Place(Path(environment.expand_user(text, env)).absolute(), origin) if text else None
 
 

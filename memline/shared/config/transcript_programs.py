@@ -25,7 +25,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, env: Environment) -> Path:
         """Return the folder or the database."""
         place = environment.folder(env, self.variable, self.usual) / self.below
-        named = environment.value(env, self.file_variable)
+        named = environment.read(env, self.file_variable)
         return place.parent / named if named else place
 
 

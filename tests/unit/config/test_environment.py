@@ -7,7 +7,7 @@ from memline.shared.errors import ConfigError
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
-    assert environment.value({"A": "  "}, "A") == ""
+    assert environment.read({"A": "  "}, "A") == ""
     assert environment.provider_keys({"OPENAI_API_KEY": ""}) == {}
 
 
