@@ -56,6 +56,9 @@ def fuse(
     sums = words.sums if words else {}
     best = max(sums.values(), default=0.0) or 1.0
     shares = {chunk_id: each / best for chunk_id, each in sums.items()}
+    if cosines is None and settings.fusion != "rrf":
+        rows = dict.fromkeys((*shares, *lifts))
+        return {each: round(shares.get(each, 0.0) + lifts.get(each, 0.0), FINE) for each in rows}
     wt, wv = settings.text_weight if words else 0.0, settings.vector_weight if cosines is not None else 0.0
     if wt + wv <= 0:
         wt, wv = float(words is not None), float(cosines is not None)

@@ -32,11 +32,11 @@ class Passage:
         return self.chunks[0]
 
     def join(self, row: Row, most: int) -> bool:
-        """Add the lines of a neighbour that are not here yet; False where it is none or has no room.
+        """Add the lines of a chunk of the file that are not here; False where it is no neighbour or too long.
 
         `most`: the weight of a passage.
         """
-        if row.file_id != self.best.file_id or row.start > self.end + 1 or row.end < self.start - 1:
+        if row.start > self.end + 1 or row.end < self.start - 1:
             return False
         lines = row.text.split("\n")
         if (len(lines), len(self.lines)) != (row.end - row.start + 1, self.end - self.start + 1):
@@ -75,9 +75,10 @@ def passages(ranked: Sequence[Row], *, wanted: int, max_tokens: int) -> list[Pas
     for first in range(0, len(ranked), WINDOW):
         if len(made) >= wanted:
             break
-        window: list[Passage] = []
+        of_file: dict[int, list[Passage]] = {}
         for row in ranked[first : first + WINDOW]:
-            if not any(each.join(row, max_tokens * 4) for each in window):
-                window.append(Passage(row))
-        made += window
+            neighbours = of_file.setdefault(row.file_id, [])
+            if not any(each.join(row, max_tokens * 4) for each in neighbours):
+                made.append(Passage(row))
+                neighbours.append(made[-1])
     return made[:wanted]

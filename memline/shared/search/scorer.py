@@ -10,7 +10,7 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     n     the name documents of f: file name and title, each alias
     w     1; 1.5 for an id or a quoted phrase; 1/3 for an irregular form, another spelling, a beginning or a
           corrected word
-    near  the share of the idf of the question that stands within 200 characters, for the 30 best chunks
+    near  the share of the idf of the question that stands within 200 characters, for the 20 best chunks
 
 A list whose item describes another note gives its sum to that note. `lifts.py` adds for names, ids, days and
 tags. What each part is worth is in docs/search.md (`python -m benchmarks.ablation`).
@@ -46,8 +46,9 @@ NAME, NAME_WORD = 0.7, 0.1
 #: What an id or a quoted phrase weighs.
 EXACT = 1.5
 
-#: Rows that the rarest terms find before commoner ones score only these: bm25 takes 1.6 us a row.
-FOUND_ENOUGH = 500
+#: Rows that the rarest terms find before commoner ones score only these: bm25 takes 1 us a row. So does a
+#: term that many rows have where some are found.
+FOUND_ENOUGH, FOUND_SOME, MANY = 200, 50, 500
 
 #: Chunks from which on a term is not read any more once enough are found: it cannot tell the best apart.
 COMMON = 10_000
@@ -56,7 +57,7 @@ COMMON = 10_000
 NAMED, NAMED_CHUNKS = 20, 50
 
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
-NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 30
+NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 
 #: Lists: the best chunks that may be one, links to be one, the share of a chunk's words that an item has to
 #: hold, and the share of the best name from which on the page itself is meant.
@@ -139,7 +140,7 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     named = matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS, files))
     file_of: dict[int, int] = dict(named.fetchall())
     sums = _sums(matches, words, files, file_of, pool)
-    top = _best(sums, pool)
+    top = sums if len(sums) <= pool else _best(sums, pool)
     if len(words.names) > NAMED:
         file_of |= matches.files_of(CHUNKS, top)
     words.named = {row: words.names[owner] for row, owner in file_of.items() if owner in words.names}
@@ -207,7 +208,8 @@ def _sums(
     """Add up what the terms say of chunks: the rarest of all that hold them, the others of the best."""
     total, rows, late = matches.total(CHUNKS), 0, list[bool]()
     for lookup in words.lookups.found:
-        late.append(lookup.term.is_day or rows > FOUND_ENOUGH)
+        is_common = rows > FOUND_SOME and rows + lookup.df > MANY
+        late.append(lookup.term.is_day or is_common or rows > FOUND_ENOUGH)
         rows += 0 if lookup.term.is_day else lookup.df
     among: set[int] | None = None
     if files is not None:
@@ -234,6 +236,9 @@ def _sums(
                     known = {row: known[row] for row in known.keys() & among}
                 for row, fit in known.items():
                     sums[row] = sums.get(row, 0.0) + worth * fit
+        if is_late and some and among is not None:
+            # No other can be among the best any more.
+            sums = {row: sums[row] for row in among if row in sums}
     return sums
 
 

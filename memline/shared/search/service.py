@@ -377,20 +377,22 @@ class _Search(Struct):
         ids = json_ids(each.best.id for each in chosen)
         for chunk_id, path in self.connection.execute(_COPIES, (ids, self.file_ids)):
             copies.setdefault(chunk_id, set()).add(path)
-        return tuple(self._hit(each, tuple(sorted(copies.get(each.best.id, ())))) for each in chosen)
+        quality = self._quality()
+        return tuple(self._hit(each, tuple(sorted(copies.get(each.best.id, ()))), quality) for each in chosen)
 
-    def _hit(self, passage: Passage, copies: tuple[str, ...]) -> Hit:
+    def _hit(self, passage: Passage, copies: tuple[str, ...], quality: float) -> Hit:
         best, words = passage.best, self.words or Words()
         part = snippet(passage.lines, words.needles, self._by_meaning(passage))
         is_of_file = len(passage.lines) == passage.end - passage.start + 1
-        title = best.file.title
+        title, root = best.file.title, math.sqrt(2 * self.fused[best.id] * quality)
         has_title = not title or best.heading.partition(" > ")[0] == title
         return Hit(
             path=best.file.path,
             start_line=passage.start,
             end_line=passage.end,
             shown=(passage.start + part.first, passage.start + part.last) if is_of_file else (0, 0),
-            score=self._score(self.fused[best.id]),
+            # It falls with the order, and is lower where less of the question was found.
+            score=round(root / (root + 1), fusion.DECIMALS),
             vector_score=self.cosines.get(best.id, 0.0),
             text_score=round(words.coverage(best.id), fusion.DECIMALS),
             snippet=part.text,
@@ -411,14 +413,13 @@ class _Search(Struct):
             "rank": 1 + sum(other > self.fused[chunk_id] for other in self.fused.values()),
         }
 
-    def _score(self, fused: float) -> float:
-        """Return a score of 0 to 1 that falls with the order, lower where less of the question was found."""
+    def _quality(self) -> float:
+        """Return how much of the question was found, as a share."""
         quality, hybrid = self.words.quality if self.words else 1.0, self.settings.hybrid
         if self.cosines and self.words:
             weights = hybrid.text_weight + hybrid.vector_weight or 1.0
             quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
-        root = math.sqrt(2 * fused * (quality or 1.0))
-        return round(root / (root + 1), fusion.DECIMALS)
+        return quality or 1.0
 
     def _by_meaning(self, passage: Passage) -> list[Evidence]:
         """Return what each line of a passage says of the question; empty without token vectors."""

@@ -88,21 +88,24 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     dense = [needle for needle in known if has_dense(needle)]
     found: dict[str, None] = {}
     for word in dict.fromkeys(_WORD.findall(text.replace("_", " "))):
-        bare = word.lower() if word.isascii() else plain(word)
-        if bare[:3] in begins and (bare in known or stem(bare) in known):
+        bare = word.lower()
+        if bare[:3] not in begins and word.isascii():
+            continue
+        bare = plain(word)
+        if bare in known or stem(bare) in known:
             found[word] = None
-        elif dense and not word.isascii():
+        elif dense:
             found |= dict.fromkeys(needle for needle in dense if needle in bare)
     return tuple(found)
 
 
 def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[Hashable, float]]:
     """List what each line has of the terms."""
-    bare = [plain(line).replace("\n", " ") for line in lines]
-    starts = [0, *accumulate(len(line) + 1 for line in bare)]
+    bare = plain("\n".join(lines))
+    ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
     evidence: list[dict[Hashable, float]] = [{} for _ in lines]
-    for at, number, worth in places("\n".join(bare), needles):
-        mine = evidence[bisect_right(starts, at) - 1]
+    for at, number, worth in places(bare, needles):
+        mine = evidence[bisect_right(ends, at)]
         mine[number] = max(worth, mine.get(number, 0.0))
     return evidence
 

@@ -53,7 +53,9 @@ def _without_references(text: str) -> str:
     from html.entities import html5
 
     def character(match: re.Match[str]) -> str:
-        return unescape(match[0]) if match[0][1] == "#" or match[0][1:] in html5 else match[0]
+        is_one = match[0][1] == "#" or match[0][1:] in html5
+        # Lines stay as many as they are.
+        return unescape(match[0]).replace("\n", " ") if is_one else match[0]
 
     return _REFERENCE.sub(character, text)
 
