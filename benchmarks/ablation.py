@@ -40,19 +40,17 @@ def _changed(*changes: tuple[object, str, Any]) -> AbstractContextManager[object
     return stack
 
 
-def _of_half(found: Mapping[int, Any]) -> dict[int, Any]:
-    """Leave out about half of some chunks."""
-    return {chunk_id: each for chunk_id, each in found.items() if chunk_id * 7919 % 1000 < 500}
-
-
 def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object]:
     """Take the vectors of half of the chunks away, as while an index gets them."""
-    nearest, vectors_of = vectors.Comparison.nearest, vectors.vectors_of
-    return _changed(
-        (vectors.Comparison, "nearest", lambda *given: _of_half(nearest(*given))),
-        (vectors, "vectors_of", lambda *given: _of_half(vectors_of(*given))),
-        *more,
-    )
+    places = vectors.places
+
+    def of_half(*given: Any) -> dict[int, vectors.Place]:
+        return {
+            chunk_id: place if chunk_id * 7919 % 1000 < 500 else place._replace(vector_id=0)
+            for chunk_id, place in places(*given).items()
+        }
+
+    return _changed((vectors, "places", of_half), *more)
 
 
 _FUSE, _RETRIEVE, _PASSAGES = fusion.fuse, service.retrieve, passages.passages

@@ -96,13 +96,15 @@ class VectorMatrix:
             chosen = np.isin(ids, np.fromiter(allowed, np.int64, len(allowed)))
             ids, rows = ids[chosen], rows[chosen]
         if self.centre is None:
-            best = _least(-(rows @ np.frombuffer(query, "<f4")), limit)
+            cosines = rows @ np.frombuffer(query, "<f4")
+            best = _least(-cosines, limit)
+            found = dict(zip(ids[best].tolist(), cosines[best].tolist(), strict=True))
         else:
             asked = np.frombuffer(bits.of_question(query, self.centre), np.uint8)
             padded = np.zeros(rows.shape[1], np.uint8)
             padded[: len(asked)] = asked
             best = _least(_differing(rows, padded), bits.depth(self.dims, limit))
-        found = self.cosines(connection, query, ids[best].tolist())
+            found = self.cosines(connection, query, ids[best].tolist())
         return sorted(found.items(), key=lambda each: (-each[1], each[0]))[:limit]
 
     def cosines(self, connection: Connection, query: bytes, vector_ids: Collection[int]) -> dict[int, float]:

@@ -64,7 +64,7 @@ def fuse(
         wt, wv = float(words is not None), float(cosines is not None)
     whole = wt + wv
     if cosines and words and settings.fusion != "rrf":
-        wt *= (1.0 + max(map(words.coverage, sums), default=1.0)) / 2
+        wt *= (1.0 + max(map(words.coverage, words.rows), default=1.0)) / 2
     if settings.fusion == "rrf":
         near, shares = _reciprocal(cosines or {}), _reciprocal(shares)
     else:

@@ -85,6 +85,7 @@ class Matches:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
         kept = self._kept_rows + len(self._owners) + 5 * (len(self._files) + len(self._counts))
+        kept += 2 * sum(len(each) for each in self._facts.values() if isinstance(each, dict))
         if version != self._version or kept > MOST_KEPT:
             self._forget()
         self._version = version

@@ -274,7 +274,7 @@ class _Search(Struct):
 
     def ranked(self, vector: QueryVector | None, now: float) -> list[int]:
         """Score and order the candidates, the best first."""
-        connection, hybrid = self.connection, self.settings.hybrid
+        _connection, hybrid = self.connection, self.settings.hybrid
         backend = None if vector is None else self._backend(vector)
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
         matches = self.index.matches
@@ -285,9 +285,9 @@ class _Search(Struct):
         starts: set[int] = set()
         if backend is not None and vector is not None:
             self.mode = "hybrid" if self.words else "vector"
-            self._compare(backend, vector, words, pool)
+            places = self._compare(backend, vector, words, pool)
             if not is_question(self.question.text):
-                starts = vectors.beginnings(connection, {*self.cosines, *words.sums})
+                starts = {each for each, place in places.items() if place.is_first}
         cosines = self.cosines if backend is not None else None
         self.fused = fusion.fuse(self.words, cosines, self.late, self.lifts.of, starts, hybrid)
         sure = {*(self.words.sums if self.words else ()), *self.lifts.of}
@@ -333,18 +333,31 @@ class _Search(Struct):
             self.findings.append(_no_vectors(self.index.backends.vec_error))
         return backend
 
-    def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
-        """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection, question = self.connection, self.question
-        found = backend.nearest(self.file_ids, pool)
-        others = words.sums if self.words else ()
-        known = vectors.vectors_of(connection, vector.identity_id, {*found, *others, *self.lifts.of})
-        cosine_of = backend.cosines({row_id for chunk_id, row_id in known.items() if chunk_id not in found})
-        found |= {chunk_id: cosine_of[row_id] for chunk_id, row_id in known.items() if row_id in cosine_of}
-        self.cosines = {chunk_id: round(cosine, fusion.DECIMALS) for chunk_id, cosine in found.items()}
+    def _compare(
+        self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int
+    ) -> dict[int, vectors.Place]:
+        """Set the cosines of the nearest chunks and of what the words found, and their late interaction.
+
+        Returns where these chunks stand.
+        """
+        connection, question, matches = self.connection, self.question, self.index.matches
+        cosine_of = dict(backend.top(pool, self.file_ids))
+        nearest, allowed = vectors.chunks_of(matches, cosine_of), {*(self.files or ())}
+        places = vectors.places(matches, vector.identity_id, nearest)
+        if self.files is not None:
+            nearest = [each for each in nearest if places[each].file_id in allowed]
+        others = {*(words.sums if self.words else ()), *self.lifts.of}
+        places = vectors.places(matches, vector.identity_id, {*nearest[:pool], *others})
+        cosine_of |= backend.cosines({each.vector_id for each in places.values()}.difference(cosine_of))
+        known = {each: place.vector_id for each, place in places.items() if place.vector_id}
+        self.cosines = {
+            each: round(cosine_of[row_id], fusion.DECIMALS)
+            for each, row_id in known.items()
+            if row_id in cosine_of
+        }
         tokens_of = token_rows.read(connection, known.values()) if vector.tokens else {}
         if not tokens_of:
-            return
+            return places
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
 
@@ -352,13 +365,14 @@ class _Search(Struct):
         rarity = dict.fromkeys(question.light, 0.0) | words.lookups.rarity
         asked = late.question_tokens(question.text, vector.tokens, fitted, rarity)
         if asked is None:
-            return
+            return places
         packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
         scores = late.scores(asked, [*packed.items()], fitted)
         self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
         self.line_evidence = lambda row: (
             late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
         )
+        return places
 
     def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack
+from memline.shared.search.matches import Matches
 from memline.shared.sources.paths import MEMORY
 
 #: Ids with their cosines, the best first.
@@ -42,20 +43,25 @@ _BY_BITS = (
     " UNION ALL SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NULL"
 )
 # CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
-_CHUNKS_OF_VECTORS = (
-    "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
-    " WHERE vectors.id IN (SELECT value FROM json_each(?1))"
-    " AND (?2 IS NULL OR chunks.file_id IN (SELECT value FROM json_each(?2)))"
+_OF_VECTORS = (
+    "SELECT vectors.id, chunks.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
+    " WHERE vectors.id IN (SELECT value FROM json_each(?)) ORDER BY chunks.id"
 )
-_VECTORS_OF_CHUNKS = (
-    "SELECT chunks.id, vectors.id FROM chunks CROSS JOIN vectors"
-    " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
+_PLACES = (
+    "SELECT chunks.id, file_id, ifnull(vectors.id, 0), ordinal = 0 AND source = ?"
+    " FROM chunks CROSS JOIN files ON files.id = file_id"
+    " LEFT JOIN vectors ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
-_BEGINNINGS = (
-    "SELECT chunks.id FROM chunks CROSS JOIN files ON files.id = file_id AND source = ?"
-    " WHERE ordinal = 0 AND chunks.id IN (SELECT value FROM json_each(?))"
-)
+
+
+class Place(NamedTuple):
+    """Where a chunk stands, and the row of its vector; 0 where it has none."""
+
+    file_id: int
+    vector_id: int
+    #: Whether it is the beginning of a note.
+    is_first: bool
 
 
 class Comparison(Struct, frozen=True):
@@ -97,14 +103,6 @@ class Comparison(Struct, frozen=True):
         values = (self.query, self.identity_id, len(self.query), json_ids(vector_ids))
         return dict(self.connection.execute(_COSINES + _GIVEN, values).fetchall())
 
-    def nearest(self, files: str | None, limit: int) -> dict[int, float]:
-        """Return chunk id -> cosine of the chunks nearest to the question, best first."""
-        cosine_of = dict(self.top(limit, files))
-        rows = self.connection.execute(_CHUNKS_OF_VECTORS, (json_ids(cosine_of), files))
-        # One text may be in many files: each is a chunk of its own, with the same vector.
-        hits = [(chunk_id, cosine_of[vector_id]) for chunk_id, vector_id in rows]
-        return dict(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit])
-
 
 class Backends:
     """Chooses how a process compares vectors, and keeps its matrix."""
@@ -145,11 +143,20 @@ class Backends:
         return matrix
 
 
-def vectors_of(connection: Connection, identity_id: int, chunk_ids: Collection[int]) -> dict[int, int]:
-    """Return chunk id -> vectors.id, for chunks whose text has a row for its vector."""
-    return dict(connection.execute(_VECTORS_OF_CHUNKS, (identity_id, json_ids(chunk_ids))).fetchall())
+def chunks_of(matches: Matches, vector_ids: Iterable[int]) -> list[int]:
+    """Return the chunks of some vectors: one text may be in many files, each a chunk of its own."""
+    known: dict[int, list[int]] = matches.fact("chunks of vectors", lambda _: {})
+    if new := [each for each in vector_ids if each not in known]:
+        known |= {each: [] for each in new}
+        for vector_id, chunk_id in matches.connection.execute(_OF_VECTORS, (json_ids(new),)):
+            known[vector_id].append(chunk_id)
+    return [chunk_id for each in vector_ids for chunk_id in known[each]]
 
 
-def beginnings(connection: Connection, chunk_ids: Collection[int]) -> set[int]:
-    """Return which of some chunks are the first of a note."""
-    return {row for (row,) in connection.execute(_BEGINNINGS, (MEMORY, json_ids(chunk_ids)))}
+def places(matches: Matches, identity_id: int, chunk_ids: Iterable[int]) -> dict[int, Place]:
+    """Return where chunks stand, with their vectors of an identity."""
+    known: dict[int, Place] = matches.fact(f"places {identity_id}", lambda _: {})
+    if new := [each for each in chunk_ids if each not in known]:
+        rows = matches.connection.execute(_PLACES, (MEMORY, identity_id, json_ids(new)))
+        known |= {chunk_id: Place(*columns) for chunk_id, *columns in rows}
+    return {each: known[each] for each in chunk_ids}
