@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from memline.shared.clock import ManualClock
+from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.sessions.programs import FORMATS
 from memline.shared.sessions.read_session import SessionReading, read_session
 from memline.shared.sessions.stores import TranscriptStore
@@ -50,7 +50,7 @@ def sessions_folder(state_dir: Path, agent: str = "main") -> Path:
 
 def store_of(program: str, place: Path, workspace: str = "/w/proj") -> TranscriptStore:
     """The sessions of a program that were held in a workspace; `place` is where it keeps them."""
-    places = dict.fromkeys(TRANSCRIPT_PROGRAMS, place)
+    places = dict.fromkeys(PROGRAMS, place)
     settings = AgentSettings(
         agent="main",
         workspace=Path(workspace),

@@ -18,13 +18,12 @@ from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.sync.plan import plan_of
 
 
-def start(settings: AgentSettings, url: QueueAddress, *, force: bool = False, by: str = "") -> dict[str, Any]:
+def start(settings: AgentSettings, url: QueueAddress, *, force: bool = False) -> dict[str, Any]:
     """Write a reindex of an agent down as a job and wake the fleet; texts of cancelled jobs are part of it.
 
-    A reindex that is under way already is not asked for twice. `by`: who asks, by default this process's
-    user. Raises QueueError without a queue, or when it cannot be reached; then no job is made.
+    A reindex that is under way already is not asked for twice. Raises QueueError without a queue, or when it
+    cannot be reached; then no job is made.
     """
-    by = by or jobs.asker()
     with Fleet(url) as fleet:
         plan = plan_of(settings)
         files = plan.files(force=force)
@@ -40,7 +39,7 @@ def start(settings: AgentSettings, url: QueueAddress, *, force: bool = False, by
                 job = jobs.create(
                     connection,
                     jobs.REINDEX,
-                    by=by,
+                    by=jobs.asker(),
                     now_ns=SystemClock().now_ns(),
                     what="all files" if force else "",
                     files=files,

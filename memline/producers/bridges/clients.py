@@ -16,7 +16,6 @@ import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
-from memline.shared.config.transcript_programs import place_of
 from memline.shared.errors import ConfigError
 
 #: What a client may call the server: a name of a table and of tools.
@@ -134,14 +133,14 @@ CLIENTS: Mapping[str, Client] = {
     ),
     "codex": Client(
         title="Codex",
-        files=lambda env: (place_of("codex", env) / "config.toml",),
+        files=lambda env: (environment.place_of("codex", env) / "config.toml",),
         place=("mcp_servers",),
         is_toml=True,
         command="codex mcp add {name} -- {line}",
     ),
     "gemini": Client(
         title="Gemini CLI",
-        files=lambda env: (place_of("gemini", env) / "settings.json",),
+        files=lambda env: (environment.place_of("gemini", env) / "settings.json",),
         place=("mcpServers",),
         command="gemini mcp add --scope user {name} {line}",
     ),

@@ -12,7 +12,7 @@ import click
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, advise, command, drawing, once_a_minute
+from memline.producers.cli.options import AS_JSON, advise, command, once_a_minute
 from memline.producers.cli.output import echo, print_json
 from memline.producers.memory import Memory
 from memline.shared.config.schema import AgentSettings, Settings
@@ -181,7 +181,10 @@ def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
         say = once_a_minute(at_once=True)
         yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
         return
-    with drawing().bars(agent) as show:
+    # With rich 60 ms, which only a terminal pays.
+    from memline.producers.cli.drawing import bars
+
+    with bars(agent) as show:
         yield show
 
 

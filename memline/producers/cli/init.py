@@ -22,7 +22,6 @@ from memline.producers.cli.output import echo, put
 from memline.producers.memory import Memory
 from memline.shared.config import config_file, environment, workspaces
 from memline.shared.config.schema import AgentSettings
-from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
 from memline.shared.embedders.local.downloads import configured, missing
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
@@ -224,10 +223,10 @@ def _mention_sessions(settings: AgentSettings) -> None:
     if "sessions" in settings.memory.sources and settings.memory.transcripts:
         return
     counts = {
-        TRANSCRIPT_PROGRAMS[name].title: sum(
+        title: sum(
             each.problem is None for store in FORMATS[name].find(settings) for each in store.discover().files
         )
-        for name in READ_IN_PLACE
+        for name, title in environment.PROGRAMS.items()
         if name not in settings.memory.transcripts
     }
     for title, count in counts.items():

@@ -10,8 +10,9 @@ import click
 
 from memline.producers.actions import verbs
 from memline.producers.actions.verbs import VERBS
+from memline.producers.cli.drawing import draw_table
 from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, command, group, print_table
+from memline.producers.cli.options import AS_JSON, command, group
 from memline.producers.cli.output import print_result
 from memline.producers.cli.table_commands import act_on, asker
 from memline.producers.reports.batch_jobs import SHORT
@@ -51,7 +52,7 @@ def jobs(invocation: Invocation, open: bool, limit: int, as_json: bool) -> None:
     if as_json or not reports:
         return print_result(reports, as_json, ["No open jobs." if open else "No jobs."])
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
-    print_table(columns, map(_cells, reports))
+    draw_table(columns, map(_cells, reports))
 
 
 def _cells(job: dict[str, Any]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -99,15 +99,3 @@ def once_a_minute(*, at_once: bool = False) -> Callable[[str], None]:
             echo(text, err=True)
 
     return say
-
-
-def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a list as a table: as wide as the terminal, and not folded for a pipe."""
-    drawing().draw_table(columns, rows)
-
-
-def drawing() -> Any:
-    """Import what draws tables and bars: rich, which only a command pays that draws."""
-    from memline.producers.cli import drawing
-
-    return drawing

@@ -22,10 +22,8 @@ from memline.shared.config.schema import (
     AgentSettings,
     ConfigFile,
     MemorySearch,
-    ProviderEntry,
     Sessions,
 )
-from memline.shared.config.transcript_programs import READ_IN_PLACE, place_of
 from memline.shared.errors import ConfigError, NoWorkspace
 
 MAIN = "main"
@@ -73,7 +71,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     takes_folder: bool = True
     #: Whether the file is the original's own: keys that it has saved may be used.
     is_openclaw: bool = False
-    providers: Mapping[str, ProviderEntry] = {}
     sessions: Sessions = Sessions()
     prices: Mapping[str, Mapping[str, Any]] = {}
 
@@ -277,9 +274,9 @@ class Agents(Mapping[str, AgentSettings]):
             workspace_origin=workspace.origin,
             index_path=self.index_path(agent),
             state_dir=setup.state_dir,
-            transcript_places={name: place_of(name, setup.env) for name in READ_IN_PLACE},
+            transcript_places={name: environment.place_of(name, setup.env) for name in environment.PROGRAMS},
             memory=self._with_paths(self.memory(agent)),
-            providers=setup.providers,
+            providers=setup.file.models.providers,
             environment_keys=environment.provider_keys(setup.env),
             has_saved_keys=setup.is_openclaw,
             citations=memory.citations,

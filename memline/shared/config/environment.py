@@ -1,7 +1,5 @@
 """Read every environment variable of Memline: no other module knows their names.
 
-Where other programs keep their sessions, the rows of `transcript_programs` say, with the variable.
-
 An empty variable counts as one that is not set. Functions take the environment as an argument, so tests
 need no `monkeypatch` and nothing here reads the machine's own by surprise.
 """
@@ -46,6 +44,17 @@ STATE_DIR = "OPENCLAW_STATE_DIR"
 
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
+
+#: The programs whose past sessions can be read, by their names in ledger paths (`sessions/<name>/…`) and in
+#: `memorySearch.transcripts`. A further one is a row here, its place in `place_of`, and a module, see
+#: `shared.sessions.programs`.
+PROGRAMS = {
+    "openclaw": "OpenClaw",
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "opencode": "opencode",
+}
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOG_FORMATS = ("text", "json")
@@ -117,18 +126,12 @@ def for_programs(env: Environment) -> dict[str, str]:
 def liveness(env: Environment = os.environ) -> tuple[str, float | None, str]:
     """Return systemd's socket, the seconds between two signs of life, and the file that is touched.
 
-    They are for the process that was started with them alone; see `without_liveness`.
+    They are for the process that was started with them alone.
     """
     microseconds, pid = (read(env, name) for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
     is_ours = not pid or pid == str(os.getpid())
     watchdog_s = int(microseconds) / 1e6 if microseconds.isdecimal() and is_ours else None
     return read(env, "NOTIFY_SOCKET"), watchdog_s, read(env, ALIVE_FILE)
-
-
-def without_liveness(env: Environment) -> dict[str, str]:
-    """Copy the environment for a child, of which only its parent tells how it is doing."""
-    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", ALIVE_FILE)
-    return {name: env[name] for name in env if name not in names}
 
 
 def fleet_name(home: Path) -> str:
@@ -164,6 +167,21 @@ def folder(env: Environment, variable: str, usual: str) -> Path:
     """Return the folder that a variable of another program names, else the usual one in the user's home."""
     named = read(env, variable)
     return Path(expand_user(named, env)).absolute() if named else user_home(env) / usual
+
+
+def place_of(program: str, env: Environment) -> Path:
+    """Return where a program of `PROGRAMS` keeps its sessions: a folder or a database."""
+    match program:
+        case "claude-code":
+            return folder(env, "CLAUDE_CONFIG_DIR", ".claude") / "projects"
+        case "codex":
+            return folder(env, "CODEX_HOME", ".codex")
+        case "gemini":
+            return folder(env, "GEMINI_CLI_HOME", "") / ".gemini"
+        case "opencode":
+            data = folder(env, "XDG_DATA_HOME", ".local/share") / "opencode"
+            return data / (read(env, "OPENCODE_DB") or "opencode.db")
+    return state_dir(env)
 
 
 def provider_keys(env: Environment) -> dict[str, str]:

@@ -8,7 +8,6 @@ later layer replaces single keys of an earlier one, `sources` and `headers` as a
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         given = self.given()
         if not given:
             return text
+
+        import shlex  # few commands print a hint
 
         def fill(match: re.Match[str]) -> str:
             named = match[1].split()
@@ -144,7 +145,6 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
             named_workspace=_folder(options, "workspace", environment.WORKSPACE, env),
             takes_folder=not (options.is_service and (len(ids) > 1 or file.queue.url)),
             is_openclaw=path is not None and path.parent == state_dir,
-            providers=file.models.providers,
             sessions=Sessions(
                 context_tokens=defaults.context_tokens,
                 context_windows=windows,

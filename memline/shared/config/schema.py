@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, field
 
 from memline.shared.config.config_file import SettingsFile
+from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.installation import (
     Block,
     Bytes,
@@ -30,7 +31,6 @@ from memline.shared.config.installation import (
     Text,
     one_of,
 )
-from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
 
@@ -45,7 +45,7 @@ AGENT_ID = r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"
 
 Minutes = Annotated[int, Meta(ge=0, le=525_600)]
 Source = Annotated[str, one_of("memory", "sessions")]
-Program = Annotated[str, one_of(*READ_IN_PLACE)]
+Program = Annotated[str, one_of(*PROGRAMS)]
 
 
 class ExtraPath(Block, frozen=True):

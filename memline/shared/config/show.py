@@ -30,7 +30,7 @@ def shown(loaded: Loaded) -> dict[str, Any]:
         "defaults": defaults,
         **file,
         "prices": settings.prices,
-        "providers": visible(msgspec.to_builtins(setup.providers)),
+        "providers": visible(msgspec.to_builtins(setup.file.models.providers)),
     }
 
 

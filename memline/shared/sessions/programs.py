@@ -1,7 +1,7 @@
 """Find the programs whose sessions can be read, and what an agent may see of them.
 
 A further program is a module beside this one that ends in its `FORMAT`, and a row of
-`shared.config.transcript_programs`.
+`shared.config.environment.PROGRAMS`.
 """
 
 import os

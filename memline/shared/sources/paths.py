@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
+from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings, ExtraPath
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
 from memline.shared.sources.ignoring import Rules
 
@@ -56,7 +56,7 @@ _IMPORTED = re.compile(r"(?:^|/)imported/(?:chatgpt|claude)/")
 
 #: What the ledger paths of transcripts begin with; those of other programs than OpenClaw have its name next.
 TRANSCRIPT_PREFIX = "sessions/"
-_TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in TRANSCRIPT_PROGRAMS))
+_TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in PROGRAMS))
 
 _TRANSCRIPT = ".jsonl"
 _ARCHIVES = (".jsonl.reset.", ".jsonl.deleted.")

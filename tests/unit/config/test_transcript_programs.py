@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.config.transcript_programs import READ_IN_PLACE, place_of
+from memline.shared.config.environment import place_of
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,3 @@ from memline.shared.config.transcript_programs import READ_IN_PLACE, place_of
 )
 def test_a_program_is_looked_for_where_it_says(name: str, variables: dict[str, str], place: str) -> None:
     assert place_of(name, {"HOME": "/home/a", **variables}) == Path(place)
-
-
-def test_every_program_whose_sessions_are_read_in_place_has_one() -> None:
-    assert [name for name in READ_IN_PLACE if not place_of(name, {"HOME": "/h"}).is_absolute()] == []
