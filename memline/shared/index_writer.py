@@ -21,6 +21,7 @@ from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import IndexFault
+from memline.shared.figures.counters import count_calls
 from memline.shared.index import (
     batches,
     bits,
@@ -49,7 +50,7 @@ from memline.shared.index.full_text import Document
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import call_times, embed_results, health, leases, model_change
+from memline.shared.scheduling import embed_results, health, leases, model_change
 from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import Health
@@ -88,7 +89,7 @@ class IndexWriter:
         self._file_id = file_id(path)
         file = AccountFile(account_file or path.with_name(ACCOUNT_FILE))
         #: The provider accounts of this index; `shared.scheduling.health` reads and writes them.
-        self.accounts = Accounts(index=self.connection, file=file, name=str(path))
+        self.accounts = Accounts(index=self.connection, file=file)
         #: What this agent may spend; without its settings there is no ceiling.
         self.budget = Budget(file)
         self._clock = clock or SystemClock()
@@ -306,7 +307,7 @@ class IndexWriter:
             tokens, day = lease_row
             charge = Charge(identity=identity, account=self.accounts.of(identity.provider))
             self.budget.correct(charge, day, used_tokens - tokens, paid_calls - 1)
-            call_times.record(self.accounts.file, charge.account, ends)
+            count_calls(self.accounts.file, charge.account, ends)
 
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)

@@ -28,7 +28,7 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling import call_times, health, leases, limits
+from memline.shared.scheduling import health, leases, limits
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
@@ -190,7 +190,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
         if rest:
             failed.insert(0, ([message.texts[i] for i in rest], outcome.error))
     no_results = not vectors and not outcome.is_provider_well
-    calls = call_times.ended(outcome.attempts)
+    calls = tuple(each.end for each in outcome.attempts)
     paid_calls = sum(each.is_paid for each in outcome.attempts)
     report = partial(_report, message, used_tokens=outcome.used_tokens, paid_calls=paid_calls, calls=calls)
     for texts, failure in failed:

@@ -8,7 +8,6 @@ in requests.
 from __future__ import annotations
 
 import uuid
-from itertools import accumulate
 from sqlite3 import Connection
 
 import msgspec
@@ -21,7 +20,7 @@ from memline.shared.index.batches import FAILURES, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling import health
-from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, day_of
+from memline.shared.scheduling.budget import BATCH, Budget, Charge
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
 #: is lost, late or looked for as a whole.
@@ -58,34 +57,25 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
 
     A process that dies between the two leaves it counted for good, never the other way round.
     """
-    connection, token, rows, size = accounts.index, uuid.uuid4().hex, list[tuple[int, int]](), 0
-    for row_id, tokens in vectors.texts_for_batch(connection, target.id, MAX_ROWS):
-        size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
-        if size > MAX_BYTES and rows:
-            break
-        rows.append((row_id, tokens))
-    charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider), mode=BATCH)
-    total = sum(tokens for _, tokens in rows)
-    granted = budget.take(charge, total, now, at_least=max(1, rows[0][1]))
-    if isinstance(granted, Refusal):
-        return False
-    is_made = False
-    try:
-        with transaction(connection):
-            if not health.may_batch(accounts, target.identity.provider, now):
-                return False
-            sums = accumulate(tokens for _, tokens in rows)
-            taken = [row_id for (row_id, _), total in zip(rows, sums, strict=True) if total <= granted]
-            leased = vectors.lease_texts(connection, token, taken)
-            connection.execute(
-                "INSERT INTO batches (token, identity_id, state, rows, tokens, created_at, due)"
-                " VALUES (?, ?, 'intent', ?, ?, ?, ?)",
-                (token, target.id, leased, granted, now, now),
-            )
-        is_made = True
-    finally:
-        if not is_made:
-            budget.correct(charge, day_of(now), -granted, -1)
+    connection, provider = accounts.index, target.identity.provider
+    charge = Charge(identity=target.identity, account=accounts.of(provider), mode=BATCH)
+    with transaction(connection):
+        left, _ = budget.left(charge, now)
+        ids, total, size = list[int](), 0, 0
+        for row_id, tokens in vectors.texts_for_batch(connection, target.id, MAX_ROWS):
+            size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
+            if total + tokens > left or (size > MAX_BYTES and ids):
+                break
+            total += tokens
+            ids.append(row_id)
+        if not ids or not health.may_batch(accounts, provider, now) or budget.take(charge, total, now):
+            return False
+        token = uuid.uuid4().hex
+        connection.execute(
+            "INSERT INTO batches (token, identity_id, state, rows, tokens, created_at, due)"
+            " VALUES (?, ?, 'intent', ?, ?, ?, ?)",
+            (token, target.id, vectors.lease_texts(connection, token, ids), total, now, now),
+        )
     return True
 
 

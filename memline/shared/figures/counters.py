@@ -12,6 +12,7 @@ import json
 import threading
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -110,6 +111,14 @@ class Tally:
                 self.add(SECONDS, agent=agent, le=bucket_of(took_s))
                 self.add(SECONDS_SUM, took_s, agent=agent)
         return answer
+
+
+def count_calls(file: AccountFile, account: str, ends: Iterable[str]) -> None:
+    """Count calls of an account by how they ended: one transaction, none without."""
+    if counts := Counter(ends):
+        labels = {"provider": account.partition(":")[0]}
+        with file.writing() as connection:
+            write(connection, [(ASKED, {**labels, "kind": kind}, count) for kind, count in counts.items()])
 
 
 def write(connection: Connection, counts: Iterable[tuple[str, Mapping[str, str], float]]) -> None:

@@ -100,7 +100,7 @@ class Facts:
     def accounts(self) -> Accounts | None:
         if self.index is None:
             return None
-        return Accounts(index=self.index, file=self.account_file, name=str(self.settings.index_path))
+        return Accounts(index=self.index, file=self.account_file)
 
     @cached_property
     def has_workspace(self) -> bool:

@@ -103,8 +103,6 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
     index: Connection
     file: AccountFile
-    #: Tells this index from others of the home.
-    name: str
 
     @classmethod
     @contextmanager
@@ -119,7 +117,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of_agent(cls, index: Connection, settings: AgentSettings) -> Accounts:
         """Make the accounts of an agent's open index; their file is closed by the caller."""
-        return cls(index=index, file=AccountFile(settings.account_path), name=str(settings.index_path))
+        return cls(index=index, file=AccountFile(settings.account_path))
 
     def identity_of(self, provider: str) -> str:
         """Return the key of the identity that this index has at a provider; empty without one."""

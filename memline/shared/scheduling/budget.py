@@ -83,68 +83,46 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return {**msgspec.structs.asdict(self), "reason": self.reason, "action": self.action}
 
 
-class Budget:
-    """What the agent of one index may spend. Safe to use from several threads."""
+class Budget(msgspec.Struct, frozen=True):
+    """What the agent of one index may spend."""
 
-    def __init__(
-        self,
-        file: AccountFile,
-        *,
-        ceilings: Ceilings | None = None,
-        prices: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        """`prices`: that block of the configuration."""
-        self._file = file
-        self.ceilings = ceilings or Ceilings()
-        self._prices = prices or {}
+    file: AccountFile
+    limits: Ceilings = Ceilings()
+    #: That block of the configuration.
+    prices: Mapping[str, Mapping[str, Any]] = {}
 
     @classmethod
     def of(cls, file: AccountFile, settings: AgentSettings) -> Budget:
         """Make the budget of an agent by its settings."""
-        return cls(file, ceilings=settings.limits, prices=settings.prices)
+        return cls(file, settings.limits, settings.prices)
 
     @property
-    def has_ceilings(self) -> bool:
-        return any(limits_of(self.ceilings).values())
+    def has_limits(self) -> bool:
+        return any(limits_of(self.limits).values())
 
-    def take(self, charge: Charge, tokens: int, now: float, *, at_least: int = 0) -> int | Refusal:
-        """Count tokens that are about to be sent; returns them, or the limit that they would pass.
-
-        `at_least`: so few are counted when the limits leave no more; 0: all or nothing.
-        """
-        if charge.identity.provider == LOCAL:
-            return tokens
-        with self._file.writing() as connection:
-            left, refusal = self._left(connection, charge, now)
-            if tokens > left and not 0 < at_least <= left:
-                assert refusal is not None
-                return refusal
-            tokens = int(min(tokens, left))
-            self._add(connection, charge, day_of(now), tokens, 1)
-            connection.execute("DELETE FROM spending WHERE day < ?", (day_of(now - KEPT_DAYS * 86_400),))
-        return tokens
+    def take(self, charge: Charge, tokens: int, now: float) -> Refusal | None:
+        """Count tokens that are about to be sent; or return the limit of the day that they would pass."""
+        if charge.identity.provider != LOCAL:
+            with self.file.writing() as connection:
+                left, refusal = self._left(connection, charge, now)
+                if tokens > left:
+                    return refusal
+                self._add(connection, charge, day_of(now), tokens, 1)
+                connection.execute("DELETE FROM spending WHERE day < ?", (day_of(now - KEPT_DAYS * 86_400),))
+        return None
 
     def correct(self, charge: Charge, day: str, tokens: int, requests: int = 0) -> None:
         """Add these tokens and requests, which may be below 0, to what was counted on a day."""
         if charge.identity.provider != LOCAL and (tokens or requests):
-            with self._file.writing() as connection:
+            with self.file.writing() as connection:
                 self._add(connection, charge, day, tokens, requests)
 
-    def left(self, charge: Charge, now: float) -> float | Refusal:
-        """Return the tokens that the limits leave, infinite without one; or the limit that is reached."""
-        if not self.has_ceilings or charge.identity.provider == LOCAL:
-            return math.inf
-        with self._file.reading() as connection:
-            left, refusal = self._left(connection, charge, now)
-        return refusal if refusal is not None and left < 1 else left
-
-    def refusal(self, charge: Charge, tokens: int, now: float) -> Refusal | None:
-        """Return the limit that so many tokens would pass now; None when they may be sent."""
-        if not self.has_ceilings or charge.identity.provider == LOCAL:
-            return None
-        with self._file.reading() as connection:
-            left, refusal = self._left(connection, charge, now)
-        return refusal if tokens > left else None
+    def left(self, charge: Charge, now: float) -> tuple[float, Refusal | None]:
+        """Return the tokens that the limits leave, infinite without one; and the limit that holds."""
+        if not self.has_limits or charge.identity.provider == LOCAL:
+            return math.inf, None
+        with self.file.reading() as connection:
+            return self._left(connection, charge, now)
 
     def _per_million(self, charge: Charge) -> float | None:
         """Return the price of a million tokens; None when it is not known."""
@@ -152,7 +130,7 @@ class Budget:
         if identity.provider == "ollama" and not identity.endpoint:
             # A program on this machine.
             return 0.0
-        price = price_of(identity.provider, identity.model, public=not identity.endpoint, own=self._prices)
+        price = price_of(identity.provider, identity.model, public=not identity.endpoint, own=self.prices)
         if price is None:
             return None
         batch = price.batch_per_million if charge.mode == BATCH else None
@@ -161,32 +139,27 @@ class Budget:
     def _left(
         self, connection: Connection | None, charge: Charge, now: float
     ) -> tuple[float, Refusal | None]:
-        """Return the tokens that the limits leave, and the one that leaves the least."""
-        per_million, day = self._per_million(charge), day_of(now)
-        refusal = self._limit(per_million, charge.identity.model, day, connection)
-        if refusal is None or per_million == 0:
-            return math.inf, None
-        room = refusal.limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - refusal.spent
-        # A millionth of a token more than the room is a matter of floating point.
-        return max(0.0, room / ((per_million or 1e6) / 1e6) + 1e-6), refusal
-
-    def _limit(
-        self, per_million: float | None, model: str, day: str, connection: Connection | None
-    ) -> Refusal | None:
-        """Return the limit that holds for a model, as it would be refused now; None without one."""
+        per_million, day, limits = self._per_million(charge), day_of(now), self.limits
+        model = charge.identity.model
         cost, unpriced = connection.execute(_SPENT_IN_DAY, (day,)).fetchone() if connection else (0.0, 0)
-        limits = self.ceilings
         if per_million is not None:
             key, limit, spent = "maxCostPerDay", limits.max_cost_per_day, cost
         elif limits.max_tokens_per_day or not limits.max_cost_per_day:
             key, limit, spent = "maxTokensPerDay", limits.max_tokens_per_day, unpriced
         else:
-            return Refusal(key=NO_PRICE, limit=0.0, spent=0.0, model=model, day=day)
-        return Refusal(key=key, limit=limit, spent=spent, model=model, day=day) if limit else None
+            return 0.0, Refusal(key=NO_PRICE, limit=0.0, spent=0.0, model=model, day=day)
+        if not limit or per_million == 0:
+            return math.inf, None
+        room = limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - spent
+        # A millionth of a token more than the room is a matter of floating point.
+        left = max(0.0, room / ((per_million or 1e6) / 1e6) + 1e-6)
+        return left, Refusal(key=key, limit=limit, spent=spent, model=model, day=day)
 
     def _add(self, connection: Connection, charge: Charge, day: str, tokens: int, requests: int) -> None:
+        per_million = self._per_million(charge)
+        cost = None if per_million is None else tokens * per_million / 1e6
         keys = (day, charge.account, charge.identity.model, charge.mode)
-        _add(connection, keys, tokens, requests, self._per_million(charge))
+        connection.execute(_ADD, (*keys, requests, tokens, cost))
 
 
 _SPENT_IN_DAY = """
@@ -202,13 +175,6 @@ ON CONFLICT (day, account, model, mode) DO UPDATE SET requests = max(0, requests
 """
 
 
-def _add(
-    connection: Connection, keys: tuple[Any, ...], tokens: int, requests: int, per_million: float | None
-) -> None:
-    cost = None if per_million is None else tokens * per_million / 1e6
-    connection.execute(_ADD, (*keys, requests, tokens, cost))
-
-
 def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> Refusal | None:
     """Return the limit of the day that the texts of an index wait for; None when they wait for none."""
     target = identities.target(accounts.index)
@@ -216,7 +182,8 @@ def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> 
     if target is None or not texts:
         return None
     charge = Charge(identity=target.identity, account=accounts.of(target.identity.provider))
-    return Budget.of(accounts.file, settings).refusal(charge, texts[0][1], now)
+    left, refusal = Budget.of(accounts.file, settings).left(charge, now)
+    return refusal if texts[0][1] > left else None
 
 
 def limits_of(ceilings: Ceilings) -> dict[str, float]:

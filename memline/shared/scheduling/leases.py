@@ -22,7 +22,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import TextRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
-from memline.shared.scheduling.budget import Budget, Charge, Refusal, day_of
+from memline.shared.scheduling.budget import Budget, Charge, day_of
 
 #: Seconds of a lease at least.
 LEASE_S = 300.0
@@ -100,8 +100,8 @@ def lease(
         with transaction(connection):
             in_flight = scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", target.id)
             # What the limits leave may be less than a request: then it is as large as that.
-            left = budget.left(charge, now)
-            if in_flight >= credits or isinstance(left, Refusal):
+            left, _ = budget.left(charge, now)
+            if in_flight >= credits or left < 1:
                 return requests
             held_back = for_batch and not state.paused
             rows = vectors.next_texts(connection, target.id, caps.max_rows, now, for_batch=held_back)
@@ -111,7 +111,7 @@ def lease(
             if state.paused and not health.take_probe(accounts, provider, health.REQUESTS, now, until):
                 return requests
             size = sum(each for _, each in rows)
-            if isinstance(budget.take(charge, size, now), Refusal):
+            if budget.take(charge, size, now):
                 return requests
             token = uuid.uuid4().hex
             connection.execute(

@@ -19,11 +19,12 @@ from memline.shared.embedders.protocol import (
     noted_attempts,
 )
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
+from memline.shared.figures.counters import count_calls
 from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
-from memline.shared.scheduling import call_times, health
-from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
+from memline.shared.scheduling import health
+from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits, Limits, costs, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
@@ -70,7 +71,7 @@ class QueryEmbedder:
 
     def of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
         """Return what embeds a question; see `shared.search.service.QuestionEmbedder`."""
-        accounts = Accounts(index=connection, file=self._file, name="")
+        accounts = Accounts(index=connection, file=self._file)
         state = health.read(accounts, active.identity.provider, model=active.identity.model)
         return partial(self.embed, active=active, state=state)
 
@@ -114,7 +115,7 @@ class QueryEmbedder:
         account = account_id(choice.provider, choice.mark)
         # Where it cannot be written the answer is worth more than its count.
         with suppress(IndexFault):
-            call_times.record(self._file, account, call_times.ended(attempts))
+            count_calls(self._file, account, (each.end for each in attempts))
 
     def _take_place(self, choice: Choice, text: str) -> bool:
         """Take a place within the account's limits of a minute; tells whether calls are counted there.
@@ -144,16 +145,16 @@ class QueryEmbedder:
         account = account_id(choice.provider, choice.mark)
         charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
         try:
-            answer = self._budget.take(charge, estimate_tokens(text), self._clock.now())
+            refusal = self._budget.take(charge, estimate_tokens(text), self._clock.now())
         except IndexFault as error:
-            if not self._budget.has_ceilings:
+            if not self._budget.has_limits:
                 # A question more is better than no answer, where there is no ceiling to keep.
                 return
             raise ProviderLater(
                 f"the question cannot be counted: {error.message}", hint=error.hint
             ) from error
-        if isinstance(answer, Refusal):
-            raise ProviderLater(answer.reason, hint=answer.action)
+        if refusal:
+            raise ProviderLater(refusal.reason, hint=refusal.action)
 
     def _embedder_of(self, active: IdentityRow) -> tuple[Choice, Embedder]:
         key = (active.identity.key, active.vector_dims)
