@@ -207,7 +207,7 @@ class Facts:
         kept = meta.get(self.index, meta.FALLBACK) if self.index is not None else None
         if kept is None and self.choice.fallback_from:
             kept = {"from": self.choice.fallback_from, "reason": self.choice.reason}
-        return kept
+        return kept and {name: kept[name] for name in ("from", "reason")}
 
     @cached_property
     def jobs(self) -> list[Job]:

@@ -52,7 +52,8 @@ class AccountFile:
         A damaged file is moved aside first: all it holds comes again, but for what was spent.
         """
         with self._lock, self._faults():
-            connection = self._open_writer()
+            connection = self._open(writes=True)
+            assert connection is not None
             with driver.transaction(connection):
                 yield connection
 
@@ -60,7 +61,7 @@ class AccountFile:
     def reading(self) -> Iterator[Connection | None]:
         """Give a connection to a block that only reads; None without a file that can be read."""
         with self._lock, self._faults():
-            yield self._open_reader()
+            yield self._open(writes=False)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -73,29 +74,21 @@ class AccountFile:
             hint = f"move {self.path} away; only what was spent is forgotten"
             raise IndexFault(error.message, hint=hint) from error
 
-    def _open_writer(self) -> Connection:
-        if not (self._is_open and self._is_writer):
+    def _open(self, *, writes: bool) -> Connection | None:
+        """Give a connection to the file that is at the path now; None to read one that cannot be read."""
+        is_ours = self._connection is not None and driver.file_id(self.path) == self._file_id
+        if not is_ours or (writes and not self._is_writer):
             self.close()
-            try:
-                self._connection = connect(self.path)
-            except IndexCorrupt:
-                self._connection = repair.connect_anew(self.path, time.time(), connect)
-            self._is_writer, self._file_id = True, driver.file_id(self.path)
-        assert self._connection is not None
+            if writes:
+                try:
+                    self._connection = connect(self.path)
+                except IndexCorrupt:
+                    self._connection = repair.connect_anew(self.path, time.time(), connect)
+            else:
+                with suppress(IndexMissing, IndexCorrupt), driver.faults(self.path):
+                    self._connection = _connect_read_only(self.path)
+            self._is_writer, self._file_id = writes, driver.file_id(self.path)
         return self._connection
-
-    def _open_reader(self) -> Connection | None:
-        if not self._is_open:
-            self.close()
-            with suppress(IndexMissing, IndexCorrupt), driver.faults(self.path):
-                self._connection = _connect_read_only(self.path)
-            self._is_writer, self._file_id = False, driver.file_id(self.path)
-        return self._connection
-
-    @property
-    def _is_open(self) -> bool:
-        """Whether the connection leads to the file that is at the path now."""
-        return self._connection is not None and driver.file_id(self.path) == self._file_id
 
 
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):

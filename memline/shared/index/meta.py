@@ -12,10 +12,8 @@ ACTIVE = "active_identity"
 TARGET = "target_identity"
 #: The workspace this index is of.
 WORKSPACE = "workspace"
-#: Why the provider in use is not the one that was asked for: {"from", "reason"}.
+#: Why the provider in use is not the one that was asked for: {"from", "reason", "identity" (its row id)}.
 FALLBACK = "fallback"
-#: Row ids of the identities of a provider and of its fallback, once that took over.
-FALLBACK_PAIR = "fallback_pair"
 #: Provider -> key of the identity, and mark of the secrets, that this index uses there: its account.
 HEALTH_OF = "health_of"
 #: What an operator paused: [`<provider> <mode>`, …].
@@ -34,7 +32,7 @@ CACHED_TOTAL = "cached_total"
 EMBEDDED_RECENTLY = "embedded_lately"
 #: Files that jobs waited for and that were read recently, in the same shape.
 READ_RECENTLY = "read_recently"
-#: When an operator paused the sending of texts (seconds since the epoch; true of an older release).
+#: When an operator paused the sending of texts (seconds since the epoch).
 PAUSED = "paused"
 
 #: Seconds counted together in these two, and how many of them are kept.

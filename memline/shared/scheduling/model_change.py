@@ -7,8 +7,8 @@ and each may be repeated: a crash anywhere leaves a usable index, and the next s
 from __future__ import annotations
 
 from sqlite3 import Connection
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice
@@ -25,22 +25,17 @@ from memline.shared.sources.tokens import estimate_tokens
 MAX_FAILED_SHARE = 0.05
 
 
-class StandIn(msgspec.Struct, frozen=True, kw_only=True):
-    """Says for which provider, that stopped, another one embeds."""
+def use(
+    accounts: Accounts, choice: Choice, now: float, *, stands_in_for: dict[str, Any] | None = None
+) -> None:
+    """Embed with the provider that was chosen.
 
-    provider: str
-    #: Id of its identity in the index.
-    identity: int
-    reason: str
-
-
-def use(accounts: Accounts, choice: Choice, now: float, *, stand_in: StandIn | None = None) -> None:
-    """Embed with the provider that was chosen, as a `stand_in` for another one.
+    `stands_in_for`: another one that stopped: provider (`from`), reason, and row id of its identity.
 
     A process that merely lacks a key changes nothing for those that have it: its texts wait.
     """
     if choice.identity is not None or choice.requested == NONE:
-        retarget(accounts, choice.identity, choice.base_url, now, choice.mark, stand_in=stand_in)
+        retarget(accounts, choice.identity, choice.base_url, now, choice.mark, stands_in_for=stands_in_for)
 
 
 def retarget(
@@ -50,7 +45,7 @@ def retarget(
     now: float,
     mark: str,
     *,
-    stand_in: StandIn | None = None,
+    stands_in_for: dict[str, Any] | None = None,
 ) -> None:
     """Embed texts with `wanted` from now on (None: with nothing); a call that changes nothing is cheap.
 
@@ -70,10 +65,7 @@ def retarget(
         if before != owner and before.partition(" ")[2] == mark:
             # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
             health.forget(accounts, wanted.provider)
-        reason = stand_in and {"from": stand_in.provider, "reason": stand_in.reason}
-        meta.put(connection, meta.FALLBACK, reason)
-        if stand_in:
-            meta.put(connection, meta.FALLBACK_PAIR, [stand_in.identity, row.id])
+        meta.put(connection, meta.FALLBACK, stands_in_for)
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.
@@ -119,10 +111,10 @@ def cache_retired(connection: Connection, now: float) -> None:
     retired = (
         "SELECT id FROM identities"
         " WHERE id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?1, ?2))"
-        # A provider and its fallback may alternate: what was paid for at either is not dropped meanwhile.
-        " AND id NOT IN (SELECT json_each.value FROM meta, json_each(meta.value) WHERE meta.key = ?3)"
+        # That of a provider whose fallback embeds: it may come back.
+        " AND id IS NOT (SELECT json_extract(value, '$.identity') FROM meta WHERE key = ?3)"
     )
-    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK_PAIR)
+    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK)
     for change, states in (
         ("UPDATE vectors SET active = 0", "'ready', 'leased'"),
         ("DELETE FROM vectors", "'wanted', 'failed'"),

@@ -84,10 +84,8 @@ def _is_meant(connection: Connection, target: IdentityRow, wanted: Identity) -> 
     """Tell whether texts are embedded as the settings want: with this model, or with its fallback for now."""
     if target.identity.key == wanted.key:
         return True
-    pair = meta.get(connection, meta.FALLBACK_PAIR)
-    if pair is None or meta.get(connection, meta.FALLBACK) is None or target.id != pair[1]:
-        return False
-    primary = identities.by_id(connection, pair[0])
+    stopped = meta.get(connection, meta.FALLBACK) or {}
+    primary = identities.by_id(connection, stopped.get("identity", 0))
     return primary is not None and primary.identity.key == wanted.key
 
 
