@@ -124,11 +124,11 @@ def _check(connection: Connection, path: Path) -> None:
 def sessions_in(source: Connection) -> Iterator[FileRow]:
     """Yield the sessions of an index, to be read again where their transcript is still there."""
     files = source.execute(
-        "SELECT id, path, mtime_ns, observed_ns, chunking, title, first_day, last_day, messages FROM files"
+        "SELECT id, path, mtime_ns, observed_ns, chunking, first_day, last_day FROM files"
         " JOIN transcripts ON file_id = id WHERE source = ? AND outcome = ?",
         (SESSIONS, INDEXED),
     )
-    for file_id, path, mtime_ns, observed_ns, chunking, title, first, last, messages in files.fetchall():
+    for file_id, path, mtime_ns, observed_ns, chunking, first, last in files.fetchall():
         rows = source.execute(
             "SELECT start_line, end_line, heading, text FROM chunks WHERE file_id = ? ORDER BY ordinal",
             (file_id,),
@@ -142,9 +142,7 @@ def sessions_in(source: Connection) -> Iterator[FileRow]:
             observed_ns=observed_ns,
             chunking=chunking,
             chunks=tuple(Chunk(**dict(zip(names, row, strict=True))) for row in rows),
-            transcript=TranscriptFacts(
-                title=title, counts=Counts(messages=messages, first_day=first, last_day=last)
-            ),
+            transcript=TranscriptFacts(counts=Counts(first_day=first, last_day=last)),
         )
 
 

@@ -22,6 +22,7 @@ from memline.shared.errors import (
     IndexUnwritable,
 )
 from memline.shared.packages import lack
+from memline.shared.sqlite import SCHEMA, statements
 from memline.shared.sqlite import library as library
 
 #: `application_id` of our files: the bytes "MemL".
@@ -341,13 +342,20 @@ def _make_tables(connection: Connection) -> None:
     # sqlite-utils uses it where it can be imported, and fails with one that is there and broken.
     lack("numpy")
     # 150 ms, which only those pay who make a file.
-    from memline.shared.index.migrations import migrate
+    from sqlite_utils import Database, Migrations
+
+    migrations = Migrations("memline")
+
+    @migrations(name="001_schema")
+    def make_schema(database: Database) -> None:
+        for statement in statements(SCHEMA):
+            database.conn.execute(statement)
 
     # One at a time: of processes that open a new index together the first makes it, the others wait. The
     # marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
     with transaction(connection):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        migrate(connection)
+        migrations.apply(Database(connection, recursive_triggers=False, execute_plugins=False))
 
 
 def _translate(text: str, path: Path, written: Path | None) -> IndexFault:

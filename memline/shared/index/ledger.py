@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
-from typing import Any
 
 import msgspec
 
@@ -30,9 +29,6 @@ _HAS_PROBLEM = f"source IN ('{MEMORY}', '{SESSIONS}') AND outcome IN ({', '.join
 
 #: What stands for all of PROBLEMS in a filter.
 ANY_OF_PROBLEMS = "problems"
-
-#: Asks whether there is such a file, of few pages: each search does.
-ANY_PROBLEM = f"SELECT 1 FROM files WHERE {_HAS_PROBLEM} LIMIT 1"
 
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
@@ -73,7 +69,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome in (INDEXED, outcomes.EMPTY)
 
 
-_COLUMNS = tuple(name for name in LedgerEntry.__annotations__ if name != "progress")
+_COLUMNS = LedgerEntry.__struct_fields__
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 
 
@@ -107,53 +103,20 @@ def recorded_files(connection: Connection, paths: Sequence[str] | None = None) -
     )
 
 
-def hashes(connection: Connection) -> dict[str, str]:
-    """Return the hashes of the contents of files that are not removed, by path."""
-    return dict(connection.execute("SELECT path, hash FROM files WHERE outcome <> ?", (REMOVED,)).fetchall())
+def page(connection: Connection, *, outcome: str, path: str, first: int, count: int) -> list[FileRecord]:
+    """List files that are not removed by path, from number `first` on.
 
-
-#: What `page` orders files by.
-ORDERS = {
-    "path": "path",
-    "outcome": "outcome",
-    "reason": "reason",
-    "chunks": "7",
-    "size": "size",
-    "seen": "observed_ns",
-}
-
-
-def page(
-    connection: Connection,
-    *,
-    outcome: str = "",
-    source: str = "",
-    path: str = "",
-    is_exact: bool = False,
-    first: int = 0,
-    count: int,
-    order: str = "path",
-) -> list[FileRecord]:
-    """List files that are not removed, from number `first` on; empty filters limit nothing.
-
-    `order`: a key of `ORDERS`, with a minus the largest first.
-    `path`: a part of the path, in any case; the whole of it when `is_exact`.
+    `outcome`: one, or ANY_OF_PROBLEMS; `path`: a part of the path, in any case. Empty filters limit nothing.
     """
-    wheres = {
-        "outcome <> ?": REMOVED,
-        f"({_HAS_PROBLEM} AND ? <> '')" if outcome == ANY_OF_PROBLEMS else "outcome = ?": outcome,
-        "source = ?": source,
-        ("path = ?" if is_exact else "instr(lower(path), lower(?))"): path,
-    }
-    chosen = {where: given for where, given in wheres.items() if given}
-    query = (
+    has_outcome = _HAS_PROBLEM if outcome == ANY_OF_PROBLEMS else "?2 IN ('', outcome)"
+    rows = connection.execute(
         "SELECT path, source, size, observed_ns, outcome, reason,"
-        " (SELECT count(*) FROM chunks WHERE file_id = files.id)"
-        f" FROM files WHERE {' AND '.join(chosen)}"
-        f" ORDER BY {ORDERS[order.removeprefix('-')]} {'DESC' * order.startswith('-')}, path LIMIT ? OFFSET ?"
+        " (SELECT count(*) FROM chunks WHERE file_id = files.id) FROM files"
+        f" WHERE outcome <> ?1 AND {has_outcome} AND instr(lower(path), lower(?3))"
+        " ORDER BY path LIMIT ?4 OFFSET ?5",
+        (REMOVED, outcome, path, count, first),
     )
-    rows = connection.execute(query, (*chosen.values(), count, first))
-    return [FileRecord(**dict(zip(FileRecord.__annotations__, row, strict=True))) for row in rows]
+    return [FileRecord(**dict(zip(FileRecord.__struct_fields__, row, strict=True))) for row in rows]
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
@@ -234,31 +197,14 @@ def transcript_lines(connection: Connection, path: str) -> int:
     return int(row[0]) if row else 0
 
 
-def transcripts(connection: Connection, *, first: int, limit: int) -> list[dict[str, Any]]:
-    """List transcripts with what is known of each, the one that changed last first; some from `first` on."""
-    rows = connection.execute(
-        "SELECT path, outcome, reason, size, mtime_ns, coalesce(lines, 0),"
-        " coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0), coalesce(secrets, 0)"
-        " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
-        " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
-        (REMOVED, limit, first),
-    )
-    of_file, of_reading = ("path", "outcome", "reason", "size", "mtime_ns"), ("lines", "title")
-    names = (*of_file, *of_reading, "messages", "broken", "secrets")
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
 def save_facts(connection: Connection, file_id: int, facts: TranscriptFacts | None) -> None:
     """Store what is known of a transcript, or with None delete it, inside the caller's transaction."""
     if facts is None:
         connection.execute("DELETE FROM transcripts WHERE file_id = ?", (file_id,))
         return
-    counts = facts.counts
-    counted = (counts.messages, counts.broken, counts.first_day, counts.last_day, counts.secrets)
     connection.execute(
-        "INSERT OR REPLACE INTO transcripts (file_id, lines, title, messages, broken, first_day, last_day,"
-        " secrets) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (file_id, facts.lines, facts.title, *counted),
+        "INSERT OR REPLACE INTO transcripts (file_id, lines, first_day, last_day) VALUES (?, ?, ?, ?)",
+        (file_id, facts.lines, facts.counts.first_day, facts.counts.last_day),
     )
 
 

@@ -1,4 +1,4 @@
--- The tables of an index. A new file gets them in one step (`migrations.py`):
+-- The tables of an index. A new file gets them in one step (`driver.py`):
 -- each statement does nothing where the thing is there.
 
 -- One value a key, as JSON (`meta.py`).
@@ -31,14 +31,10 @@ CREATE INDEX IF NOT EXISTS files_source ON files (source, outcome);
 -- What is known of each session transcript.
 CREATE TABLE IF NOT EXISTS transcripts (
     file_id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE,
+    -- Lines that were read, and the days (ISO) of its first and last message.
     lines INTEGER NOT NULL,
-    title TEXT NOT NULL,
-    messages INTEGER NOT NULL,
-    broken INTEGER NOT NULL,
     first_day TEXT NOT NULL,
-    last_day TEXT NOT NULL,
-    -- Places where a secret was hidden.
-    secrets INTEGER NOT NULL DEFAULT 0
+    last_day TEXT NOT NULL
 ) STRICT;
 
 -- Runs of whole lines of a file. AUTOINCREMENT: an id is never given again, so that what a search keeps of a

@@ -301,9 +301,9 @@ def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: 
     return True
 
 
-def retry(accounts: Accounts, provider: str, mode: str = REQUESTS, *, rules: Rules = REQUEST_RULES) -> None:
-    """Put a provider on trial: a person wishes it, or says that it works again."""
-    update(accounts, provider, mode, lambda was: on_trial(was, rules))
+def retry(accounts: Accounts, provider: str) -> None:
+    """Put requests to a provider on trial: a person wishes it, or says that it works again."""
+    update(accounts, provider, REQUESTS, lambda was: on_trial(was, REQUEST_RULES))
 
 
 def resume(accounts: Accounts, provider: str, mode: str, *, rules: Rules = REQUEST_RULES) -> None:

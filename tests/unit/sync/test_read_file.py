@@ -207,15 +207,14 @@ def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(
     assert writer.connection.execute("SELECT count(*) FROM files").fetchone() == (0,)
 
 
-def test_the_figures_of_a_transcript_are_kept_with_it(
+def test_the_lines_and_days_of_a_transcript_are_kept_with_it(
     file: Path, writer: IndexWriter, clock: ManualClock
 ) -> None:
     clock.advance(30_000_000)  # From June 2025 to after the session.
     append(file, opening() + talk(4) + '{"type":"compaction"}\n' + talk(2, first=4))
     take_in(file, writer, clock)
 
-    (figures,) = ledger.transcripts(writer.connection, first=0, limit=9)
-
-    assert (figures["messages"], figures["lines"]) == (6, 8)
+    (path,) = ledger.entries(writer.connection)
+    assert ledger.transcript_lines(writer.connection, path) == 8
     day = date(2026, 2, 10)
     assert files_of_days(writer.connection, [Days(first=day, last=day)]) == {1}
