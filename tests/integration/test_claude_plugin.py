@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from memline.producers.cli.command_list import COMMANDS
-from memline.shared.version import own_version
 from tests.support.chat_server import ChatServer
 from tests.support.process import ROOT, TIMEOUT_S
 
@@ -85,7 +85,8 @@ def test_the_manifests_have_the_documented_form() -> None:
     assert entry["source"].startswith("./") and (ROOT / entry["source"]) == PLUGIN
     assert plugin.keys() <= {"name", "version", "description", "author", "license", "keywords"}
     assert NAME.fullmatch(plugin["name"]) and plugin["name"] == entry["name"]
-    assert plugin["version"] == own_version()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert plugin["version"] == project["version"]
     # Only the manifest is in the folder of the manifest.
     assert os.listdir(PLUGIN / ".claude-plugin") == ["plugin.json"]
 
