@@ -35,7 +35,8 @@ _COSINES = (
     " WHERE identity_id = ? AND state = 'ready' AND active = 1 AND length(embedding) = ?"
 )
 _GIVEN = " AND id IN (SELECT value FROM json_each(?))"
-_BEST = " ORDER BY cosine DESC, id LIMIT ?"
+# Ties by their text, so that an index that was made in another order gives the same answer.
+_BEST = " ORDER BY cosine DESC, text_hash LIMIT ?"
 # What has no bits yet is compared in any case.
 _BY_BITS = (
     "SELECT vector_id FROM (SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NOT NULL{0}"
