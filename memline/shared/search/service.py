@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from sqlite3 import Connection
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack, remedy
 from memline.shared.search import fusion, vectors
 from memline.shared.search.lifts import Lifts, lifts_of
+from memline.shared.search.matches import CHUNKS, Matches
 from memline.shared.search.passages import WINDOW, Passage, passages
 from memline.shared.search.question import Question, analyse, as_typed
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
@@ -36,9 +36,6 @@ from memline.shared.search.scorer import Row, Words, read, score
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.snippets import MAX_CHARS, matched, snippet
 from memline.shared.words import counted, is_question
-
-#: How often a question is embedded for one answer. A second time is for a switch of the model meanwhile.
-QUESTION_ATTEMPTS = 3
 
 #: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
 #: many hits are asked for has no part in it, so that fewer are a prefix of more.
@@ -82,10 +79,6 @@ class QueryVector(Struct, frozen=True, kw_only=True):
     tokens: bytes = b""
 
 
-class ModelSwitched(Exception):
-    """Between embedding the question and reading the index the writer switched to a new model: ask again."""
-
-
 class MemorySearch:
     """Searches for one agent. Safe to use from several threads; close it when done."""
 
@@ -113,33 +106,33 @@ class MemorySearch:
             self._embedder.close()
 
     def ask(self, request: SearchRequest) -> Answer:
-        """Answer a question, embedded again when the writer switches to another model meanwhile.
+        """Answer a question.
 
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
-        for _ in range(QUESTION_ATTEMPTS):
-            with suppress(ModelSwitched):
-                return self._answer(request)
-        reason = "the model changes again and again"
-        return self._answer(request, (_not_embedded(reason, "search again"),))
-
-    def _answer(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
-        """Answer; where something was met before, by keywords alone."""
-        allowed = self._settings.memory.sources
-        if is_off := request.source not in ("", *allowed):
-            met += (_source_off(request.source),)
+        memory = self._settings.memory
+        off: tuple[Finding, ...] = ()
+        if request.source not in ("", *memory.sources):
+            off = (
+                warning(
+                    "source_missing",
+                    f"the source {request.source} is switched off for this agent",
+                    "add it to memorySearch.sources (sessions also need experimental.sessionMemory)",
+                ),
+            )
         answer = retrieve(
             self.index,
             request,
-            self._settings.memory.query,
-            embed_query=None if met else self._embed_query(),
-            met=met,
-            sources=allowed,
-            chunk_tokens=self._settings.memory.chunking.tokens,
+            memory.query,
+            embed_query=None if off else self._embed_query(),
+            met=off,
+            sources=memory.sources,
+            chunk_tokens=memory.chunking.tokens,
             clock=self._clock,
         )
-        off = f"nothing was searched: the source {request.source} is switched off"
-        return replace(answer, notice=off) if is_off else answer
+        if not off:
+            return answer
+        return replace(answer, notice=f"nothing was searched: the source {request.source} is switched off")
 
     def _embed_query(self) -> Callable[[str], QueryVector] | None:
         """Return what embeds a question as the index allows it now; None where it has no vectors."""
@@ -176,7 +169,7 @@ def retrieve(
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
     with the finding, after those that the caller `met`. A hit is up to one and a half times `chunk_tokens`.
-    Raises ModelSwitched, IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
+    Raises IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
     """
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
@@ -190,14 +183,19 @@ def retrieve(
         except ProviderError as error:
             findings.append(_not_embedded(f"the question could not be embedded: {error.message}", error.hint))
     with index.snapshot() as connection:
-        active = index.matches.fact("active", identities.active)
+        matches = index.matches
+        active = matches.fact("active", identities.active)
         # What was indexed while a source was switched on is not shown once it is off.
-        if sources and not index.matches.fact("others", lambda reader: ledger.has_others(reader, sources)):
+        if sources and not matches.fact("others", lambda reader: ledger.has_others(reader, sources)):
             sources = ()
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
-        search = _Search(index, connection, request, question, settings, files, findings)
-        hits = search.hits(search.ranked(vector, now), chunk_tokens * 3 // 2)
+        backend = None
+        if vector is not None:
+            backend = _backend(index, active, vector, findings)
+        search = _Search(matches, request, question, settings, files)
+        best = search.ranked(vector, backend, now)
+        hits = search.hits(best, chunk_tokens * 3 // 2)
         answer = Answer(
             hits=hits,
             mode=search.mode,
@@ -205,9 +203,9 @@ def retrieve(
             missing=search.missing,
             findings=tuple(findings),
         )
-    if active is not None:
-        answer = replace(answer, provider=active.identity.provider, model=active.identity.model)
-    return answer
+    if active is None:
+        return answer
+    return replace(answer, provider=active.identity.provider, model=active.identity.model)
 
 
 def _not_embedded(reason: str, action: str) -> Finding:
@@ -216,39 +214,41 @@ def _not_embedded(reason: str, action: str) -> Finding:
     )
 
 
-def _source_off(source: str) -> Finding:
-    return warning(
-        "source_missing",
-        f"the source {source} is switched off for this agent",
-        "add it to memorySearch.sources (sessions also need experimental.sessionMemory)",
-    )
-
-
-def _no_vectors(reason: str) -> Finding:
-    return warning(
-        "vectors_unavailable",
-        f"only keywords are searched: numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {reason}",
-        remedy("numpy"),
-    )
+def _backend(
+    index: SearchIndex, active: IdentityRow | None, vector: QueryVector, findings: list[Finding]
+) -> vectors.Comparison | None:
+    """Return what compares the vector of a question with those of an index, or None and a finding."""
+    if active is None or active.id != vector.identity_id:
+        findings.append(_not_embedded("the model was changed meanwhile", "search again"))
+        return None
+    if (dims := len(vector.embedding) // 4) != active.vector_dims:
+        reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
+        findings.append(_not_embedded(reason, "memline index"))
+        return None
+    backends = index.backends
+    if (backend := backends.choose(index.matches.connection, active, vector.embedding)) is None:
+        lacks = f"numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {backends.vec_error}"
+        findings.append(
+            warning("vectors_unavailable", f"only keywords are searched: {lacks}", remedy("numpy"))
+        )
+    return backend
 
 
 class _Search(Struct):
     """The state of one search; its steps fill it in."""
 
-    index: SearchIndex
-    connection: Connection
+    matches: Matches
     request: SearchRequest
     question: Question
     settings: Query
     #: Ids of the files to stay in, None for all.
     files: list[int] | None
-    findings: list[Finding]
     #: hybrid, keyword or vector.
     mode: str = "keyword"
     #: Words of the question that nothing has, as typed.
     missing: tuple[str, ...] = ()
-    #: What the words say; None where vectors alone are asked.
-    words: Words | None = None
+    #: What the words say; empty where vectors alone are asked.
+    words: Words = field(default_factory=Words)
     lifts: Lifts = field(default_factory=Lifts)
     #: Chunk -> cosine, late interaction, and what orders it.
     cosines: dict[int, float] = {}
@@ -265,73 +265,39 @@ class _Search(Struct):
         return self.settings.max_results if given is None else max(1, given)
 
     @property
-    def min_score(self) -> float:
-        return self.settings.min_score if self.request.min_score is None else self.request.min_score
-
-    @property
     def file_ids(self) -> str | None:
         return None if self.files is None else json_ids(self.files)
 
-    def ranked(self, vector: QueryVector | None, now: float) -> list[int]:
+    def ranked(self, vector: QueryVector | None, backend: vectors.Comparison | None, now: float) -> list[int]:
         """Score and order the candidates, the best first."""
-        _connection, hybrid = self.connection, self.settings.hybrid
-        backend = None if vector is None else self._backend(vector)
+        hybrid, matches, starts = self.settings.hybrid, self.matches, set[int]()
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
-        matches = self.index.matches
         words = score(matches, self.question, self.file_ids, OF_WORDS * pool)
         self.lifts = lifts_of(matches, self.question, words, self.files, pool)
-        if hybrid.enabled or backend is None:
+        by_words = hybrid.enabled or backend is None
+        if by_words:
             self.words, self.missing = words, as_typed(words.lookups.missing, self.question.terms)
-        starts: set[int] = set()
         if backend is not None and vector is not None:
-            self.mode = "hybrid" if self.words else "vector"
+            self.mode = "hybrid" if by_words else "vector"
             places = self._compare(backend, vector, words, pool)
             if not is_question(self.question.text):
                 starts = {each for each, place in places.items() if place.is_first}
         cosines = self.cosines if backend is not None else None
-        self.fused = fusion.fuse(self.words, cosines, self.late, self.lifts.of, starts, hybrid)
-        sure = {*(self.words.sums if self.words else ()), *self.lifts.of}
+        by = self.words if by_words else None
+        self.fused = fusion.fuse(by, cosines, self.late, self.lifts.of, starts, hybrid)
+        sure = self.words.sums.keys() | self.lifts.of.keys()
         best = [each for each in self.fused if each in sure or self._is_near(each)]
         self.rows = words.rows
         if hybrid.temporal_decay.enabled:
             # Age may bring up any of them.
-            self.rows |= read(matches, [each for each in best if each not in self.rows])
-            fusion.decay(
-                self.fused, map(self.rows.__getitem__, best), now, hybrid.temporal_decay.half_life_days
-            )
+            self.rows |= read(matches, set(best).difference(self.rows))
+            rows = [self.rows[each] for each in best]
+            fusion.decay(self.fused, rows, now, hybrid.temporal_decay.half_life_days)
         return sorted(best, key=lambda each: (-self.fused[each], each))
 
-    def _first(self, best: Sequence[int], count: int) -> list[Row]:
-        """Read the first candidates, each text once; ties by path and line. All where there are fewer."""
-        mmr, upto = self.settings.hybrid.mmr, count
-        while True:
-            while upto < len(best) and self.fused[best[upto]] == self.fused[best[upto - 1]]:
-                upto += 1
-            if new := [each for each in best[:upto] if each not in self.rows]:
-                self.rows |= read(self.index.matches, new)
-            rows = [self.rows[each] for each in best[:upto]]
-            rows.sort(key=lambda row: (-self.fused[row.id], row.file.path, row.start, row.id))
-            rows = list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
-            if len(rows) >= count or upto >= len(best):
-                return fusion.diversify(rows, self.fused, mmr.lambda_) if mmr.enabled else rows[:count]
-            # Copies of one text left no room.
-            upto *= 2
-
     def _is_near(self, chunk_id: int) -> bool:
-        return self.cosines.get(chunk_id, 0.0) >= self.min_score
-
-    def _backend(self, vector: QueryVector) -> vectors.Comparison | None:
-        active = identities.active(self.connection)
-        if active is None or active.id != vector.identity_id:
-            raise ModelSwitched
-        if (dims := len(vector.embedding) // 4) != active.vector_dims:
-            reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
-            self.findings.append(_not_embedded(reason, "memline index"))
-            return None
-        backend = self.index.backends.choose(self.connection, active, vector.embedding)
-        if backend is None:
-            self.findings.append(_no_vectors(self.index.backends.vec_error))
-        return backend
+        given = self.request.min_score
+        return self.cosines.get(chunk_id, 0.0) >= (self.settings.min_score if given is None else given)
 
     def _compare(
         self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int
@@ -340,62 +306,76 @@ class _Search(Struct):
 
         Returns where these chunks stand.
         """
-        connection, question, matches = self.connection, self.question, self.index.matches
+        matches, connection = self.matches, self.matches.connection
         cosine_of = dict(backend.top(pool, self.file_ids))
-        nearest, allowed = vectors.chunks_of(matches, cosine_of), {*(self.files or ())}
+        nearest = vectors.chunks_of(matches, cosine_of)
         places = vectors.places(matches, vector.identity_id, nearest)
         if self.files is not None:
+            allowed = {*self.files}
             nearest = [each for each in nearest if places[each].file_id in allowed]
-        others = {*(words.sums if self.words else ()), *self.lifts.of}
+        others = {*self.words.sums, *self.lifts.of}
         places = vectors.places(matches, vector.identity_id, {*nearest[:pool], *others})
-        cosine_of |= backend.cosines({each.vector_id for each in places.values()}.difference(cosine_of))
         known = {each: place.vector_id for each, place in places.items() if place.vector_id}
+        cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
         self.cosines = {
             each: round(cosine_of[row_id], fusion.DECIMALS)
             for each, row_id in known.items()
             if row_id in cosine_of
         }
-        tokens_of = token_rows.read(connection, known.values()) if vector.tokens else {}
-        if not tokens_of:
+        if not vector.tokens or not (tokens_of := token_rows.read(connection, known.values())):
             return places
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
 
         fitted = token_rows.projection(connection, vector.identity_id)
-        rarity = dict.fromkeys(question.light, 0.0) | words.lookups.rarity
-        asked = late.question_tokens(question.text, vector.tokens, fitted, rarity)
-        if asked is None:
-            return places
-        packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
-        scores = late.scores(asked, [*packed.items()], fitted)
-        self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
-        self.line_evidence = lambda row: (
-            late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
-        )
+        rarity = dict.fromkeys(self.question.light, 0.0) | words.lookups.rarity
+        asked = late.question_tokens(self.question.text, vector.tokens, fitted, rarity)
+        if asked is not None:
+            packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
+            scores = late.scores(asked, [*packed.items()], fitted)
+            self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
+            self.line_evidence = lambda row: (
+                late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
+            )
         return places
+
+    def _first(self, best: Sequence[int], count: int) -> list[Row]:
+        """Read the first candidates, each text once; ties by path and line. All where there are fewer."""
+        mmr, upto = self.settings.hybrid.mmr, count
+        while True:
+            while upto < len(best) and self.fused[best[upto]] == self.fused[best[upto - 1]]:
+                upto += 1
+            if new := [each for each in best[:upto] if each not in self.rows]:
+                self.rows |= read(self.matches, new)
+            rows = [self.rows[each] for each in best[:upto]]
+            rows.sort(key=lambda row: (-self.fused[row.id], row.file.path, row.start, row.id))
+            rows = list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
+            if len(rows) >= count or upto >= len(best):
+                return fusion.diversify(rows, self.fused, mmr.lambda_) if mmr.enabled else rows[:count]
+            # Copies of one text left no room.
+            upto *= 2
 
     def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term for term in self.question.terms if term.typed}
-        is_missing = self.words is not None and asked and asked.issubset(self.words.lookups.missing)
+        is_missing = asked and asked.issubset(self.words.lookups.missing)
         if is_missing and not self.lifts.of and not any(map(self._is_near, self.cosines)):
             # Nothing but beginnings and corrected words: a near miss.
             best = best[:1]
         count = fusion.MMR_POOL if self.settings.hybrid.mmr.enabled else WINDOW
-        while True:
-            chosen = passages(self._first(best, count), wanted=self.wanted, max_tokens=max_tokens)
-            if len(chosen) >= self.wanted or count >= len(best):
-                break
+        chosen = passages(self._first(best, count), wanted=self.wanted, max_tokens=max_tokens)
+        while len(chosen) < self.wanted and count < len(best):
             count += WINDOW
+            chosen = passages(self._first(best, count), wanted=self.wanted, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
-        ids = json_ids(each.best.id for each in chosen)
-        for chunk_id, path in self.connection.execute(_COPIES, (ids, self.file_ids)):
+        values = (json_ids(each.best.id for each in chosen), self.file_ids)
+        for chunk_id, path in self.matches.connection.execute(_COPIES, values):
             copies.setdefault(chunk_id, set()).add(path)
         quality = self._quality()
-        return tuple(self._hit(each, tuple(sorted(copies.get(each.best.id, ()))), quality) for each in chosen)
+        return tuple(self._hit(each, sorted(copies.get(each.best.id, ())), quality) for each in chosen)
 
-    def _hit(self, passage: Passage, copies: tuple[str, ...], quality: float) -> Hit:
-        best, words = passage.best, self.words or Words()
+    def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
+        best, words = passage.best, self.words
         part = snippet(passage.lines, words.needles, self._by_meaning(passage))
         is_of_file = len(passage.lines) == passage.end - passage.start + 1
         title, root = best.file.title, math.sqrt(2 * self.fused[best.id] * quality)
@@ -412,16 +392,16 @@ class _Search(Struct):
             snippet=part.text,
             source=best.file.source,
             heading=best.heading if has_title else " > ".join(filter(None, (title, best.heading))),
-            also_in=copies,
+            also_in=tuple(copies),
             matched=matched(part.text, words.needles),
-            explanation=self._explanation(best.id, words) if self.request.explain else None,
+            explanation=self._explanation(best.id) if self.request.explain else None,
         )
 
-    def _explanation(self, chunk_id: int, words: Words) -> dict[str, Any]:
-        asked = zip(words.lookups.found, words.weights(chunk_id), strict=True)
+    def _explanation(self, chunk_id: int) -> dict[str, Any]:
+        asked = zip(self.words.lookups.found, self.words.weights(chunk_id), strict=True)
         return {
             "terms": [lookup.term.label for lookup, weight in asked if weight],
-            "sum": round(words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
+            "sum": round(self.words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
             "cosine": self.cosines.get(chunk_id),
             "late": self.late.get(chunk_id),
             "rank": 1 + sum(other > self.fused[chunk_id] for other in self.fused.values()),
@@ -429,8 +409,10 @@ class _Search(Struct):
 
     def _quality(self) -> float:
         """Return how much of the question was found, as a share."""
-        quality, hybrid = self.words.quality if self.words else 1.0, self.settings.hybrid
-        if self.cosines and self.words:
+        if self.mode == "vector":
+            return 1.0
+        quality, hybrid = self.words.quality, self.settings.hybrid
+        if self.cosines:
             weights = hybrid.text_weight + hybrid.vector_weight or 1.0
             quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
         return quality or 1.0
@@ -452,21 +434,22 @@ class _Search(Struct):
         days = ", ".join(dict.fromkeys(map(str, self.question.days)))
         said = [f"no note is of {days}"] if days and not self.lifts.has_dated else []
         if hits:
-            said.append(lacking(self.missing, self.words.lookups.meant if self.words else ()))
+            said.append(lacking(self.missing, self.words.lookups.meant))
         else:
             said += (self._reason_of_nothing(), "" if self.request.private else PRIVATE)
         return "; ".join(filter(None, said))
 
     def _reason_of_nothing(self) -> str:
-        """Give the reason for an empty list."""
-        if not self.index.matches.total("chunks"):
+        if not self.matches.total(CHUNKS):
             return "the index has no notes"
         if self.files == []:
             filters = ", ".join(filters_of(self.request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"
         if self.fused:
-            weak = f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore"
-            return f"no term of the question was found, and {weak} {self.min_score:g}"
+            given = self.request.min_score
+            least = self.settings.min_score if given is None else given
+            weak = f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore {least:g}"
+            return f"no term of the question was found, and {weak}"
         if not self.question.terms and self.mode == "keyword" and not self.question.days:
             return "the question has no word to look for"
         return "nothing in the notes matches"

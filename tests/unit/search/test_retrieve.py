@@ -5,7 +5,7 @@ import pytest
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.errors import ConfigError, ProviderLater
-from memline.shared.search.service import ModelSwitched, QueryVector
+from memline.shared.search.service import QueryVector
 from tests.unit.search.conftest import ask, paths
 
 TODAY = "2026-03-12"
@@ -199,20 +199,6 @@ def test_without_a_vector_of_the_question_keyword_hits_come_with_a_finding(notes
     assert ([hit.path for hit in answer.hits], answer.mode) == (["memory/a.md"], "keyword")
     (finding,) = answer.findings
     assert finding.code == "question_not_embedded" and reason in finding.what
-
-
-def test_a_model_that_is_switched_meanwhile_is_not_mixed_up(notes, index):
-    notes.add("memory/a.md", "Redis.")
-    notes.embed()
-
-    def switch(text):
-        vector = notes.vector(text)
-        notes.embedder = type(notes.embedder)(dims=32, model="other")
-        notes.embed()
-        return vector
-
-    with pytest.raises(ModelSwitched):
-        ask(index, "redis", embed_query=switch)
 
 
 def test_min_score_cuts_hits_by_meaning_and_never_a_word(notes, index):
