@@ -141,13 +141,13 @@ def test_filters_limit_a_search(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"max_results": -5}, "max_results: '-5' is not a whole number from 1"),
-        ({"min_score": 7}, "min_score: '7' is not a number from 0 to 1"),
-        ({"source": "notes"}, "source: 'notes' is not memory, sessions or all"),
-        ({"since": date(2026, 1, 1)}, "since: '2026-01-01' is not a text"),
-        ({"tag": ["a", 3]}, "tag: \"['a', 3]\" is not a text or several"),
+        ({"max_results": -5}, "max_results: Expected `int` >= 1"),
+        ({"min_score": 7}, "min_score: Expected `float` <= 1.0"),
+        ({"source": "notes"}, "source: Invalid enum value 'notes'"),
+        ({"since": date(2026, 1, 1)}, "since: Expected `str`, got `date`"),
+        ({"tag": ["a", 3]}, "tag: Expected `str`, got `int`"),
         ({"tag": ["a", ""]}, "'' is not a tag"),
-        ({"tag": 5}, "tag: '5' is not a text or several"),
+        ({"tag": 5}, "tag: Expected `str | array`, got `int`"),
         ({"tag": " , "}, "' , ' is not a tag"),
     ],
 )

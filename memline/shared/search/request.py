@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import date
 from sqlite3 import Connection
-from typing import Any
+from typing import Annotated, Any, Literal
 from unicodedata import normalize
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from memline.shared.errors import BadRequest, not_utf_8
@@ -21,50 +22,33 @@ FILTERS = ("source", "path", "exclude", "tag", "since", "until")
 INDEX_FILTERS = frozenset(("tag",))
 
 
-class SearchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be said beside the question; None and empty take the settings, or limit nothing.
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A question and its options, and what the caller may see.
 
-    Limits of requests are in `producers.api.calls`, below the same names.
+    None and empty take the settings, or limit nothing. Limits of requests are in `producers.api.calls`, below
+    the same names.
     """
 
-    max_results: int | None = None
+    query: str
+    #: False leaves private files out: the long-term note.
+    private: bool = True
+    max_results: Annotated[int, Meta(ge=1)] | None = None
     #: Cosine below which a hit of the vector retriever alone is cut.
-    min_score: float | None = None
-    source: str = ""
+    min_score: Annotated[float, Meta(ge=0, le=1)] | None = None
+    source: Literal["", "memory", "sessions"] = ""
     #: `*` stays within a folder, `**` does not; without a `/` it is about the file name.
     path: str = ""
     #: A glob of the same kind; it wins over `path`.
     exclude: str = ""
     #: One, or several that a note must have; `#boat` and `Boat` are the same. An empty text is not a tag.
-    tag: str | Collection[str] = ()
+    tag: str | tuple[str, ...] = ()
     #: A date, an age (`30d`, `2w`) or words such as "last week": the day that a note says or has in its name,
     #: else that of its file.
     since: str = ""
     until: str = ""
     explain: bool = False
-
-
-class SearchRequest(SearchOptions, frozen=True, kw_only=True):
-    """A question and its options, and what the caller may see."""
-
-    query: str
-    #: False leaves private files out: the long-term note.
-    private: bool = True
     #: ISO day of who asks, where that is another process than the one that answers; empty: its own.
     today: str = ""
-
-
-#: What each option takes, in words and as a test.
-_WANTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "max_results": ("a whole number from 1", lambda given: type(given) is int and given > 0),
-    "min_score": ("a number from 0 to 1", lambda given: type(given) in (int, float) and 0 <= given <= 1),
-    "source": ("memory, sessions or all", lambda given: given in ("", "memory", "sessions")),
-    "tag": (
-        "a text or several",
-        lambda given: isinstance(given, Collection) and all(isinstance(each, str) for each in given),
-    ),
-    **dict.fromkeys(("path", "exclude", "since", "until"), ("a text", lambda given: isinstance(given, str))),
-}
 
 
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
@@ -73,26 +57,27 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     Raises BadRequest for a value that no option takes, and a MemlineError for one that is not valid Unicode.
     """
     given = {name: each for name, each in options.items() if each is not None and (name, each) != _ALL}
-    for name, each in given.items():
-        wanted, fits = _WANTED.get(name, ("", bool))
-        if wanted and not fits(each):
-            raise BadRequest(f"{name}: {str(each)[:80]!r} is not {wanted}", hint="memline search --help")
-    for text in (text for name in FILTERS for text in _texts(given.get(name, ()))):
+    try:
+        request = msgspec.convert({"query": query, "private": private, **given}, SearchRequest)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$.")
+        name = place.rstrip("`").partition("[")[0]
+        raise BadRequest(f"{name or 'search'}: {what}", hint="memline search --help") from error
+    for text in (text for name in FILTERS for text in _texts(getattr(request, name))):
         if not is_storable(text):
             raise not_utf_8(text)
-    tags = given["tag"] = _texts(given.get("tag", ()))
-    for text in tags:
+    for text in _texts(request.tag):
         if not any(map(tag_key, filter(str.strip, text.split(",")))):
             raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
-    return SearchRequest(query=query, private=private, **given)
+    return request
 
 
 _ALL = ("source", "all")
 
 
-def _texts(given: str | Collection[str]) -> tuple[str, ...]:
+def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return the texts of an option that takes one or several."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    return (given,) if isinstance(given, str) else given
 
 
 def filters_of(request: SearchRequest) -> tuple[str, ...]:
@@ -165,21 +150,18 @@ def files_within(
         and (request.private or not is_private(path))
         and is_within(path)
     }
-    for tag in _each_tag(connection, _texts(request.tag)):
+    for tag in filter(None, _texts(request.tag)):
+        # `a,b` is two, unless a note has that as one.
         tagged = files_of_tag(connection, tag_key(tag))
+        parts = [*filter(str.strip, tag.split(","))]
+        if not tagged and len(parts) > 1:
+            tagged = set.intersection(*(files_of_tag(connection, tag_key(each)) for each in parts))
         files = {file_id: seconds for file_id, seconds in files.items() if file_id in tagged}
     if bounds == (date.min, date.max):
         return [*files]
     days = _days_of_files(connection)
     of = {each: days.get(each) or (day_of_time(seconds),) * 2 for each, seconds in files.items()}
     return [each for each, (first, last) in of.items() if last >= bounds[0] and first <= bounds[1]]
-
-
-def _each_tag(connection: Connection, given: Iterable[str]) -> Iterator[str]:
-    """Yield the tags that are given, `a,b` as two, unless a note has that as one."""
-    for text in filter(None, given):
-        is_one = "," not in text or files_of_tag(connection, tag_key(text))
-        yield from (text,) if is_one else [*filter(str.strip, text.split(","))] or (text,)
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:
@@ -208,10 +190,6 @@ def _days_of_files(connection: Connection) -> dict[int, tuple[date, date]]:
     )
     found = {}
     for file_id, path, day, first, last in rows:
-        if (
-            said := (first and date.fromisoformat(first))
-            or (day and date.fromisoformat(day))
-            or day_of_path(path)
-        ):
+        if said := date.fromisoformat(first or day) if first or day else day_of_path(path):
             found[file_id] = said, date.fromisoformat(last) if first else said
     return found
