@@ -17,7 +17,6 @@ import msgspec
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.note_names import MARKDOWN, without_ending
 from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
@@ -61,20 +60,14 @@ def session_context(
     is_private = is_private and chat.is_private
     today = local_time(clock.now(), settings.sessions.user_timezone).date()
     paths = MemoryPaths.of(settings)
-    logs = (("yesterday", log_path(paths, today - timedelta(days=1))), ("today", log_path(paths, today)))
-    wanted = [
-        (name, without_ending(path) + ending, True)
-        for name, path in logs
-        for ending in (*MARKDOWN, *map(str.upper, MARKDOWN))
-        if path.endswith(ending) or os.path.lexists(settings.workspace / (without_ending(path) + ending))
-    ]
+    wanted = [("yesterday", log_path(paths, today - timedelta(days=1)), True)]
+    wanted.append(("today", log_path(paths, today), True))
     if is_private:
         wanted = [*(("longTerm", name, False) for name in LONG_TERM), *wanted]
-    memory_paths = MemoryPaths.of(settings)
     parts = list[_Part]()
     for name, path, keeps_end in wanted:
         text = ""
-        if located := memory_paths.locate(path):
+        if located := paths.locate(path):
             reading = read_file(located.absolute, root=located.anchor, clock=clock)
             if reading.outcome == INDEXED:
                 text = for_model(reading.text).strip("\n")
@@ -82,8 +75,11 @@ def session_context(
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))
     room = max_chars - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
-    shares = _shares([len(part.text) for part in parts], max(0, room))
-    shown = [_shown(part, share) for part, share in zip(parts, shares, strict=True)]
+    shown = list[dict[str, Any]]()
+    for number, part in enumerate(parts):
+        # What a small part leaves is for those behind it.
+        shown.append(_shown(part, max(0, room) // (len(parts) - number)))
+        room -= len(shown[-1]["text"])
     return {
         "agentId": settings.agent,
         "date": today.isoformat(),
@@ -93,17 +89,6 @@ def session_context(
         "truncated": any(part["truncated"] for part in shown),
         "maxChars": max_chars,
     }
-
-
-def _shares(sizes: list[int], budget: int) -> list[int]:
-    """Share the characters out: all of a part when it is small, else an equal part of what is left."""
-    shares = [0] * len(sizes)
-    left = budget
-    smallest_first = sorted(range(len(sizes)), key=lambda number: sizes[number])
-    for done, number in enumerate(smallest_first):
-        shares[number] = min(sizes[number], left // (len(sizes) - done))
-        left -= shares[number]
-    return shares
 
 
 def _shown(part: _Part, share: int) -> dict[str, Any]:

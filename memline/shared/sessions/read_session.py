@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from itertools import accumulate
-from operator import add
 
 import msgspec
 
@@ -12,7 +10,7 @@ from memline.shared.clock import Clock
 from memline.shared.sessions.said import Counts, Records, Said, TranscriptFacts
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat
-from memline.shared.sources.chunking import AT_HEADING, AT_PARAGRAPH, WITHIN_LINE, Chunk, Units, cut
+from memline.shared.sources.chunking import AT_HEADING, AT_PARAGRAPH, WITHIN_LINE, Chunk, Unit, cut
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, unreadable
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
@@ -165,41 +163,27 @@ def heading(day: str, title: str) -> str:
     return " > ".join(filter(None, (words, title)))
 
 
-class _Pieces(Units):
-    """Messages, long ones in pieces; a cut is best before a question, then before an answer."""
+def _units(messages: list[Message], *, max_tokens: int, overlap_tokens: int) -> Iterator[Unit]:
+    """Yield messages, long ones in pieces; a cut is best before a question, then before an answer.
 
-    def __init__(self, messages: list[Message], *, limit: int, overlap: int) -> None:
-        is_labelled = limit >= _LABELLED_FROM
-        #: By piece: its message, and whether it is the first of it.
-        self.messages: list[Message] = []
-        self._ranks: list[int] = []
-        self.labels: list[str] = []
-        self.texts: list[str] = []
-        for message in messages:
-            label = f"{message.speaker}: " if is_labelled else ""
-            room = max(limit // 8, min(limit // 4, overlap)) - len(label)
-            is_short = weighted_length(message.text) <= limit // 2 - len(label)
-            rank = AT_HEADING if message.speaker == "User" else AT_PARAGRAPH
-            for part in [message.text] if is_short else pieces(message.text, room):
-                if text := part.strip():
-                    self.messages.append(message)
-                    self.texts.append(text)
-                    self.labels.append(label)
-                    self._ranks.append(rank)
-                    rank = WITHIN_LINE
-        weights = map(add, map(weighted_length, self.texts), map(len, self.labels))
-        self.before = [0, *accumulate(weight + 1 for weight in weights)]
-        self.upto = [stop - 1 for stop in self.before[1:]]
+    The line of a unit is the place of its message in the list.
+    """
+    limit = max(1, max_tokens) * CHARS_PER_TOKEN
+    overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, limit // 2)
+    for number, message in enumerate(messages):
+        label = len(_label(message, max_tokens))
+        room = max(limit // 8, min(limit // 4, overlap)) - label
+        rank = AT_HEADING if message.speaker == "User" else AT_PARAGRAPH
+        is_short = weighted_length(message.text) <= limit // 2 - label
+        for part in [message.text] if is_short else pieces(message.text, room):
+            if text := part.strip():
+                yield Unit(text=text, line=number, weight=weighted_length(text) + label, rank=rank)
+                rank = WITHIN_LINE
 
-    def rank(self, unit: int) -> int:
-        return self._ranks[unit]
 
-    def text(self, first: int, last: int) -> str:
-        """Return the pieces from `first` to `last` with the names of their speakers."""
-        return "\n".join(
-            self.labels[unit] * (unit == first or self._ranks[unit] != WITHIN_LINE) + self.texts[unit]
-            for unit in range(first, last + 1)
-        )
+def _label(message: Message, max_tokens: int) -> str:
+    """Return the name of the speaker as it stands in a chunk."""
+    return f"{message.speaker}: " if max_tokens * CHARS_PER_TOKEN >= _LABELLED_FROM else ""
 
 
 def chunks_of(messages: list[Message], *, max_tokens: int, overlap_tokens: int) -> Iterator[Chunk]:
@@ -207,14 +191,22 @@ def chunks_of(messages: list[Message], *, max_tokens: int, overlap_tokens: int) 
 
     What follows a chunk does not change it, but for the last one.
     """
-    limit = max(1, max_tokens) * CHARS_PER_TOKEN
-    overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, limit // 2)
-    units = _Pieces(messages, limit=limit, overlap=overlap)
-    for first, last in cut(units, limit=limit, overlap=overlap):
-        begin, end = units.messages[first], units.messages[last]
+    units = list(_units(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens))
+    for first, last in cut(units, max_tokens=max_tokens, overlap_tokens=overlap_tokens):
+        begin, end = messages[units[first].line], messages[units[last].line]
+        lines = (
+            # Also a piece says who speaks, where a chunk begins with it.
+            (
+                _label(messages[each.line], max_tokens)
+                if each.rank != WITHIN_LINE or each is units[first]
+                else ""
+            )
+            + each.text
+            for each in units[first : last + 1]
+        )
         yield Chunk(
             start_line=begin.line,
             end_line=end.line,
-            text=units.text(first, last),
+            text="\n".join(lines),
             heading=heading(begin.day, end.title),
         )

@@ -13,20 +13,23 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
-from operator import add
+from itertools import accumulate
 
 import msgspec
 
 from memline.shared.sources.machine_data import data_lines
-from memline.shared.sources.markdown import Outline, Trail, outline
-from memline.shared.sources.tokens import CHARS_PER_TOKEN, has_dense, pieces, weighted_length
+from memline.shared.sources.markdown import Trail, outline
+from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
 
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
 _PIECE_SHARE = 8
 
 #: A data URI in base64 (RFC 2397).
 _DATA_URI = re.compile(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
+
+#: An item of a list, and what one begins with.
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?: |$)")
+_ITEM_BEGINS = frozenset("-*+ \t0123456789")
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
@@ -42,6 +45,25 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     heading: str = ""
 
 
+class Unit(msgspec.Struct, kw_only=True):
+    """What a text is cut between: a line, a message, or a piece of a long one."""
+
+    text: str
+    #: As in the text, from 0.
+    line: int
+    weight: int
+    #: How good it is to cut before it: one of the constants above.
+    rank: int
+    #: What stands between it and the next one.
+    gap: str = "\n"
+    #: It says nothing.
+    is_blank: bool = False
+    #: It belongs to what is below it.
+    is_heading: bool = False
+    #: Number of the block that is kept whole where that is possible; -1: none.
+    block: int = -1
+
+
 def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
     r"""Cut a text whose lines end with "\n" (see `reading.decode`) into chunks, in order.
 
@@ -49,242 +71,169 @@ def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
     as many as fit in `overlap_tokens`. No chunk weighs more than `max_tokens`, overlap included, and none is
     blank.
     """
-    limit = max(1, max_tokens) * CHARS_PER_TOKEN
-    # Above half there would be more repetition than progress.
-    overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, limit // 2)
     lines = text.split("\n")
     shape = outline(lines)
-    units = NoteUnits(lines, shape, limit)
+    limit = max(1, max_tokens) * CHARS_PER_TOKEN
+    titles = {heading.line for heading in shape.headings if heading.level}
+    underlines = {heading.last_line for heading in shape.headings if heading.last_line >= 0}
+    units = list(_units(lines, titles, underlines, shape.fences, limit))
     trail = Trail(shape.headings)
     return [
         Chunk(
-            start_line=units.line_of[first] + 1,
-            end_line=units.line_of[last] + 1,
-            text=text[units.offsets[first] : units.offsets[last] + len(units.texts[last])],
-            heading=trail.at(units.line_of[first]),
+            start_line=units[first].line + 1,
+            end_line=units[last].line + 1,
+            text="".join(each.text + each.gap for each in units[first:last]) + units[last].text,
+            heading=trail.at(units[first].line),
         )
-        for first, last in cut(units, limit=limit, overlap=overlap)
+        for first, last in cut(units, max_tokens=max_tokens, overlap_tokens=overlap_tokens)
     ]
 
 
-class Units:
-    """What a text is cut between: lines or pieces of long ones, or messages; with their weights and ranks."""
-
-    #: Weight of everything before each unit, and the same up to its end without its newline.
-    before: Sequence[int]
-    upto: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.upto)
-
-    def weight(self, first: int, last: int) -> int:
-        """Return the weight of the units from `first` to `last`, both included."""
-        return self.upto[last] - self.before[first]
-
-    def rank(self, unit: int) -> int:
-        """Return how good it is to cut before `unit` (not the first): one of the constants above."""
-        raise NotImplementedError
-
-    def is_blank(self, unit: int) -> bool:
-        """Tell whether a unit says nothing."""
-        return False
-
-    def is_heading(self, unit: int) -> bool:
-        """Tell whether a unit belongs to what is below it."""
-        return False
-
-    def fence_around(self, unit: int) -> tuple[int, int] | None:
-        """Return the first and last unit of the block that a cut before `unit` would break."""
-        return None
-
-    def fence_from(self, unit: int) -> tuple[int, int] | None:
-        """Return the first and last unit of the block that begins at `unit`."""
-        return None
-
-
-def cut(units: Units, *, limit: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last unit of each chunk; none weighs more than `limit`, overlap included."""
-    start = fresh = 0
-    while True:
-        # Blank lines at the borders are left out; a chunk without any new text as well.
-        while fresh < len(units) and units.is_blank(fresh):
-            fresh += 1
-        # Beside a picture there is no room for both what was before it and what is new.
-        if start < fresh < len(units) and units.weight(start, fresh) > limit:
-            start = fresh
-        while start < fresh and units.is_blank(start):
-            start += 1
-        if fresh == len(units):
-            return
-        stop = _end(units, start, fresh, limit)
-        last = stop - 1
-        while units.is_blank(last):
-            last -= 1
-        yield start, last
-        start, fresh = _next_start(units, start, stop, limit, overlap), stop
-
-
-def _end(units: Units, start: int, fresh: int, limit: int) -> int:
-    """Return the unit before which a chunk from `start` ends; at least the unit `fresh` is in it."""
-    base = units.before[start]
-    reach = bisect_right(units.upto, base + limit)
-    if reach == len(units):
-        return reach
-    lowest = max(bisect_left(units.upto, base + limit * 2 // 3) + 1, fresh + 1)
-    best, best_rank = reach, -1
-    for place in range(reach, lowest - 1, -1):
-        rank = units.rank(place)
-        if rank > best_rank:
-            best, best_rank = place, rank
-            if rank == AT_HEADING:
-                break
-    # A block that fits into a chunk of its own is kept whole, whatever room that leaves in this one.
-    if best_rank <= WITHIN_BLOCK and (fence := units.fence_around(best)):
-        first, last = fence
-        if first > fresh and units.weight(first, last) <= limit:
-            best = first
-    # A heading belongs to what is below it, unless the chunk would have nothing else.
-    place = best
-    while place > fresh and (units.is_blank(place - 1) or units.is_heading(place - 1)):
-        place -= 1
-    if place > fresh:
-        while place < best and not units.is_heading(place):
-            place += 1
-        best = place
-    return best
-
-
-def _next_start(units: Units, start: int, stop: int, limit: int, overlap: int) -> int:
-    """Return the first unit of the next chunk: up to `overlap` before `stop`, with some new text."""
-    if stop >= len(units) or not overlap:
-        return stop
-    # What has to fit with the overlap: the next unit, with a heading what is below it, a block as a whole.
-    needed = stop
-    furthest = min(bisect_right(units.upto, units.before[stop] + limit), len(units) - 1)
-    while needed < furthest and (units.is_heading(needed) or units.is_blank(needed)):
-        needed += 1
-    if fence := units.fence_from(needed):
-        needed = fence[1]
-    if units.weight(stop, needed) > limit:
-        needed = stop
-    least = max(units.upto[stop - 1] - overlap, units.upto[needed] - limit)
-    place = min(max(start + 1, bisect_left(units.before, least)), stop)
-    if place < stop and (fence := units.fence_around(place)) and fence[1] < stop:
-        # The end of a block without its beginning says nothing.
-        place = fence[1] + 1
-    return place
-
-
-class NoteUnits(Units):
-    """Divides a text into units, lines or pieces of long ones; knows their weights and how good cuts are.
+def _units(
+    lines: Sequence[str],
+    titles: set[int],
+    underlines: set[int],
+    fences: Sequence[tuple[int, int]],
+    limit: int,
+) -> Iterator[Unit]:
+    """Yield the lines of a note, those that do not fit in pieces.
 
     Weights are those of `tokens.weighted_length`; a newline weighs one.
     """
+    data = data_lines(lines, fences)
+    block_of = {at: number for number, fence in enumerate(fences) for at in range(fence[0], fence[1] + 1)}
+    #: Weight of the headings right above: a chunk needs room for them and the start of what is below.
+    above = 0
+    was_blank, was_block = False, -1
+    for line, text in enumerate(lines):
+        is_data, weight = line in data, weighted_length(text)
+        is_heading, block = line in titles or line in underlines, block_of.get(line, -1)
+        parts = [(text, is_data)]
+        if weight + above > limit and text and not is_data:
+            runs = _runs(text)
+            parts = [(part, is_uri) for run, is_uri in runs for part in pieces(run, limit // _PIECE_SHARE)]
+            # A heading that has to be cut is a paragraph like any other.
+            is_heading = is_heading and len(parts) == 1
+        is_blank = is_data or not text or text.isspace()
+        if is_heading and line in titles:
+            rank = AT_HEADING
+        elif (is_heading and line in underlines) or (block >= 0 and block == was_block):
+            rank = WITHIN_BLOCK
+        elif is_blank or was_blank or block != was_block:
+            rank = AT_PARAGRAPH
+        else:
+            rank = AT_ITEM if _is_item(text) else AT_LINE
+        for left, (part, is_out) in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+            is_empty = is_out or not part or part.isspace()
+            yield Unit(
+                text=part,
+                line=line,
+                weight=weight if len(parts) == 1 else weighted_length(part),
+                rank=rank,
+                gap="" if left else "\n",
+                is_blank=is_empty,
+                is_heading=is_heading,
+                block=block,
+            )
+            rank = WITHIN_LINE
+        above = above + weight + 1 if is_heading or (above and is_blank) else 0
+        was_blank, was_block = is_empty, block
 
-    def __init__(self, lines: list[str], shape: Outline, limit: int) -> None:
-        """`limit` is the weight of a chunk: a line above it, or above what its heading leaves, is cut."""
-        self._fences = shape.fences
-        self._titles = {heading.line for heading in shape.headings if heading.level}
-        self._underlines = {heading.last_line for heading in shape.headings if heading.last_line >= 0}
-        self.texts = lines
-        #: Those that are data of machines, and as good as blank.
-        self._data = data_lines(lines, shape.fences)
-        #: The line of each unit, from 0.
-        self.line_of: Sequence[int] = range(len(lines))
-        dense = any(map(has_dense, lines))
-        weigh = weighted_length if dense else len
-        weights = list(map(weigh, lines))
-        newlines = [1] * len(lines)
-        if max(weights) > limit // 2 and self._cut_long_lines(weights, limit):
-            weights = list(map(weigh, self.texts))
-            newlines = [
-                int(line != after) for line, after in zip(self.line_of, [*self.line_of[1:], -1], strict=True)
-            ]
-        #: Weight of everything before each unit, and the same up to its end without its newline.
-        self.before: list[int] = [0, *accumulate(map(add, weights, newlines))]
-        self.upto: list[int] = list(map(add, self.before, weights))
-        #: Place of each unit in the text, in characters.
-        self.offsets = [0, *accumulate(map(add, map(len, self.texts), newlines))] if dense else self.before
 
-    def is_blank(self, unit: int) -> bool:
-        text = self.texts[unit]
-        return not text or text.isspace() or unit in self._data
+def cut(units: Sequence[Unit], *, max_tokens: int, overlap_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last unit of each chunk; none weighs more than `max_tokens`, overlap included."""
+    limit = max(1, max_tokens) * CHARS_PER_TOKEN
+    # Above half there would be more repetition than progress.
+    overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, limit // 2)
+    return _Cutter(units, limit, overlap).chunks()
 
-    def is_heading(self, unit: int) -> bool:
-        line = self.line_of[unit]
-        return line in self._titles or line in self._underlines
 
-    def fence_around(self, unit: int) -> tuple[int, int] | None:
-        """Return the first and last unit of the fenced block that a cut before `unit` would break."""
-        line = self.line_of[unit]
-        index = bisect_left(self._fences, (line, 0)) - 1
-        if index < 0 or self._fences[index][1] < line:
+class _Cutter:
+    def __init__(self, units: Sequence[Unit], limit: int, overlap: int) -> None:
+        self._units, self._limit, self._overlap = units, limit, overlap
+        #: Weight of everything before each unit, and the same up to its end without its gap.
+        self._before = [0, *accumulate(unit.weight + len(unit.gap) for unit in units)]
+        self._upto = [before + unit.weight for before, unit in zip(self._before, units, strict=False)]
+
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        units = self._units
+        start = fresh = 0
+        while True:
+            # Blank lines at the borders are left out; a chunk without any new text as well.
+            while fresh < len(units) and units[fresh].is_blank:
+                fresh += 1
+            # Beside a picture there is no room for both what was before it and what is new.
+            if start < fresh < len(units) and self._weight(start, fresh) > self._limit:
+                start = fresh
+            while start < fresh and units[start].is_blank:
+                start += 1
+            if fresh == len(units):
+                return
+            stop = self._end(start, fresh)
+            last = stop - 1
+            while units[last].is_blank:
+                last -= 1
+            yield start, last
+            start, fresh = self._next_start(start, stop), stop
+
+    def _weight(self, first: int, last: int) -> int:
+        return self._upto[last] - self._before[first]
+
+    def _block(self, unit: int) -> tuple[int, int] | None:
+        """Return the first and last unit of the block that a unit belongs to."""
+        if (number := self._units[unit].block) < 0:
             return None
-        return self._in_units(self._fences[index])
+        first = last = unit
+        while first and self._units[first - 1].block == number:
+            first -= 1
+        while last + 1 < len(self._units) and self._units[last + 1].block == number:
+            last += 1
+        return first, last
 
-    def fence_from(self, unit: int) -> tuple[int, int] | None:
-        """Return the first and last unit of the fenced block that begins at `unit`."""
-        line = self.line_of[unit]
-        index = bisect_left(self._fences, (line, 0))
-        if index == len(self._fences) or self._fences[index][0] != line:
-            return None
-        return self._in_units(self._fences[index])
+    def _end(self, start: int, fresh: int) -> int:
+        """Return the unit before which a chunk from `start` ends; at least the unit `fresh` is in it."""
+        units, base = self._units, self._before[start]
+        reach = bisect_right(self._upto, base + self._limit)
+        if reach == len(units):
+            return reach
+        lowest = max(bisect_left(self._upto, base + self._limit * 2 // 3) + 1, fresh + 1)
+        # The latest of the best.
+        places = range(reach, lowest - 1, -1)
+        best = max(places, key=lambda place: units[place].rank, default=reach)
+        # A block that fits into a chunk of its own is kept whole, whatever room that leaves in this one.
+        block = self._block(best) if not places or units[best].rank <= WITHIN_BLOCK else None
+        if block and fresh < block[0] < best and self._weight(*block) <= self._limit:
+            best = block[0]
+        # A heading belongs to what is below it, unless the chunk would have nothing else.
+        place = best
+        while place > fresh and (units[place - 1].is_blank or units[place - 1].is_heading):
+            place -= 1
+        if place > fresh:
+            while place < best and not units[place].is_heading:
+                place += 1
+            best = place
+        return best
 
-    def rank(self, unit: int) -> int:
-        """Return how good it is to cut before `unit` (not the first): one of the constants above."""
-        line = self.line_of[unit]
-        if line == self.line_of[unit - 1]:
-            return WITHIN_LINE
-        if line in self._titles:
-            return AT_HEADING
-        if line in self._underlines or (self._fences and self.fence_around(unit)):
-            return WITHIN_BLOCK
-        if self.is_blank(unit) or self.is_blank(unit - 1) or (self._fences and self._is_border(unit)):
-            return AT_PARAGRAPH
-        return AT_ITEM if _is_item(self.texts[unit]) else AT_LINE
-
-    def _is_border(self, unit: int) -> bool:
-        if self.fence_from(unit):
-            return True
-        index = bisect_left(self._fences, (self.line_of[unit], 0)) - 1
-        return index >= 0 and self._fences[index][1] == self.line_of[unit] - 1
-
-    def _in_units(self, lines: tuple[int, int]) -> tuple[int, int]:
-        return bisect_left(self.line_of, lines[0]), bisect_right(self.line_of, lines[1]) - 1
-
-    def _cut_long_lines(self, weights: list[int], limit: int) -> bool:
-        """Replace lines that do not fit by pieces; False when there are none."""
-        texts: list[str] = []
-        line_of: list[int] = []
-        data: set[int] = set()
-        #: Weight of the headings right above: a chunk needs room for them and the start of what is below.
-        above = 0
-        for line, text in enumerate(self.texts):
-            is_data_line = line in self._data
-            if is_data_line:
-                data.add(len(texts))
-            if text and weights[line] + above > limit and not is_data_line:
-                for run, is_data in _runs(text):
-                    parts = list(pieces(run, limit // _PIECE_SHARE))
-                    if is_data:
-                        data.update(range(len(texts), len(texts) + len(parts)))
-                    texts.extend(parts)
-                line_of.extend([line] * (len(texts) - len(line_of)))
-            else:
-                texts.append(text)
-                line_of.append(line)
-            if self.is_heading(line) or (above and self.is_blank(line)):
-                above += weights[line] + 1
-            else:
-                above = 0
-        if len(texts) == len(self.texts):
-            return False
-        self.texts, self.line_of, self._data = texts, line_of, data
-        # A heading that had to be cut is a paragraph like any other.
-        cut = {line for line, after in pairwise(line_of) if line == after}
-        self._titles -= cut
-        self._underlines -= cut
-        return True
+    def _next_start(self, start: int, stop: int) -> int:
+        """Return the first unit of the next chunk: up to the overlap before `stop`, with some new text."""
+        units = self._units
+        if stop >= len(units) or not self._overlap:
+            return stop
+        # What has to fit with the overlap: the next unit, with a heading what is below it, a whole block.
+        needed = stop
+        furthest = min(bisect_right(self._upto, self._before[stop] + self._limit), len(units) - 1)
+        while needed < furthest and (units[needed].is_heading or units[needed].is_blank):
+            needed += 1
+        if (block := self._block(needed)) and block[0] == needed:
+            needed = block[1]
+        if self._weight(stop, needed) > self._limit:
+            needed = stop
+        least = max(self._upto[stop - 1] - self._overlap, self._upto[needed] - self._limit)
+        place = min(max(start + 1, bisect_left(self._before, least)), stop)
+        if place < stop and (block := self._block(place)) and block[0] < place and block[1] < stop:
+            # The end of a block without its beginning says nothing.
+            place = block[1] + 1
+        return place
 
 
 def _runs(line: str) -> Iterator[tuple[str, bool]]:
@@ -299,8 +248,4 @@ def _runs(line: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_item(text: str) -> bool:
-    start = text.lstrip()
-    if start[:2] in ("- ", "* ", "+ "):
-        return True
-    number = start[:10].split(" ", 1)[0]
-    return number[-1:] in (".", ")") and number[:-1].isdigit()
+    return text[:1] in _ITEM_BEGINS and _ITEM.match(text) is not None

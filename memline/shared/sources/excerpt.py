@@ -171,32 +171,14 @@ def read_file_excerpt(
 
 
 def _span(all_lines: Sequence[str], part: Part) -> tuple[int, int]:
-    """Return where the part begins and ends, from 0.
-
-    The lines around it are added from the nearest on, as long as they fit: what was asked for comes first.
-    """
+    """Return where the part begins and ends, from 0; lines around it as far as there is room for them."""
     start = max(1, part.first) - 1
     stop = start + (DEFAULT_LINES if part.lines is None else max(1, part.lines))
-    around = max(0, part.around)
-    first, last = max(0, start - around), min(len(all_lines), stop + around)
-    if start >= len(all_lines):
-        return first, stop
     room = part.max_chars - sum(len(line) + 1 for line in all_lines[start:stop])
-
-    def fits(at: int) -> bool:
-        nonlocal room
-        room -= len(all_lines[at]) + 1
-        return room >= 0
-
-    while start > first or stop < last:
-        # A line that does not fit ends its side, not the other one.
-        if stop < last and not fits(stop):
-            room, last = room + len(all_lines[stop]) + 1, stop
-        stop += stop < last
-        if start > first and not fits(start - 1):
-            room, first = room + len(all_lines[start - 1]) + 1, start
-        start -= start > first
-    return start, stop
+    first = max(0, start - max(0, part.around))
+    while first < start < len(all_lines) and (room := room - len(all_lines[start - 1]) - 1) >= 0:
+        start -= 1
+    return start, min(len(all_lines), stop + max(0, part.around))
 
 
 def excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:

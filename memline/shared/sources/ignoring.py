@@ -1,4 +1,4 @@
-"""Leave files out: what `exclude` and ignore files name, and what Obsidian and Logseq keep beside notes.
+"""Leave files out: what `exclude` and ignore files name, and what a vault keeps beside notes.
 
 The rules are those of git. An ignore file counts in the folder that is read and below it, never above: a
 project that keeps `memory/` out of its repository still has it as its memory.
@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 #: Names of ignore files; of two in a folder the second wins.
 IGNORE_FILES = (".gitignore", ".ignore")
@@ -28,11 +28,11 @@ _MAX_BYTES = 1 << 20
 #: Stars in one part of a pattern; with eight, a name of 60 characters takes seconds (`paths.Pattern`).
 _MAX_STARS = 4
 
+#: What Logseq keeps of old versions, and its templates.
+_LOGSEQ = ("/logseq/bak/", "/logseq/version-files/", "/logseq/.recycle/", "/templates/")
+
 #: Folders of a vault in which notes are templates, where its settings name none.
 _TEMPLATES = ("Templates/", "templates/", "_templates/")
-
-#: What Logseq keeps of old versions, below `logseq/`.
-_LOGSEQ = ("/logseq/bak/", "/logseq/version-files/", "/logseq/.recycle/")
 
 
 class Rules:
@@ -78,15 +78,13 @@ class Rules:
 
     def _of_root(self, root: str) -> tuple[Level, ...]:
         lines, what = _of_vault(root)
-        spec = _spec(lines) if lines else None
+        spec = _spec(lines)
         return (*self._of_exclude(root), *([Level(root, spec, what)] if spec else ()))
 
     def _of_exclude(self, root: str) -> tuple[Level, ...]:
-        spec = self._exclude_spec
-        if spec is None:
-            return ()
         is_inside = root == self._workspace or root.startswith(self._workspace + os.sep)
-        return (Level(self._workspace if is_inside else root, spec, EXCLUDE),)
+        spec = self._exclude_spec
+        return (Level(self._workspace if is_inside else root, spec, EXCLUDE),) if spec else ()
 
     @cached_property
     def _exclude_spec(self) -> Any:
@@ -103,20 +101,17 @@ class Rules:
         return tuple(levels)
 
 
-class Level:
+class Level(NamedTuple):
     """The patterns of one source, for paths below `base`."""
 
-    __slots__ = ("_spec", "_start", "source")
-
-    def __init__(self, base: str, spec: Any, source: str) -> None:
-        self._start = len(base.rstrip("/")) + 1
-        self._spec = spec
-        self.source = source
+    base: str
+    spec: Any
+    source: str
 
     def verdict(self, absolute: str, *, is_folder: bool) -> bool | None:
         """Say whether the path is left out; None when no pattern is about it."""
-        relative = absolute[self._start :]
-        include: bool | None = self._spec.check_file(relative + "/" * is_folder).include
+        relative = absolute[len(self.base.rstrip("/")) + 1 :]
+        include: bool | None = self.spec.check_file(f"{relative}/" if is_folder else relative).include
         return include
 
 
@@ -154,35 +149,26 @@ def _is_safe(line: str) -> bool:
 def _read(path: str) -> str:
     """Return the text of a small regular file; empty when there is none. No link is followed."""
     try:
-        # Almost no folder has one.
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return ""
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BYTES:
+                # With the mark that Windows puts in front the first rule would be another one.
+                return file.read(_MAX_BYTES).decode("utf-8-sig", "replace")
     except OSError:
-        return ""
-    try:
-        status = os.fstat(opened)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
-            return ""
-        # With the mark that Windows puts in front the first rule would be another one.
-        return os.read(opened, _MAX_BYTES).decode("utf-8-sig", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(opened)
+        pass
+    return ""
 
 
 def _of_vault(root: str) -> tuple[list[str], str]:
-    """Return the patterns of what an Obsidian vault or a Logseq graph keeps that is no note, and its name."""
-    if os.path.isdir(os.path.join(root, ".obsidian")):
-        plugin = ".obsidian/plugins/templater-obsidian/data.json"
-        settings = ((".obsidian/templates.json", "folder"), (plugin, "templates_folder"))
-        named = [str(_json(os.path.join(root, file)).get(key) or "").strip("/ ") for file, key in settings]
-        folders = [f"/{re.escape(name) if '*' in name else name}/" for name in named if name]
-        return folders or [f"/{name}" for name in _TEMPLATES], "Obsidian's templates"
-    if os.path.isdir(os.path.join(root, "logseq")):
-        return [*_LOGSEQ, "/templates/"], "Logseq's backups and templates"
-    return [], ""
+    """Return patterns, and what they leave out: the templates of Obsidian, or what Logseq keeps."""
+    if not os.path.isdir(os.path.join(root, ".obsidian")):
+        is_graph = os.path.isdir(os.path.join(root, "logseq"))
+        return ([*_LOGSEQ] if is_graph else [], "Logseq's backups and templates")
+    plugin = ".obsidian/plugins/templater-obsidian/data.json"
+    settings = ((".obsidian/templates.json", "folder"), (plugin, "templates_folder"))
+    named = [str(_json(os.path.join(root, file)).get(key) or "").strip("/ ") for file, key in settings]
+    folders = [f"/{re.escape(name) if '*' in name else name}/" for name in named if name]
+    return (folders or [f"/{name}" for name in _TEMPLATES], "Obsidian's templates")
 
 
 def _json(path: str) -> dict[str, Any]:

@@ -21,11 +21,10 @@ _LINES = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+$")
 _PART = ".part"
 
 
-def create(root: str, relative: str, content: bytes, *, mtime_ns: int = 0) -> bool:
+def create(root: str, relative: str, content: bytes) -> bool:
     """Make the file `relative` below the folder `root`; False when something has that name already.
 
-    Folders that are missing are made. `mtime_ns`: the time it is stamped with; 0 for now. Raises
-    PathNotAllowed (a link is in the way) and OSError.
+    Folders that are missing are made. Raises PathNotAllowed (a link is in the way) and OSError.
     """
     *folders, name = parts = relative.split("/")
     if "\0" in relative or any(part in ("", ".", "..") for part in parts):
@@ -35,28 +34,30 @@ def create(root: str, relative: str, content: bytes, *, mtime_ns: int = 0) -> bo
         with suppress(FileNotFoundError):
             os.stat(name, dir_fd=folder, follow_symlinks=False)
             return False
-        part = f".{name}{_PART}"
-        with suppress(FileNotFoundError):
-            os.unlink(part, dir_fd=folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        opened = os.open(part, flags, 0o666, dir_fd=folder)
+        part = _write_part(folder, name, content)
         try:
-            with os.fdopen(opened, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            if mtime_ns:
-                os.utime(part, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
             # Unlike a rename, a link never takes the place of a file that came meanwhile.
             os.link(part, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             return True
         except FileExistsError:
             return False
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part, dir_fd=folder)
+            os.unlink(part, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def _write_part(folder: int, name: str, content: bytes, mode: int = 0o666) -> str:
+    """Write a file beside the one it becomes, and return its name."""
+    part = f".{name}{_PART}"
+    with suppress(FileNotFoundError):
+        os.unlink(part, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, mode, dir_fd=folder), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return part
 
 
 def remove_lines(root: str, relative: str, first: int, last: int, expected: bytes) -> bool:
@@ -81,15 +82,8 @@ def remove_lines(root: str, relative: str, first: int, last: int, expected: byte
             if not kept.strip():
                 os.unlink(name, dir_fd=folder)
                 return True
-            part = f".{name}{_PART}"
-            with suppress(FileNotFoundError):
-                os.unlink(part, dir_fd=folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(part, flags, 0o600, dir_fd=folder), "wb") as made:
-                os.fchmod(made.fileno(), status.st_mode & 0o7777)
-                made.write(kept)
-                made.flush()
-                os.fsync(made.fileno())
+            part = _write_part(folder, name, kept, 0o600)
+            os.chmod(part, status.st_mode & 0o7777, dir_fd=folder)
             os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
             return True
     finally:

@@ -77,6 +77,8 @@ _EVERYTHING = "**/*"
 _MAX_ALTERNATIVES = 64
 _ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 #: What `printable` makes of bytes that are not UTF-8, and of backslashes in the same name.
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})|\\\\")
 
@@ -88,13 +90,7 @@ def is_ignored_folder(name: str) -> bool:
 
 def is_storable(name: str) -> bool:
     """Tell whether the name is valid Unicode; others reach Python as lone surrogates and fit in no index."""
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return name.isascii() or not _SURROGATE.search(name)
 
 
 def printable(name: str) -> str:

@@ -56,14 +56,6 @@ def test_a_session_starts_with_the_logs_of_yesterday_and_today(workspace: Path) 
     assert (found["date"], found["truncated"]) == ("2026-02-10", False)
 
 
-@pytest.mark.parametrize("ending", [".markdown", ".MD", ".qmd"])
-def test_a_log_may_have_any_ending_of_markdown(workspace: Path, ending: str) -> None:
-    log = workspace / "memory/2026-02-10.md"
-    log.rename(log.with_suffix(ending))
-
-    assert paths(context(workspace)) == ["memory/2026-02-09.md", f"memory/2026-02-10{ending}"]
-
-
 def test_the_long_term_note_is_for_private_sessions_alone(workspace: Path) -> None:
     assert paths(context(workspace, private=True))[0] == "MEMORY.md"
     assert "MEMORY.md" not in paths(context(workspace))
