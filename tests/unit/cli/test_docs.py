@@ -1,7 +1,6 @@
 """What the pages and the hints of errors tell a user to type exists: every command and every option."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -22,7 +21,7 @@ END = re.compile(r"\s*(?:[|;&#`<>){\"…,]|\s\s|$)")
 WORD = re.compile(r"[a-z]+")
 
 
-def lines_of(page: Path) -> Iterator[str]:
+def lines_of(page):
     """What a page shows as a command: after `memline ` in inline code, and in lines of code blocks."""
     text = page.read_text("utf-8")
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -36,13 +35,13 @@ def lines_of(page: Path) -> Iterator[str]:
                 yield match[1]
 
 
-def unknown(line: str) -> str:
+def unknown(line):
     """The first word of a command line that does not exist; empty when all do."""
     context = click.Context(cli, info_name=PROGRAM)
-    command: click.Command = cli
+    command = cli
     known = {option for parameter in cli.params for option in parameter.opts} | {"--help", "-h"}
     takes_value = {option for p in cli.params if not getattr(p, "is_flag", False) for option in p.opts}
-    words = iter(re.split(r"\s+", line[: END.search(line).start()].strip()))  # type: ignore[union-attr]
+    words = iter(re.split(r"\s+", line[: END.search(line).start()].strip()))
     for word in words:
         if word.startswith("-") and word != "-":
             name = word.partition("=")[0]
@@ -62,17 +61,14 @@ def unknown(line: str) -> str:
     return ""
 
 
-COMMAND_LINES = [
-    pytest.param(line, id=f"{page.relative_to(ROOT)}: {line}") for page in PAGES for line in lines_of(page)
-]
+def test_every_command_of_a_page_exists():
+    lines = [(page.name, line) for page in PAGES for line in lines_of(page)]
+
+    assert len(lines) > 200
+    assert [each for each in lines if unknown(each[1])] == []
 
 
-@pytest.mark.parametrize("line", COMMAND_LINES)
-def test_every_command_of_a_page_exists(line: str) -> None:
-    assert unknown(line) == "", f"memline {line}"
-
-
-def test_every_command_that_an_error_tells_to_type_exists() -> None:
+def test_every_command_that_an_error_tells_to_type_exists():
     hints = [
         (path.relative_to(ROOT).as_posix(), match)
         for path in SOURCES
@@ -95,5 +91,5 @@ def test_every_command_that_an_error_tells_to_type_exists() -> None:
         ("queue dade", "dade"),
     ],
 )
-def test_a_command_that_does_not_exist_is_found(line: str, word: str) -> None:
+def test_a_command_that_does_not_exist_is_found(line, word):
     assert unknown(line) == word
