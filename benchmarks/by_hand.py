@@ -39,7 +39,7 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
     if choice.identity is not None and choice.caps is not None:
         embedder, max_rows = choice.build(), choice.caps.max_rows
         with driver.transaction(connection):
-            row_id = identities.ensure(connection, choice.identity, choice.base_url, 0.0).id
+            row_id = identities.ensure(connection, choice.identity, base_url=choice.base_url).id
             meta.put(connection, meta.ACTIVE, row_id)
     waiting: list[str] = []
     for path in sorted(workspace.rglob("*.md")):

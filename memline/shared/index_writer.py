@@ -117,7 +117,6 @@ class IndexWriter:
         )
         try:
             with writer.session() as (connection, _):
-                ownership.refuse(settings, ownership.of_another(connection, settings))
                 ownership.record(connection, settings)
             writer.budget = Budget.of(writer.accounts.file, settings)
         except BaseException:
@@ -232,12 +231,11 @@ class IndexWriter:
         """
         new = 0
         models = source.execute(
-            "SELECT id, vector_dims, coalesce(projection, x''), provider, model, endpoint, dims, scheme"
-            " FROM identities WHERE vector_dims > 0"
+            "SELECT id, vector_dims, coalesce(projection, x''),"
+            f" {', '.join(Identity.__struct_fields__)} FROM identities WHERE vector_dims > 0"
         ).fetchall()
         for theirs, size, projection, *parts in models:
-            names = ("provider", "model", "endpoint", "dims", "scheme")
-            identity = Identity(**dict(zip(names, parts, strict=True)))
+            identity = Identity(**dict(zip(Identity.__struct_fields__, parts, strict=True)))
             known = identities.by_key(self.connection, identity.key)
             if known is not None and known.vector_dims not in (0, size):
                 continue
@@ -248,7 +246,7 @@ class IndexWriter:
                 last = rows[-1][0]
                 taken = [VectorRow(hash=each[1], vector=each[2], tokens=each[3]) for each in rows]
                 with self.transaction() as (connection, now):
-                    ours = identities.take_in(connection, identity, size, now)
+                    ours = identities.ensure(connection, identity, vector_dims=size)
                     new += vectors.take_in(connection, ours, taken, now, projection=projection)
             if (ours_now := identities.by_key(self.connection, identity.key)) is not None:
                 with self.session() as (connection, _):

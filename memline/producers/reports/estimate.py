@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.index import driver, identities, ledger
-from memline.shared.index.accounts import Accounts
+from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.providers import LISTED, PROVIDERS, Price, price_of
 from memline.shared.scheduling import health
@@ -113,7 +114,8 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> Estimate:
             # What the index has without a vector: after a run that was cut, or of a new model.
             for digest, text in reader.execute(_UNREADY_TEXTS, (target.id if target else 0,)):
                 texts.setdefault(digest, estimate_tokens(text))
-            with Accounts.opened(reader, settings) as accounts:
+            with closing(AccountFile(settings.account_path)) as file:
+                accounts = Accounts(index=reader, file=file)
                 has_batches &= not health.read(accounts, choice.provider, health.BATCH).is_stopped
     if choice.identity is None:
         texts.clear()

@@ -26,7 +26,7 @@ from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
-from memline.shared.index.accounts import Accounts
+from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.repair import move_aside
@@ -141,7 +141,7 @@ class IndexRun:
         self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
         self._file_id = file_id(agent.index_path)
         self._reader = open_reader(agent.index_path, cache_kib=CACHE_KIB)
-        self._accounts = Accounts.of_agent(self._reader, agent)
+        self._accounts = Accounts(index=self._reader, file=AccountFile(agent.account_path))
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
         self._switching_since = math.inf

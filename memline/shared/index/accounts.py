@@ -17,7 +17,6 @@ from sqlite3 import Connection
 
 import msgspec
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from memline.shared.index import driver, meta, repair
 from memline.shared.sqlite import statements
@@ -96,21 +95,6 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
 
     index: Connection
     file: AccountFile
-
-    @classmethod
-    @contextmanager
-    def opened(cls, index: Connection, settings: AgentSettings) -> Iterator[Accounts]:
-        """Give the accounts of an agent's open index to a block, and close their file after it."""
-        accounts = cls.of_agent(index, settings)
-        try:
-            yield accounts
-        finally:
-            accounts.file.close()
-
-    @classmethod
-    def of_agent(cls, index: Connection, settings: AgentSettings) -> Accounts:
-        """Make the accounts of an agent's open index; their file is closed by the caller."""
-        return cls(index=index, file=AccountFile(settings.account_path))
 
     def identity_of(self, provider: str) -> str:
         """Return the key of the identity that this index has at a provider; empty without one."""

@@ -30,7 +30,7 @@ APPLICATION_ID = 0x4D656D4C
 
 #: The schema this release reads and writes (`user_version`). A file of an older one is moved aside like a
 #: damaged one, and built again.
-SCHEMA_VERSION = 24
+SCHEMA_VERSION = 25
 
 #: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000

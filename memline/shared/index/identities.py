@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlite3 import Connection
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import meta
@@ -22,29 +22,23 @@ class IdentityRow(msgspec.Struct, frozen=True, kw_only=True):
     vector_dims: int
 
 
-def ensure(connection: Connection, identity: Identity, base_url: str, now: float) -> IdentityRow:
-    """Return the row of `identity`, inserted when it is new, inside the caller's transaction."""
+def ensure(
+    connection: Connection, identity: Identity, *, base_url: str = "", vector_dims: int = 0
+) -> IdentityRow:
+    """Return the row of `identity`, inserted when it is new, inside the caller's transaction.
+
+    It takes a new address. Dimensions that are known stay: the caller has compared them.
+    """
     connection.execute(
-        "INSERT INTO identities (key, provider, model, endpoint, dims, scheme, base_url, created_at)"
-        " VALUES (:key, :provider, :model, :endpoint, :dims, :scheme, :base_url, :now)"
-        " ON CONFLICT (key) DO UPDATE SET base_url = excluded.base_url",
-        {**asdict(identity), "key": identity.key, "base_url": base_url, "now": now},
+        "INSERT INTO identities (key, provider, model, endpoint, dims, scheme, base_url, vector_dims)"
+        " VALUES (:key, :provider, :model, :endpoint, :dims, :scheme, :base_url, :vector_dims)"
+        " ON CONFLICT (key) DO UPDATE SET base_url = ifnull(nullif(excluded.base_url, ''), base_url),"
+        " vector_dims = iif(vector_dims, vector_dims, excluded.vector_dims)",
+        {**asdict(identity), "key": identity.key, "base_url": base_url, "vector_dims": vector_dims},
     )
     row = by_key(connection, identity.key)
     assert row is not None
     return row
-
-
-def take_in(connection: Connection, identity: Identity, vector_dims: int, now: float) -> IdentityRow:
-    """Return the row of an identity whose vectors come from elsewhere, inside the caller's transaction.
-
-    The address of a row that is there stays. The caller has compared the dimensions.
-    """
-    row = by_key(connection, identity.key) or ensure(connection, identity, "", now)
-    if row.vector_dims:
-        return row
-    connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (vector_dims, row.id))
-    return replace(row, vector_dims=vector_dims)
 
 
 def by_key(connection: Connection, key: str) -> IdentityRow | None:
@@ -72,16 +66,12 @@ _BY_META = "id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?)"
 
 def _select(connection: Connection, where: str, parameter: object) -> IdentityRow | None:
     row = connection.execute(
-        "SELECT id, provider, model, endpoint, dims, scheme, base_url, vector_dims FROM identities"
+        f"SELECT id, {', '.join(Identity.__struct_fields__)}, base_url, vector_dims FROM identities"
         f" WHERE {where}",
         (parameter,),
     ).fetchone()
     if row is None:
         return None
-    row_id, provider, model, endpoint, dims, scheme, base_url, vector_dims = row
-    return IdentityRow(
-        id=row_id,
-        identity=Identity(provider=provider, model=model, endpoint=endpoint, dims=dims, scheme=scheme),
-        base_url=base_url,
-        vector_dims=vector_dims,
-    )
+    row_id, *parts, base_url, vector_dims = row
+    identity = Identity(**dict(zip(Identity.__struct_fields__, parts, strict=True)))
+    return IdentityRow(id=row_id, identity=identity, base_url=base_url, vector_dims=vector_dims)

@@ -11,12 +11,6 @@ from memline.shared.errors import IndexOfAnother
 from memline.shared.index import driver, meta
 
 
-def of_another(connection: Connection, settings: AgentSettings) -> str:
-    """Return the workspace that an index is of when it is not the agent's; else an empty text."""
-    recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
-    return "" if not recorded or workspaces.is_same(recorded, settings.workspace) else recorded
-
-
 def refuse(settings: AgentSettings, recorded: str) -> None:
     """Raise IndexOfAnother when the command line names another workspace than that of the agent's index.
 
@@ -32,7 +26,9 @@ def refuse(settings: AgentSettings, recorded: str) -> None:
 
 
 def record(connection: Connection, settings: AgentSettings) -> None:
-    """Write down in the index which workspace it is of."""
-    if meta.get(connection, meta.WORKSPACE) != str(settings.workspace):
+    """Write down in the index which workspace it is of. Raises IndexOfAnother."""
+    recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
+    refuse(settings, recorded)
+    if recorded != str(settings.workspace):
         with driver.transaction(connection):
             meta.put(connection, meta.WORKSPACE, str(settings.workspace))

@@ -114,7 +114,6 @@ CREATE TABLE IF NOT EXISTS identities (
     scheme TEXT NOT NULL,
     base_url TEXT NOT NULL DEFAULT '',
     vector_dims INTEGER NOT NULL DEFAULT 0,
-    created_at REAL NOT NULL,
     -- Axes to which vectors of tokens are reduced (`token_rows.py`).
     projection BLOB,
     -- What bits of its vectors are taken to (`bits.py`).
@@ -242,4 +241,4 @@ CREATE TABLE IF NOT EXISTS job_files (
     PRIMARY KEY (job, path)
 ) STRICT, WITHOUT ROWID;
 
-PRAGMA user_version = 24;
+PRAGMA user_version = 25;

@@ -59,10 +59,8 @@ def store_vectors(
     """
     connection, changes = accounts.index, [lambda was: health.learned(was, learned)]
     with transaction(connection):
-        row = identities.by_key(connection, identity.key) or identities.ensure(connection, identity, "", now)
-        dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
-        if rows and not row.vector_dims:
-            connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id))
+        row = identities.ensure(connection, identity, vector_dims=len(rows[0].vector) // 4 if rows else 0)
+        dims = row.vector_dims
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
         stored, by_job = vectors.store(connection, row, good, now)
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]

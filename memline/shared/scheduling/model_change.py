@@ -56,7 +56,7 @@ def retarget(
         if wanted is None:
             meta.put(connection, meta.TARGET, None)
             return
-        row = identities.ensure(connection, wanted, base_url, now)
+        row = identities.ensure(connection, wanted, base_url=base_url)
         owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
         owner = f"{wanted.key} {mark}".strip()
         before = owners.get(wanted.provider, owner)

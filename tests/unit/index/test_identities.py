@@ -5,8 +5,8 @@ from tests.support.index_rows import MODEL_A, MODEL_B
 
 
 def test_an_identity_keeps_its_row_and_takes_the_newest_address(writer):
-    first = identities.ensure(writer.connection, MODEL_A, "http://one", 1.0)
-    again = identities.ensure(writer.connection, MODEL_A, "http://two", 2.0)
+    first = identities.ensure(writer.connection, MODEL_A, base_url="http://one")
+    again = identities.ensure(writer.connection, MODEL_A, base_url="http://two")
 
     assert again.id == first.id
     assert again.base_url == "http://two"
