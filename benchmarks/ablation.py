@@ -56,7 +56,7 @@ def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object
 _FUSE, _RETRIEVE, _PASSAGES = fusion.fuse, service.retrieve, passages.passages
 
 
-def _alone(ranked: Sequence[scorer.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
+def _alone(ranked: Sequence[terms.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
     return _PASSAGES(ranked, wanted=wanted, max_tokens=0)
 
 

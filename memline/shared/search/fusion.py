@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.scorer import Row, Words
+from memline.shared.search.terms import Row, Words
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import DENSE

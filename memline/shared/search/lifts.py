@@ -17,7 +17,7 @@ from memline.shared.note_names import without_ending
 from memline.shared.search.matches import CHUNKS, Matches
 from memline.shared.search.question import PIECE, Question, quoted
 from memline.shared.search.request import files_of_days, files_of_tag
-from memline.shared.search.scorer import Words
+from memline.shared.search.terms import Words
 from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.markdown import sections_of
 
@@ -81,10 +81,10 @@ def lifts_of(
         for chunk_id, file_id in connection.execute(_CHUNKS_OF, (some, limit)):
             lifts.add([chunk_id], named[file_id])
     # A heading of three words or more stands somewhere as a phrase.
-    found = {lookup.term for lookup in words.lookups.found}
+    found = {lookup.term for lookup in words.found}
     if question.whole and not named and found.issuperset(term for term in question.terms if term.is_phrase):
         lifts.add(_sections(connection, question.whole, allowed), PART)
-    for lookup, held in zip(words.lookups.found, words.held, strict=True):
+    for lookup, held in zip(words.found, words.held, strict=True):
         if lookup.term.is_exact:
             exact = [row for fits, weight in held if weight == 1.0 for row in fits if row in words.sums]
             if len({*matches.files_of(CHUNKS, exact).values()}) == 1:
@@ -135,7 +135,7 @@ def _named(connection: Connection, question: Question, words: Words) -> dict[int
 
 def _titles(pages: Mapping[str, set[int]], runs: Mapping[str, str], words: Words) -> dict[int, float]:
     """Return file -> lift of titles of one file alone that are most of the question, or names of code."""
-    rarity = {name_key(label): idf for label, idf in words.lookups.rarity.items()}
+    rarity = {name_key(label): idf for label, idf in words.rarity.items()}
     lifts: dict[int, float] = {}
     for key in pages.keys() & runs:
         idfs = [rarity[word] for word in {*key.split("-")} & rarity.keys()]

@@ -41,11 +41,11 @@ _COMPOUND = re.compile(r"(?:(?<![./~@-])[./~@-]++|(?<!\w))\w++(?:[-./:@#+\\]++\w
 #: Combining marks are part of a word: FTS5 made of it what it made of the text.
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 PIECE = re.compile(r"[^\W_]+")
-_RUN = re.compile(r"\d+|[^\W\d_]+")
-_VERSION = re.compile(r"(v?)\d+\.\d", re.I)
+_RUN = r"\d+|[^\W\d_]+"
+_VERSION = r"(?i)(v?)\d+\.\d"
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
-_COUNTED, _QUANTITY = re.compile(r"\d{1,2}(?:-[^\W\d_]{3,})+"), re.compile(r"\d{1,4}|\d+[a-z]{1,3}")
-_CAMEL_CASE = re.compile("[a-z]{2,}[A-Z]+[a-z]")
+_COUNTED, _QUANTITY = r"\d{1,2}(?:-[^\W\d_]{3,})+", r"\d{1,4}|\d+[a-z]{1,3}"
+_CAMEL_CASE = "[a-z]{2,}[A-Z]+[a-z]"
 _AROUND = " \"'?!.,:;()`"
 
 
@@ -161,7 +161,7 @@ def as_typed(missing: Iterable[Term], terms: Iterable[Term]) -> tuple[str, ...]:
 
 def _looks(word: str) -> tuple[str, ...]:
     """List other looks of a word: letters and figures that join and part, and an initial with its hyphen."""
-    if 1 < len(runs := _RUN.findall(word)) < 5:
+    if 1 < len(runs := re.findall(_RUN, word)) < 5:
         return (quoted(" ".join(runs)),)
     return (quoted(f"{word[0]} {word[1:]}"),) if word[0] in "etx" and word.isalpha() and len(word) > 4 else ()
 
@@ -195,7 +195,7 @@ class _Terms:
 
     def _take_compound(self, match: re.Match[str]) -> str:
         pieces = PIECE.findall(match[0].lower())
-        if not pieces or _COUNTED.fullmatch(match[0]):
+        if not pieces or re.fullmatch(_COUNTED, match[0]):
             return match[0]
         has_letters_alone = all(map(str.isalpha, pieces)) and "_" not in match[0]
         if has_letters_alone and len(pieces[0]) == 1 and "-" in match[0] and len(pieces) == 2:
@@ -205,7 +205,7 @@ class _Terms:
         is_id = _is_id(match[0], pieces)
         if is_id or not has_letters_alone:
             spellings = [quoted("".join(pieces))] if 1 < len(pieces) < 4 else []
-            if version := _VERSION.match(match[0]):
+            if version := re.match(_VERSION, match[0]):
                 other = pieces[0][1:] if version[1] else f"v{pieces[0]}"
                 spellings.append(quoted(" ".join([other, *pieces[1:]])))
             self._add_phrase(match[0], pieces, tuple(spellings), is_exact=is_id)
@@ -257,7 +257,7 @@ class _Terms:
         light = light_words([words[word] for word in content] if asks and language in ("en", "") else [])
         left_out = {*map(str.casefold, light)}
         for word in (each for each in content if each not in left_out):
-            is_exact = not word.isalpha() and len(word) >= 5 and not _QUANTITY.fullmatch(word)
+            is_exact = not word.isalpha() and len(word) >= 5 and not re.fullmatch(_QUANTITY, word)
             self.add(
                 Term(
                     label=word,
@@ -294,4 +294,4 @@ def _runs(words: list[str]) -> tuple[str, ...]:
     bare = [stripped for word in words if (stripped := word.strip(_AROUND))]
     sizes = range(1, min(len(bare), TITLE_WORDS + 1))
     runs = [bare[at : at + size] for size in sizes for at in range(len(bare) - size + 1)]
-    return tuple(" ".join(run) for run in runs if len(run) > 1 or _CAMEL_CASE.match(run[0]))
+    return tuple(" ".join(run) for run in runs if len(run) > 1 or re.match(_CAMEL_CASE, run[0]))

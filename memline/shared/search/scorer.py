@@ -19,19 +19,15 @@ tags. What each part is worth is in docs/search.md (`python -m benchmarks.ablati
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
-from typing import NamedTuple
-
-from msgspec import Struct
 
 from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
-from memline.shared.search.matches import CHUNKS, NAMES, File, Fits, Matches
+from memline.shared.search.matches import CHUNKS, NAMES, Matches
 from memline.shared.search.question import Question
-from memline.shared.search.terms import Lookup, Lookups, idf_of, look_up, needles_of, plain
+from memline.shared.search.terms import Lookup, Needle, Row, Words, idf_of, look_up, plain
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
@@ -77,62 +73,14 @@ _NAMED_CHUNKS = (
 )
 _CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
-#: What a phrase begins with, the number of its term, and the share of the idf that it is.
-Needle = tuple[str, int, float]
-
-
-class Row(NamedTuple):
-    """A chunk as it is stored, with its file."""
-
-    id: int
-    file_id: int
-    start: int
-    end: int
-    heading: str
-    text: str
-    text_hash: bytes
-    file: File
-
-
-class Words(Struct):
-    """What the words of a question say of chunks."""
-
-    lookups: Lookups = Lookups()
-    #: Chunk -> its sum.
-    sums: dict[int, float] = {}
-    #: File -> what its best name adds, and chunk -> the same of its file.
-    names: dict[int, float] = {}
-    named: dict[int, float] = {}
-    #: Of each term the chunks that each of its ways finds, and the weight of that way, the best first.
-    held: list[list[tuple[Fits, float]]] = []
-    needles: list[Needle] = []
-    #: Chunks that were read.
-    rows: dict[int, Row] = {}
-
-    def weights(self, chunk_id: int) -> list[float]:
-        """Return the weight with which a chunk holds each term; 0 where it does not."""
-        return [next((weight for fits, weight in ways if chunk_id in fits), 0.0) for ways in self.held]
-
-    def coverage(self, chunk_id: int) -> float:
-        """Return which share of the idf of the question a chunk holds."""
-        asked = zip(self.lookups.found, self.weights(chunk_id), strict=True)
-        share = math.fsum(each.idf * weight for each, weight in asked if each.term.typed)
-        return min(1.0, share / self.lookups.mass)
-
-    @property
-    def quality(self) -> float:
-        """Return the best sum as a share of it and all idf of the question."""
-        best = max(self.sums.values(), default=0.0)
-        return best / (best + self.lookups.mass)
-
 
 def score(matches: Matches, question: Question, files: str | None, pool: int) -> Words:
     """Score the best `pool` chunks.
 
     `files`: a JSON array of the ids of the files that are searched, None for all.
     """
-    words = Words(look_up(matches, question.terms, files, MAX_TERMS))
-    words.names = _names(matches, words.lookups.found)
+    words = look_up(matches, question.terms, files, MAX_TERMS)
+    words.names = _names(matches, words.found)
     if files is not None:
         allowed = {*json.loads(files)}
         words.names = {each: name for each, name in words.names.items() if each in allowed}
@@ -148,13 +96,6 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
         words.sums[row] = sums.get(row, 0.0) + words.named.get(row, 0.0)
     top = _best(words.sums, pool)
     words.sums = {row: words.sums[row] for row in top}
-    words.needles = [
-        (needle, number, way.weight * lookup.idf / words.lookups.mass)
-        for number, lookup in enumerate(words.lookups.found)
-        for way in lookup.ways
-        if not lookup.term.is_phrase
-        for needle in needles_of(way.match)
-    ]
     words.rows = read(matches, top[:NEAR_CHUNKS])
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
@@ -207,10 +148,10 @@ def _sums(
 ) -> dict[int, float]:
     """Add up what the terms say of chunks: the rarest of all that hold them, the others of the best."""
     total, rows, late = matches.total(CHUNKS), 0, list[bool]()
-    for lookup in words.lookups.found:
-        is_common = rows > FOUND_SOME and rows + lookup.df > MANY
+    for lookup in words.found:
+        is_common = rows > FOUND_SOME and rows + lookup.ways[0].df > MANY
         late.append(lookup.term.is_day or is_common or rows > FOUND_ENOUGH)
-        rows += 0 if lookup.term.is_day else lookup.df
+        rows += 0 if lookup.term.is_day else lookup.ways[0].df
     among: set[int] | None = None
     if files is not None:
         among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
@@ -221,15 +162,15 @@ def _sums(
             among = {*_best(sums, pool), *named}
         some = [
             (lookup, held)
-            for lookup, held, each in zip(words.lookups.found, words.held, late, strict=True)
-            if each is is_late and (not is_late or lookup.df <= COMMON or not sums)
+            for lookup, held, each in zip(words.found, words.held, late, strict=True)
+            if each is is_late and (not is_late or lookup.ways[0].df <= COMMON or not sums)
         ]
         df = {way.match: way.df for lookup, _ in some for way in lookup.ways}
         fits = matches.fits(CHUNKS, df, among)
         for lookup, held in some:
             for match, weight, count in lookup.ways:
                 held.append((fits[match], weight))
-                worth = weight * idf_of(total, max(count, lookup.df))
+                worth = weight * idf_of(total, max(count, lookup.ways[0].df))
                 worth *= EXACT if lookup.term.is_exact else 1.0
                 known = fits[match]
                 if among is not None:

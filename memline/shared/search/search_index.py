@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
+from typing import Self
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver
@@ -25,13 +25,15 @@ class SearchIndex:
     replaced by another; one-shot commands open, ask and close.
     """
 
+    #: What is kept of words and of vectors, for one question at a time, inside a `snapshot`.
+    matches: Matches
+    backends: Backends
+
     def __init__(
         self, path: Path, *, long_lived: bool = False, vec_enabled: bool = True, extension_path: str = ""
     ) -> None:
         self.path = path
-        self._make_backends = partial(
-            Backends, long_lived=long_lived, vec_enabled=vec_enabled, extension_path=extension_path
-        )
+        self._options = (long_lived, vec_enabled, extension_path)
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._file_id: tuple[int, int] | None = None
@@ -39,14 +41,11 @@ class SearchIndex:
         self._opens = 0
 
     @classmethod
-    def of(cls, settings: AgentSettings, *, long_lived: bool) -> SearchIndex:
+    def of(cls, settings: AgentSettings, *, long_lived: bool) -> Self:
         """Open the index of an agent, by its settings."""
-        store = settings.memory.store.vector
+        store, path = settings.memory.store.vector, settings.index_path
         return cls(
-            settings.index_path,
-            long_lived=long_lived,
-            vec_enabled=store.enabled,
-            extension_path=store.extension_path,
+            path, long_lived=long_lived, vec_enabled=store.enabled, extension_path=store.extension_path
         )
 
     def close(self) -> None:
@@ -62,16 +61,12 @@ class SearchIndex:
 
         Raises IndexMissing while there is none, and the other IndexFaults.
         """
-        with self._lock, driver.faults(self.path), driver.snapshot(self._open()):
-            assert self._connection is not None
+        with self._lock, driver.faults(self.path), driver.snapshot(connection := self._open()):
             self.matches.follow()
-            yield self._connection
+            yield connection
 
     def version(self) -> tuple[int, int]:
-        """Return a mark that changes whenever anything is committed to the index.
-
-        Raises IndexMissing while there is none, and the other IndexFaults.
-        """
+        """Return a mark that changes whenever anything is committed to the index; raises IndexFaults."""
         with self._lock, driver.faults(self.path):
             return self._opens, int(driver.scalar(self._open(), "PRAGMA data_version"))
 
@@ -83,7 +78,5 @@ class SearchIndex:
             self._file_id = driver.file_id(self.path)
             self._connection = driver.open_reader(self.path, cache_kib=CACHE_KIB)
             self._opens += 1
-            #: What is kept of words and of vectors, for one question at a time, inside a `snapshot`.
-            self.matches = Matches(self._connection)
-            self.backends = self._make_backends()
+            self.matches, self.backends = Matches(self._connection), Backends(*self._options)
         return self._connection

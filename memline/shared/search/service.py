@@ -32,9 +32,10 @@ from memline.shared.search.passages import WINDOW, Passage, passages
 from memline.shared.search.question import Question, analyse, as_typed
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
 from memline.shared.search.results import Answer, Hit, lacking
-from memline.shared.search.scorer import Row, Words, read, score
+from memline.shared.search.scorer import read, score
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.snippets import MAX_CHARS, matched, snippet
+from memline.shared.search.terms import Row, Words
 from memline.shared.words import counted, is_question
 
 #: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
@@ -276,7 +277,7 @@ class _Search(Struct):
         self.lifts = lifts_of(matches, self.question, words, self.files, pool)
         by_words = hybrid.enabled or backend is None
         if by_words:
-            self.words, self.missing = words, as_typed(words.lookups.missing, self.question.terms)
+            self.words, self.missing = words, as_typed(words.missing, self.question.terms)
         if backend is not None and vector is not None:
             self.mode = "hybrid" if by_words else "vector"
             places = self._compare(backend, vector, words, pool)
@@ -328,7 +329,7 @@ class _Search(Struct):
         from memline.shared.search import late
 
         fitted = token_rows.projection(connection, vector.identity_id)
-        rarity = dict.fromkeys(self.question.light, 0.0) | words.lookups.rarity
+        rarity = dict.fromkeys(self.question.light, 0.0) | words.rarity
         asked = late.question_tokens(self.question.text, vector.tokens, fitted, rarity)
         if asked is not None:
             packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
@@ -358,7 +359,7 @@ class _Search(Struct):
     def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term for term in self.question.terms if term.typed}
-        is_missing = asked and asked.issubset(self.words.lookups.missing)
+        is_missing = asked and asked.issubset(self.words.missing)
         if is_missing and not self.lifts.of and not any(map(self._is_near, self.cosines)):
             # Nothing but beginnings and corrected words: a near miss.
             best = best[:1]
@@ -398,7 +399,7 @@ class _Search(Struct):
         )
 
     def _explanation(self, chunk_id: int) -> dict[str, Any]:
-        asked = zip(self.words.lookups.found, self.words.weights(chunk_id), strict=True)
+        asked = zip(self.words.found, self.words.weights(chunk_id), strict=True)
         return {
             "terms": [lookup.term.label for lookup, weight in asked if weight],
             "sum": round(self.words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
@@ -434,7 +435,7 @@ class _Search(Struct):
         days = ", ".join(dict.fromkeys(map(str, self.question.days)))
         said = [f"no note is of {days}"] if days and not self.lifts.has_dated else []
         if hits:
-            said.append(lacking(self.missing, self.words.lookups.meant))
+            said.append(lacking(self.missing, self.words.meant))
         else:
             said += (self._reason_of_nothing(), "" if self.request.private else PRIVATE)
         return "; ".join(filter(None, said))

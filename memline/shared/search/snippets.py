@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from memline.shared.search.scorer import Needle, places
-from memline.shared.search.terms import plain, stem
+from memline.shared.search.scorer import places
+from memline.shared.search.terms import Needle, plain, stem
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.tokens import has_dense
 

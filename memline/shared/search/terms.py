@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from memline.shared.search.matches import CHUNKS, Matches
+from memline.shared.search.matches import CHUNKS, File, Fits, Matches
 from memline.shared.search.question import Term, any_of, quoted
 from memline.shared.sources.folding import fold, without_accents
 from memline.shared.words import word_lists
@@ -52,67 +52,111 @@ class Lookup(NamedTuple):
     """A term with its ways to be found, the best first, and its idf."""
 
     term: Term
-    ways: tuple[Way, ...]
+    ways: Sequence[Way]
     idf: float
 
-    @property
-    def df(self) -> int:
-        return self.ways[0].df
+
+class Row(NamedTuple):
+    """A chunk as it is stored, with its file."""
+
+    id: int
+    file_id: int
+    start: int
+    end: int
+    heading: str
+    text: str
+    text_hash: bytes
+    file: File
 
 
-class Lookups(Struct, frozen=True, kw_only=True):
-    """What is searched for a question."""
+#: What a phrase begins with, the number of its term, and the share of the idf that it is.
+Needle = tuple[str, int, float]
 
-    #: The rarest first.
+
+class Words(Struct):
+    """What the words of a question say of chunks."""
+
+    #: What is searched, the rarest first, and the idf of all that was asked.
     found: Sequence[Lookup] = ()
-    #: The idf of all that was asked.
     mass: float = 1.0
     #: Terms of which no form stands in what is searched, and what some of them were taken for.
     missing: tuple[Term, ...] = ()
     meant: tuple[str, ...] = ()
     #: idf of the words, by label.
     rarity: dict[str, float] = {}
+    #: Chunk -> its sum.
+    sums: dict[int, float] = {}
+    #: File -> what its best name adds, and chunk -> the same of its file.
+    names: dict[int, float] = {}
+    named: dict[int, float] = {}
+    #: Of each term the chunks that each of its ways finds, and the weight of that way, the best first.
+    held: list[list[tuple[Fits, float]]] = []
+    needles: list[Needle] = []
+    #: Chunks that were read.
+    rows: dict[int, Row] = {}
+
+    def weights(self, chunk_id: int) -> list[float]:
+        """Return the weight with which a chunk holds each term; 0 where it does not."""
+        return [next((weight for fits, weight in ways if chunk_id in fits), 0.0) for ways in self.held]
+
+    def coverage(self, chunk_id: int) -> float:
+        """Return which share of the idf of the question a chunk holds."""
+        asked = zip(self.found, self.weights(chunk_id), strict=True)
+        share = math.fsum(each.idf * weight for each, weight in asked if each.term.typed)
+        return min(1.0, share / self.mass)
+
+    @property
+    def quality(self) -> float:
+        """Return the best sum as a share of it and all idf of the question."""
+        best = max(self.sums.values(), default=0.0)
+        return best / (best + self.mass)
 
 
-def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Lookups:
+def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Words:
     """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
     weights: dict[str, dict[str, float]] = {}
     for term in terms:
         forms = any_of(forms_of(term.label)) if term.is_word else ""
         weights[term.match] = {term.match: 1.0} | ({forms: FORM_WEIGHT} if forms else {})
     df = matches.counts((each for mine in weights.values() for each in mine), files)
-    unknown = [term for term in terms if not any(df[each] for each in weights[term.match])]
-    unknown = [term for term in unknown if not term.is_phrase]
-    fallbacks = {term.match: any_of(term.fallbacks) for term in unknown}
-    df |= matches.counts(filter(None, fallbacks.values()), files)
-    meant: list[str] = []
-    slips_left = MOST_SLIPS
+    unknown = [
+        term for term in terms if not term.is_phrase and not any(df[each] for each in weights[term.match])
+    ]
+    df |= matches.counts((any_of(term.fallbacks) for term in unknown if term.fallbacks), files)
+    meant, slips_left = list[str](), MOST_SLIPS
     for term in unknown:
-        found = fallbacks[term.match]
-        is_long = len(term.label) in LETTERS and term.label.isalpha()
-        if not df.get(found) and slips_left and term.is_word and is_long:
+        other = any_of(term.fallbacks)
+        is_long = term.is_word and len(term.label) in LETTERS and term.label.isalpha()
+        if not df.get(other) and slips_left and is_long:
             slips_left -= 1
-            if found := matches.commonest(map(quoted, _slips(term.label))):
-                df |= matches.counts([found], files)
-                meant += [found.strip('"')] if df[found] else []
-        weights[term.match] = {found: FORM_WEIGHT} if found else {}
-    total, lookups = matches.total(CHUNKS), []
-    rarest = idf_of(total, 0)
-    idfs = dict.fromkeys((term.match for term in terms), rarest)
+            if other := matches.commonest(map(quoted, _slips(term.label))):
+                df |= matches.counts([other], files)
+                meant += [other.strip('"')] if df[other] else []
+        weights[term.match] = {other: FORM_WEIGHT} if other else {}
+    total, found = matches.total(CHUNKS), list[Lookup]()
+    idfs = dict.fromkeys((term.match for term in terms), idf_of(total, 0))
     for term in terms:
-        if ways := tuple(
-            Way(each, weight, df[each]) for each, weight in weights[term.match].items() if df[each]
-        ):
-            lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
+        ways = [Way(each, weight, df[each]) for each, weight in weights[term.match].items() if df[each]]
+        if ways:
+            found.append(Lookup(term, ways, idf_of(total, ways[0].df)))
             if term not in unknown:
-                idfs[term.match] = lookups[-1].idf
-    return Lookups(
-        # Sorting keeps the order of the question among equals.
-        found=sorted(lookups, key=lambda each: each.df)[:limit],
-        mass=math.fsum(idfs[term.match] for term in terms if term.typed) or 1.0,
+                idfs[term.match] = found[-1].idf
+    # Sorting keeps the order of the question among equals.
+    found = sorted(found, key=lambda each: each.ways[0].df)[:limit]
+    mass = math.fsum(idfs[term.match] for term in terms if term.typed) or 1.0
+    return Words(
+        found=found,
+        mass=mass,
         missing=tuple(term for term in unknown if term.typed),
         meant=tuple(meant),
         rarity={term.label: idfs[term.match] for term in terms if term.is_word},
+        needles=[
+            (needle, number, way.weight * lookup.idf / mass)
+            for number, lookup in enumerate(found)
+            for way in lookup.ways
+            if not lookup.term.is_phrase
+            for needle in needles_of(way.match)
+        ],
     )
 
 

@@ -108,7 +108,7 @@ class Comparison(Struct, frozen=True):
 class Backends:
     """Chooses how a process compares vectors, and keeps its matrix."""
 
-    def __init__(self, *, long_lived: bool, vec_enabled: bool, extension_path: str) -> None:
+    def __init__(self, long_lived: bool, vec_enabled: bool, extension_path: str) -> None:
         self._long_lived, self._vec_enabled, self._extension_path = long_lived, vec_enabled, extension_path
         #: Why sqlite-vec is not used; empty while it is, or was not needed yet.
         self.vec_error = ""

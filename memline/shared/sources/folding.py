@@ -17,7 +17,7 @@ _LETTERS = str.maketrans(
     {"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS", "ı": "i", "ς": "σ", "ی": "ي", "ى": "ي", "ک": "ك"}
     | dict.fromkeys("\u00ad\u0640\u200b\u2060\ufeff", "")
 )
-_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_REFERENCE = r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 
 #: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
 #: Chinese text has some, and would be stored twice.
@@ -29,11 +29,11 @@ _BETWEEN |= {
 }
 
 #: What `_BETWEEN` changes, and `_LETTERS`: most texts have none of either, and are not translated for it.
-_HAS_BETWEEN = re.compile(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
-_HAS_LETTERS = re.compile(f"[{''.join(map(chr, _LETTERS))}]")
+_HAS_BETWEEN = f"[{re.escape(''.join(map(chr, _BETWEEN)))}]"
+_HAS_LETTERS = f"[{''.join(map(chr, _LETTERS))}]"
 
 #: What Logseq writes in the names of files for what some systems have in none: `"#%*./:<>?\`|`.
-_ESCAPED = re.compile("%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)")
+_ESCAPED = "%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)"
 
 
 def fold(text: str) -> str:
@@ -42,11 +42,11 @@ def fold(text: str) -> str:
     if text.isascii():
         return text
     made = normalize("NFKC", _plain(text))
-    return made.translate(_LETTERS) if _HAS_LETTERS.search(made) else made
+    return made.translate(_LETTERS) if re.search(_HAS_LETTERS, made) else made
 
 
 def _without_references(text: str) -> str:
-    if "&" not in text or not _REFERENCE.search(text):
+    if "&" not in text or not re.search(_REFERENCE, text):
         return text
     # 2 ms, which only those pay who have one.
     from html import unescape
@@ -57,11 +57,11 @@ def _without_references(text: str) -> str:
         # Lines stay as many as they are.
         return unescape(match[0]).replace("\n", " ") if is_one else match[0]
 
-    return _REFERENCE.sub(character, text)
+    return re.sub(_REFERENCE, character, text)
 
 
 def _plain(text: str) -> str:
-    return text if text.isascii() or not _HAS_BETWEEN.search(text) else text.translate(_BETWEEN)
+    return text if text.isascii() or not re.search(_HAS_BETWEEN, text) else text.translate(_BETWEEN)
 
 
 def folded(text: str) -> str | None:
@@ -91,7 +91,7 @@ def stem_key(path: str) -> str:
 def page_name(path: str) -> str:
     """Return the name of a note by that of its file."""
     stem = os.path.splitext(path.rpartition("/")[2])[0].replace("___", "/")
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), stem) if "%" in stem else stem
+    return re.sub(_ESCAPED, lambda match: chr(int(match[1], 16)), stem) if "%" in stem else stem
 
 
 def without_accents(text: str) -> str:

@@ -84,6 +84,6 @@ def _tags(
 def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collection[int]]) -> Iterator[str]:
     """Yield the tags in the text; there are none in code and in addresses."""
     for at in range(front_lines, len(lines)):
-        if "#" in lines[at] and MARKED.search(lines[at]) and at not in code():
-            for match in MARKED.finditer(_ADDRESS.sub("x", without_code(lines[at]))):
+        if "#" in lines[at] and re.search(MARKED, lines[at]) and at not in code():
+            for match in re.finditer(MARKED, _ADDRESS.sub("x", without_code(lines[at]))):
                 yield match[1] or match[2]

@@ -26,7 +26,7 @@ _MAX_TARGET = 1_000
 _DESCRIPTION = 15
 
 #: What an item of a list or a row of a table begins with, before a link.
-_ITEM = re.compile(r"\s*(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)")
+_ITEM = r"\s*(?:[-*+•]\s+|\d{1,9}[.)]\s+|\|\s*)[*_]*(?=\[)"
 
 _PLACE = r"(?:<([^<>\n]{1,1000})>|([^\s()<>]+(?:\([^\s()]*\)[^\s()<>]*)*))"
 _LINK = re.compile(
@@ -42,7 +42,7 @@ _OTHER_FILE = (
     r"(?i)\.(?:avif|base|bmp|canvas|csv|docx?|excalidraw|flac|gif|html?|jpe?g|json|m4a|mkv|mov|mp[34]|og[gv]"
     r"|pdf|png|pptx?|svg|te?xt|tiff?|wav|web[mp]|xlsx?|zip)$"
 )
-_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//|mailto:", re.IGNORECASE)
+_ADDRESS = r"(?i)(?:[a-z][a-z0-9+.-]*:)?//|mailto:"
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ def described(text: str) -> list[tuple[Link, str]]:
     lines = text.split("\n")
     code = {at for first, last in outline(lines).fences for at in range(first, last + 1)}
     for at, line in enumerate(lines):
-        begin = _ITEM.match(line) if at not in code else None
+        begin = re.match(_ITEM, line) if at not in code else None
         match = _LINK.search(line, begin.end()) if begin else None
         # The first link of the line, and nothing before it.
         if match is None or begin is None or "]" in line[begin.end() : match.start()]:
@@ -102,7 +102,7 @@ def described(text: str) -> list[tuple[Link, str]]:
         if link is None or (match.start() > begin.end() and match[1] is not None):
             continue
         # With the lines indented below it, up to the next item.
-        below = takewhile(lambda each: each[:1].isspace() and not _ITEM.match(each), lines[at + 1 :])
+        below = takewhile(lambda each: each[:1].isspace() and not re.match(_ITEM, each), lines[at + 1 :])
         item = "\n".join((line, *below))
         if sum(map(str.isalnum, item[match.end() :])) >= _DESCRIPTION:
             found.append((link, item))
@@ -114,13 +114,13 @@ def _link(match: re.Match[str], line: int) -> Link | None:
     wikilink, *paths = match.groups()
     if wikilink is not None:
         target = wikilink.strip().rstrip("\\").strip()
-        is_other = not target or re.search(_OTHER_FILE, target) or _ADDRESS.match(target)
+        is_other = not target or re.search(_OTHER_FILE, target) or re.match(_ADDRESS, target)
         return None if is_other else Link(line=line, target=target)
     written = next(filter(None, paths), "")
     target = _decoded(written.partition("#")[0].partition("?")[0])
     # A path may lack the ending, as on sites that are made of notes; `[Alice]: boat is sold` is none.
     is_page = is_markdown(target) or not (match[4] or match[5] or ":" in target or "." in last_part(target))
-    if not target or not is_page or len(target) > _MAX_TARGET or _ADDRESS.match(written):
+    if not target or not is_page or len(target) > _MAX_TARGET or re.match(_ADDRESS, written):
         return None
     return Link(line=line, target=target, is_path=True)
 

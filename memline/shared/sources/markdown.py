@@ -13,21 +13,22 @@ from memline.shared.sources.properties import TITLES, from_front_matter
 #: Longest title kept in a trail; a longer one is a paragraph that begins with "#".
 _MAX_TITLE_CHARS = 160
 
+#: What is a text here is compiled (and kept by `re`) where a note needs it, not by each command.
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
 #: A fence, also in quotes and items.
-_FENCE = re.compile(r"[ \t>*+-]*+(?:\d{1,9}[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
-_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*")
+_FENCE = r"[ \t>*+-]*+(?:\d{1,9}[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})"
+_UNDERLINE = r" {0,3}(?:=+|-{2,})[ \t]*"
 #: A line that an underline makes a heading: no block of another kind, and not indented as code.
-_PARAGRAPH = re.compile(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
+_PARAGRAPH = r"(?! {4}|\t)\s*[^\s#>|`~*+=-]"
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
-_ANCHOR = re.compile(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
-_YAML_KEY = re.compile(r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:")
-_TOML_KEY = re.compile(r"#|\+{3}|[\w.\"'-]+[ \t]*=")
+_ANCHOR = r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z"
+_YAML_KEY = r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:"
+_TOML_KEY = r"#|\+{3}|[\w.\"'-]+[ \t]*="
 _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
-_CODE_SPAN = re.compile(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
-_CODE_ELEMENT = re.compile(r"(?i)<(code|pre)(?:\s[^<>]*+)?>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*>")
+_CODE_SPAN = r"(?<!`)(`++).*?(?<!`)\1(?!`)"
+_CODE_ELEMENT = r"(?i)<(code|pre)(?:\s[^<>]*+)?>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*>"
 
 
 class Heading(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +66,7 @@ def outline(lines: Sequence[str]) -> Outline:
                 fence = ""
         elif number < body:
             continue
-        elif ("```" in line or "~~~" in line) and (match := _FENCE.match(line)):
+        elif ("```" in line or "~~~" in line) and (match := re.match(_FENCE, line)):
             fence, first = match[1], number
         elif line.lstrip()[:1] == "#":
             if match := _HEADING.fullmatch(line):
@@ -80,14 +81,16 @@ def outline(lines: Sequence[str]) -> Outline:
 
 
 def _is_underline(line: str, before: str) -> bool:
-    return line.lstrip()[:1] in ("=", "-") and bool(_UNDERLINE.fullmatch(line) and _PARAGRAPH.match(before))
+    return line.lstrip()[:1] in ("=", "-") and bool(
+        re.fullmatch(_UNDERLINE, line) and re.match(_PARAGRAPH, before)
+    )
 
 
 def end_of_block(lines: Sequence[str]) -> str:
     """Return the lines that end what a text leaves open: a fence, a comment or HTML; most often none."""
     fences = outline(lines).fences
     first, last = fences[-1] if fences else (0, -1)
-    if last == len(lines) - 1 and (match := _FENCE.match(lines[first])):
+    if last == len(lines) - 1 and (match := re.match(_FENCE, lines[first])):
         is_closed = last > first and match[1] in lines[last] and not lines[last].strip(f" \t>{match[1]}")
         if not is_closed:
             return f"{match[0][: -len(match[1])].replace('-', ' ')}{match[1]}\n\n"
@@ -129,8 +132,8 @@ def code_lines(lines: Sequence[str]) -> set[int]:
 def without_code(line: str) -> str:
     """Return a line with an x for each code within it."""
     if "`" in line:
-        line = _CODE_SPAN.sub("x", line)
-    return _CODE_ELEMENT.sub("x", line) if "</" in line else line
+        line = re.sub(_CODE_SPAN, "x", line)
+    return re.sub(_CODE_ELEMENT, "x", line) if "</" in line else line
 
 
 class Trail:
@@ -160,9 +163,9 @@ def front_matter_end(lines: Sequence[str]) -> int:
     """Count the lines of the front matter, its fences included; 0 when there is none."""
     first, second = lines[0].rstrip(), lines[1] if len(lines) > 1 else ""
     # A first line of dashes with prose below it is a rule, not the start of front matter.
-    if first == "---" and _YAML_KEY.match(second):
+    if first == "---" and re.match(_YAML_KEY, second):
         ends = {"---", "..."}
-    elif first == "+++" and _TOML_KEY.match(second):
+    elif first == "+++" and re.match(_TOML_KEY, second):
         ends = {"+++"}
     else:
         return 0
@@ -178,4 +181,4 @@ def _title(text: str) -> str:
 
 def without_anchor(title: str) -> str:
     """Return a title without the anchor behind it, unless it is nothing else."""
-    return (_ANCHOR.sub("", title) if title.endswith("}") else title) or title
+    return (re.sub(_ANCHOR, "", title) if title.endswith("}") else title) or title

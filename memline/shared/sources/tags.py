@@ -16,8 +16,8 @@ _INSIDE = "[^\\s!-,.:-@\\[-^`{-~\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\u
 # Not within a word or an address, nor where a link leads; but for emphasis, `**#boat**`.
 _BEGIN = r"(?:(?<![^\s(“‘«,;、，。（])|(?<=[\s(][*_])|(?<=[\s(][*_]{2})|(?<=^[*_])|(?<=^[*_]{2}))(?<!\]\()"
 #: `#boat/dinghy`, `#[[two words]]`.
-MARKED = re.compile(rf"{_BEGIN}#(?:\[\[([^\]\n]+)\]\]|({_INSIDE}))")
-_NAMED = re.compile(rf"(?<!\S)tag:(?:#?({_INSIDE})|\"([^\"]+)\")", re.IGNORECASE)
+MARKED = rf"{_BEGIN}#(?:\[\[([^\]\n]+)\]\]|({_INSIDE}))"
+_NAMED = rf"(?i)(?<!\S)tag:(?:#?({_INSIDE})|\"([^\"]+)\")"
 
 
 def tag_key(tag: str) -> str:
@@ -39,4 +39,4 @@ def asked_tags(text: str) -> tuple[str, tuple[str, ...]]:
         tags[key] = None
         return tag
 
-    return MARKED.sub(plain, _NAMED.sub(plain, text)), tuple(tags)
+    return re.sub(MARKED, plain, re.sub(_NAMED, plain, text)), tuple(tags)

@@ -2,7 +2,7 @@ import pytest
 
 from memline.shared.search.matches import File
 from memline.shared.search.passages import passages
-from memline.shared.search.scorer import Row
+from memline.shared.search.terms import Row
 from tests.unit.search.conftest import ask, paths
 
 LINES = [f"{n} kestrels nest in the barn, as far as I know" for n in range(1, 101)]
