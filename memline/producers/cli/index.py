@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -11,9 +12,10 @@ from typing import Any
 import click
 
 from memline.producers.backends import IndexReport, RunProgress
+from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, advise, command, once_a_minute
-from memline.producers.cli.output import echo, print_json
+from memline.producers.cli.output import echo, print_json, put
 from memline.producers.memory import Memory
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.local.downloads import fetch, missing
@@ -29,6 +31,9 @@ from memline.shared.words import counted, span
 
 #: Bytes of a file above which its download is shown as it goes on.
 _SHOWN_BYTES = 2_000_000
+
+#: Seconds between two drawings of the bars.
+_REDRAW_S = 0.1
 
 #: Files named in a line about failures.
 NAMED_PATHS = 3
@@ -181,11 +186,44 @@ def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
         say = once_a_minute(at_once=True)
         yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
         return
-    # With rich 60 ms, which only a terminal pays.
-    from memline.producers.cli.drawing import bars
+    began, next_at, rows, told = time.monotonic(), 0.0, 0, ""
 
-    with bars(agent) as show:
+    def erase() -> None:
+        nonlocal rows
+        if rows:
+            put(f"\x1b[{rows}A\x1b[J", err=True, end="")
+        rows = 0
+
+    def show(run: RunProgress) -> None:
+        nonlocal next_at, rows, told
+        now, is_new = time.monotonic(), run.waiting not in ("", told)
+        if now < next_at and not is_new:
+            return
+        next_at = now + _REDRAW_S
+        erase()
+        if is_new:
+            # Why nothing moves, above the bars: beside them there is no room for it.
+            told = run.waiting
+            for line in terminal.wrapped(told, terminal.width()):
+                _note(line)
+        counts = (("files", run.files_done, run.files), ("vectors", run.vectors_done, run.vectors))
+        for what, done, total in counts:
+            if total:
+                _note(_bar(f"{agent[:20]} {what}", done, total, now - began))
+                rows += 1
+
+    try:
         yield show
+    finally:
+        erase()
+
+
+def _bar(name: str, done: int, total: int, seconds: float) -> str:
+    """Draw how far something is, and say how long the rest takes at the speed so far."""
+    room = max(5, min(40, terminal.width() - 60))
+    full = room * min(done, total) // total
+    left = span(seconds / done * (total - done)) if done else "…"
+    return f"{name:<28} {'━' * full}{' ' * (room - full)} {done}/{total} {left} left"
 
 
 def _note(text: str) -> None:

@@ -10,7 +10,7 @@ import click
 
 from memline.producers.actions import verbs
 from memline.producers.actions.verbs import VERBS
-from memline.producers.cli.drawing import draw_table
+from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, group
 from memline.producers.cli.output import print_result
@@ -49,10 +49,9 @@ def jobs(invocation: Invocation, open: bool, limit: int, as_json: bool) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     reports = verbs.list_jobs(asker(invocation), open=open, limit=limit).value
-    if as_json or not reports:
-        return print_result(reports, as_json, ["No open jobs." if open else "No jobs."])
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
-    draw_table(columns, map(_cells, reports))
+    lines = terminal.table(columns, map(_cells, reports), folded=("agent", "what", "state"))
+    print_result(reports, as_json, lines if reports else ["No open jobs." if open else "No jobs."])
 
 
 def _cells(job: dict[str, Any]) -> tuple[str, ...]:

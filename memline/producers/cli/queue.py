@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from memline.producers.actions.verbs import VERBS
+from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, group
-from memline.producers.cli.output import echo, print_json, print_result
+from memline.producers.cli.output import echo, print_json, print_result, put
 from memline.producers.cli.status import finding_lines
 from memline.producers.cli.table_commands import act_on
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
@@ -23,7 +23,6 @@ from memline.shared.config.check import nearest
 from memline.shared.errors import MemlineError
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue import dead_letters
-from memline.shared.visible_text import visible
 from memline.shared.words import counted, span
 
 #: Seconds between two looks of `--watch`.
@@ -86,7 +85,7 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_j
     if as_json:
         print_json(report)
     else:
-        Console(markup=False).print(*_tables(report), sep="\n")
+        _print(report)
     met = [text for text, is_met in tests if is_met(report)]
     for text in met:
         echo(f"{text} holds", err=True)
@@ -106,14 +105,20 @@ def _report(invocation: Invocation) -> dict[str, Any]:
 
 def _show_again(invocation: Invocation) -> None:
     """Show the state now, and wait. What cannot be reached is said; the next look may work."""
-    console = Console(markup=False)
     try:
-        shown: tuple[Any, ...] = tuple(_tables(_report(invocation)))
+        report = _report(invocation)
     except MemlineError as error:
-        shown = (f"{error.message}\nTry: {error.hint}" if error.hint else error.message,)
-    console.clear()
-    console.print(*shown, sep="\n")
+        _clear()
+        echo(f"{error.message}\nTry: {error.hint}" if error.hint else error.message)
+    else:
+        _clear()
+        _print(report)
     time.sleep(_WATCH_S)
+
+
+def _clear() -> None:
+    if sys.stdout.isatty():
+        put("\x1b[H\x1b[2J", end="")
 
 
 @command("memline queue dead", "memline queue dead --error 'disk is full' --json", parent=queue)
@@ -209,27 +214,30 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
     return lambda report: compare(measure(report), limit)
 
 
-def _tables(report: dict[str, Any]) -> list[Any]:
-    counted_columns = ("waiting", "in flight", "delayed", "dead", "oldest", "per min")
-    queues = _table("Queues", ("queue",), counted_columns)
-    for each in report["queues"]:
-        counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
-        queues.add_row(each["name"], *counts, span(each["oldestSeconds"]), f"{each['ratePerMinute']:.0f}")
-    workers = _table("Workers", ("worker", "host", "version"), ("pid", "threads"))
-    for each in report["workers"]:
-        cells = (each["role"], each["host"], each["version"], str(each["pid"]), str(each["threads"]))
-        workers.add_row(*map(visible, cells))
-    return [queues, *map(visible, _backlog_lines(report)), workers]
-
-
-def _table(title: str, texts: Iterable[str], counts: Iterable[str]) -> Table:
-    """Make a table that fits the terminal: its texts are wrapped, and its counts are never cut."""
-    table = Table(title=title)
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for name in counts:
-        table.add_column(name, no_wrap=True, justify="right")
-    return table
+def _print(report: dict[str, Any]) -> None:
+    counts = ("waiting", "in flight", "delayed", "dead", "oldest", "per min")
+    queues = [
+        (
+            each["name"],
+            *(str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")),
+            span(each["oldestSeconds"]),
+            f"{each['ratePerMinute']:.0f}",
+        )
+        for each in report["queues"]
+    ]
+    workers = [
+        (each["role"], each["host"], each["version"], str(each["pid"]), str(each["threads"]))
+        for each in report["workers"]
+    ]
+    texts = ("queue", "worker", "host", "version")
+    for line in (
+        *terminal.table(("queue", *counts), queues, folded=texts, right=counts),
+        "",
+        *_backlog_lines(report),
+        "",
+        *terminal.table(("worker", "host", "version", "pid", "threads"), workers, folded=texts),
+    ):
+        echo(line)
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:

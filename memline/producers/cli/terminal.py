@@ -5,9 +5,11 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from memline.shared.config import environment
+from memline.shared.visible_text import visible
 
 #: Columns of a pipe or a file, which have none.
 PIPE_WIDTH = 80
@@ -17,6 +19,9 @@ _MIN_WIDTH = 20
 
 #: Colours of a text, as terminals know them.
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+#: The narrowest that a column of a table is folded to.
+_MIN_COLUMN = 8
 
 #: Deepest indentation of a line that is kept, in columns.
 _MAX_INDENT = 8
@@ -96,3 +101,36 @@ def wrapped(line: str, room: int) -> Iterator[str]:
         row += word
     if row.strip():
         yield row.rstrip()
+
+
+def table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    folded: Collection[str] = (),
+    right: Collection[str] = (),
+) -> Iterator[str]:
+    """Yield the lines of a table. Where a terminal is narrow the columns `folded` are wrapped.
+
+    An id or a count is never cut, and for a pipe no row is folded. The columns `right` end at one place.
+    """
+    cells = [[*names], *([visible(cell) for cell in row] for row in rows)]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    wide = [at for at, name in enumerate(names) if name in folded]
+    if sys.stdout.isatty():
+        while sum(widths) + 2 * len(widths) > width() and wide:
+            widest = max(wide, key=widths.__getitem__)
+            if widths[widest] <= _MIN_COLUMN:
+                break
+            widths[widest] -= 1
+    for row in cells:
+        parts = (
+            wrapped(cell, room) if columns(cell) > room else [cell]
+            for cell, room in zip(row, widths, strict=True)
+        )
+        for line in zip_longest(*parts, fillvalue=""):
+            padded = []
+            for name, cell, room in zip(names, line, widths, strict=True):
+                pad = " " * (room - columns(cell))
+                padded.append(pad + cell if name in right else cell + pad)
+            yield "  ".join(padded).rstrip()
