@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.memory import Memory
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, paths, until
@@ -48,31 +47,6 @@ def test_an_emptied_root_stays_searched_and_is_said_until_its_files_are_back(
     assert place.contents() == before
     assert place.search("word3x1x7").findings == ()
     assert {server.texts[digest.hex()] for digest in before.vectors} == {1}
-
-
-def test_a_root_with_a_file_left_is_believed(place: Place) -> None:
-    away(place, 19)
-
-    assert place.index().files["removed"] == 19
-
-
-@pytest.mark.place(server={}, notes=4, is_indexed=True)
-def test_a_root_of_few_files_is_believed(place: Place) -> None:
-    away(place, 4)
-
-    assert place.index().files["removed"] == 4
-
-
-def test_an_accepted_removal_is_carried_out(place: Place) -> None:
-    away(place)
-    place.index()
-
-    report = place.call("index", "--accept-removals", "--json")
-
-    assert report.json[0]["files"]["removed"] == 20
-    assert place.outcomes() == {}
-    assert place.rows("SELECT count(*) FROM vectors") == [(0,)]
-    assert "root_emptied" not in [each.code for each in place.search("word3x1x7").findings]
 
 
 def test_files_that_moved_within_the_root_are_paid_for_once(place: Place, server: EmbeddingServer) -> None:
@@ -157,30 +131,3 @@ def test_up_keeps_an_emptied_root_and_carries_out_plain_removals(
 
     assert place.contents() == before
     assert {server.texts[digest.hex()] for digest in before.vectors} == {1}
-
-
-def test_a_tree_that_comes_back_under_another_name_is_followed_without_a_word_of_the_watcher(
-    place: Place,
-) -> None:
-    for number in range(20):
-        place.write(f"memory/tree/{number}/deep/a.md", f"# Deep {number}\n")
-    place.index()
-    with running_memline(*place.arguments("up")) as running:
-        place.write("memory/new.md", "# New\n")
-        until(lambda: "memory/new.md" in place.outcomes(), "the watcher")
-        shutil.move(place.workspace / "memory/tree", place.folder / "tree")
-        shutil.move(place.folder / "tree", place.workspace / "memory/back")
-        until(lambda: "memory/back/19/deep/a.md" in place.outcomes(), "the tree")
-        place.write("memory/back/7/deep/b.md", "# Later\n")
-        until(lambda: "memory/back/7/deep/b.md" in place.outcomes(), "a note in it")
-        said = end(running)
-
-    assert [line for line in said.splitlines() if "Warning" in line or "inotify" in line] == []
-
-
-def test_a_long_lived_memory_keeps_them_too(place: Place) -> None:
-    with Memory.of(place.settings, place.agent, long_lived=True) as memory:
-        assert memory.search("word3x1x7").findings == ()
-        away(place)
-        until(lambda: "20 files are gone" in memory.search("word3x1x7").warning, "that it is said")
-        assert paths(memory.search("word3x1x7"))[0] == "memory/note-3.md"

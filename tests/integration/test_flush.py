@@ -234,19 +234,6 @@ def test_a_workspace_that_cannot_be_written_costs_nothing(tmp_path: Path, chat: 
     assert chat.requests == []
 
 
-def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path, chat: ChatServer) -> None:
-    agent = Agent(tmp_path, **at(chat))
-    agent.say("user", "hello")
-    (tmp_path / "outside").mkdir()
-    (agent.workspace / "memory").symlink_to(tmp_path / "outside")
-
-    done = agent.flush()
-
-    assert done.stdout == f"skipped: {agent.workspace / 'memory'} is a symbolic link\n"
-    assert chat.requests == []
-    assert list((tmp_path / "outside").iterdir()) == []
-
-
 def test_where_nothing_is_configured_it_is_said(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path)
     agent.say("user", "hello")

@@ -43,24 +43,6 @@ def test_get_says_what_the_whole_note_links_to_and_what_links_to_it(place):
     assert (found["totalLinks"], found["totalBacklinks"]) == (3, 2)
 
 
-def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place):
-    for number in range(60):
-        place.write(f"memory/n{number:02}.md", "[[hub]]\n")
-    place.write("memory/hub.md", "".join(f"[[n{number:02}]]\n" for number in range(60)))
-    place.index()
-
-    with Memory.of(place.settings, place.agent) as memory:
-        hub = memory.get("hub", lines=1)
-    tools = Calls(place.settings, (place.agent.agent,))
-    several = tools.get(Caller(agent=place.agent.agent), paths=["hub", "n01"])["excerpts"]
-    tools.close()
-
-    assert [len(hub.links), len(hub.backlinks), hub.total_links, hub.total_backlinks] == [50, 50, 60, 60]
-    # Of several notes the answer is not longer than of one.
-    assert [len(several[0]["links"]), several[0]["totalLinks"]] == [25, 60]
-    assert several[1]["links"] == [{"path": "memory/hub.md", "title": "hub"}]
-
-
 def test_a_group_learns_nothing_of_the_long_term_note(place):
     place.index()
     tools = Calls(place.settings, (place.agent.agent,))
@@ -72,18 +54,6 @@ def test_a_group_learns_nothing_of_the_long_term_note(place):
 
     assert [each["totalBacklinks"] for each in seen] == [2, 1]
     assert [each["path"] for each in seen[1]["backlinks"]] == ["memory/steps.md"]
-
-
-def test_lint_looks_at_no_file_outside_of_the_memory(place, tmp_path):
-    (tmp_path / "there.md").write_text("x")
-    above = "../" * len(place.workspace.parts)
-    links = [f"[x]({up}{tmp_path}/{name}.md)" for up in (above, above[3:]) for name in ("there", "missing")]
-    place.write("memory/guess.md", f"{' '.join(links)} [y](../none.md)\n")
-    place.index()
-
-    told = [line for line in place.call("lint").stdout.splitlines() if "guess.md" in line and "dead" in line]
-
-    assert told == [f"{place.workspace}/memory/guess.md:1: dead link: ../none.md"]
 
 
 def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it(place):

@@ -141,15 +141,6 @@ def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(
     assert 'env_vars = ["OPENAI_API_KEY"]' in codex and "sk-secret" not in codex
 
 
-def test_a_name_that_no_client_takes_is_printed_nowhere(shell: Shell, tmp_path: Path) -> None:
-    notes = folder(tmp_path / "notes", "x\n")
-
-    ran = shell("--workspace", str(notes), "setup", "claude", "--name", 'a b"c')
-
-    assert (ran.status, ran.stdout) == (2, "")
-    assert "cannot be the name of a server" in ran.stderr and "claude mcp add" not in ran.stderr
-
-
 def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
     notes = folder(tmp_path / "notes", "x\n")
     arguments = ["--workspace", str(notes), "setup", "cursor", "--write"]

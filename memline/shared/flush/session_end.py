@@ -1,12 +1,13 @@
 """Read the end of a session: how full its model's window is, and what was said since the last compaction.
 
-The provider's own count, which the last answer carries, is exact; what came after it is estimated with
-everything that fills a window: thinking, tool calls and their results too, other than in the index.
+The provider's own count, which the last answer carries, is exact; what came after it counts with four
+characters a token: thinking, tool calls and their results too, other than in the index.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,20 +19,14 @@ from memline.shared.sessions.read_session import messages_of
 from memline.shared.sessions.said import Records, parse, seconds_of
 from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.sources.safe_open import open_regular
-from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.tables import as_dict
+from memline.shared.sources.tokens import CHARS_PER_TOKEN, estimate_tokens
+from memline.shared.tables import as_dict, as_text
 
 #: Bytes at the end of a transcript that are looked at: several windows of any model.
 END_BYTES = 16 << 20
 
-#: Arguments of tools are objects of the tool's own; nothing real is deeper.
-_MAX_DEPTH = 20
-
-#: Tokens of a picture, about, whatever its bytes.
-_PICTURE_TOKENS = 1_200
-
-#: Fields of a message that no model is shown.
-_METADATA = ("type", "id", "partialJson", "signature", "thinkingSignature", "textSignature")
+#: Pictures and signatures of thoughts, which take no window by their bytes.
+_BLOB = re.compile(rb'"[A-Za-z0-9+/=_-]{1000,}"')
 
 
 class SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +60,7 @@ def read_end(path: Path) -> SessionEnd:
     tokens, model = _window(lines)
     head = compaction or (parse(lines[0]) if lines else None) or {}
     return SessionEnd(
-        tokens=tokens or _tokens(compaction.get("summary")),
+        tokens=tokens or estimate_tokens(as_text(compaction.get("summary"))),
         size=sum(map(len, lines)) + len(lines),
         began=seconds_of(head.get("timestamp")),
         model=model,
@@ -104,7 +99,7 @@ def _window(lines: Sequence[bytes]) -> tuple[int, str]:
         if counted := _counted(message):
             names = [message.get("provider"), message.get("model")]
             return counted + estimated, "/".join(name for name in names if name and isinstance(name, str))
-        estimated += _tokens(message.get("content") or record.get("content") or record.get("summary"))
+        estimated += len(_BLOB.sub(b"", line)) // CHARS_PER_TOKEN
     return estimated, ""
 
 
@@ -119,19 +114,3 @@ def _counted(message: dict[str, Any]) -> int:
         for number in map(usage.get, ("totalTokens", "input", "output", "cacheRead", "cacheWrite"))
     )
     return total or sum(parts)
-
-
-def _tokens(content: Any, depth: int = 0) -> int:
-    """Estimate the tokens of text at any depth; a picture counts as one, whatever its bytes."""
-    match content:
-        case _ if depth > _MAX_DEPTH:
-            return 0
-        case str():
-            return estimate_tokens(content)
-        case list():
-            return sum(_tokens(item, depth + 1) for item in content)
-        case {"type": "image"}:
-            return _PICTURE_TOKENS
-        case dict():
-            return sum(_tokens(item, depth + 1) for name, item in content.items() if name not in _METADATA)
-    return 0

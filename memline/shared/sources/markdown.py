@@ -23,7 +23,6 @@ _PARAGRAPH = r"(?! {4}|\t)\s*[^\s#>|`~*+=-]"
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
 _ANCHOR = r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z"
 _YAML_KEY = r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:"
-_TOML_KEY = r"#|\+{3}|[\w.\"'-]+[ \t]*="
 _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
@@ -163,14 +162,10 @@ def front_matter_end(lines: Sequence[str]) -> int:
     """Count the lines of the front matter, its fences included; 0 when there is none."""
     first, second = lines[0].rstrip(), lines[1] if len(lines) > 1 else ""
     # A first line of dashes with prose below it is a rule, not the start of front matter.
-    if first == "---" and re.match(_YAML_KEY, second):
-        ends = {"---", "..."}
-    elif first == "+++" and re.match(_TOML_KEY, second):
-        ends = {"+++"}
-    else:
+    if first != "---" or not re.match(_YAML_KEY, second):
         return 0
     for number in range(1, len(lines)):
-        if lines[number].rstrip() in ends:
+        if lines[number].rstrip() in ("---", "..."):
             return number + 1
     return 0
 

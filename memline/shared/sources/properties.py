@@ -2,19 +2,13 @@
 
 That of Obsidian and of site generators is YAML between two lines of dashes. It is read leniently: people
 write `title: Foo: bar`, `tags: #a, #b` or `aliases: [[A]], [[B]]`, and a YAML library loses the whole header
-for it. Mappings in mappings and aliases are not read. That of Hugo may be TOML between two lines of pluses.
+for it. Mappings in mappings and aliases are not read, and neither is TOML.
 """
 
 import re
 from collections.abc import Sequence
-from datetime import date
-
-from memline.shared.tables import read_toml
 
 TITLES, ALIASES, TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
-
-#: Characters of a front matter in TOML that is read: parts of a key (`a.a.a`) cost by the square, here 0.1 s.
-_MAX_TOML_CHARS = 8_000
 
 # Texts, which `re` compiles when they are first needed: a search needs none.
 _PROPERTY = r"[\"']?([A-Za-z][\w-]*)[\"']?[ \t]*:(?:\s+(.*)|$)"
@@ -31,8 +25,6 @@ _UNWRITTEN = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
 
 def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
     """Read front matter, its fences included."""
-    if lines and lines[0].startswith("+++"):
-        return _from_toml("\n".join(lines[1:-1]))
     written: dict[str, list[str]] = {}
     below: list[str] = []
     for line in lines:
@@ -76,16 +68,3 @@ def _plain(text: str) -> str:
     if end > 0 and text[end + 1 :].strip()[:1] in ("", "#"):
         return text[1:end].replace("''", "'").replace('\\"', '"').strip()
     return "" if text in ("null", "~") else text
-
-
-def _from_toml(text: str) -> dict[str, list[str]]:
-    try:
-        table = read_toml(text) if len(text) <= _MAX_TOML_CHARS else {}
-    except (ValueError, RecursionError):
-        return {}
-    found: dict[str, list[str]] = {}
-    for key, written in table.items():
-        values = written if isinstance(written, list) else [written]
-        texts = (str(each) for each in values if isinstance(each, str | int | date))
-        found[key.lower()] = [re.sub(_UNWRITTEN, " ", each).strip() for each in texts]
-    return found

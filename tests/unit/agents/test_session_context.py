@@ -76,22 +76,6 @@ def test_the_day_is_the_one_of_the_users_time_zone(workspace: Path) -> None:
     assert paths(found) == ["memory/2026-02-10.md", "memory/2026-02-11.md"]
 
 
-def test_without_any_note_there_is_nothing_and_no_error(tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-
-    found = context(tmp_path / "notes", private=True)
-
-    assert (found["parts"], found["text"]) == ([], "")
-
-
-def test_a_link_in_the_place_of_a_log_is_not_read(workspace: Path, tmp_path: Path) -> None:
-    (tmp_path / "secret.md").write_text("secret")
-    (workspace / "memory" / "2026-02-10.md").unlink()
-    (workspace / "memory" / "2026-02-10.md").symlink_to(tmp_path / "secret.md")
-
-    assert paths(context(workspace)) == ["memory/2026-02-09.md"]
-
-
 def test_of_a_long_log_the_end_is_kept_and_of_the_long_term_note_the_beginning(workspace: Path) -> None:
     lines = [f"- entry {number}" for number in range(500)]
     (workspace / "MEMORY.md").write_text("\n".join(lines))

@@ -78,14 +78,3 @@ def test_the_command_is_the_one_that_was_typed_links_and_all(
     monkeypatch.setattr(sys, "argv", ["memline", "setup", "claude"])
 
     assert clients.own_command() == os.path.abspath("memline")
-
-
-def test_without_a_script_the_command_is_that_of_the_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "memline").write_text("#!/bin/sh\n")
-    (tmp_path / "memline").chmod(0o755)
-    monkeypatch.setattr(sys, "argv", ["-c"])
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-
-    assert clients.own_command() == str(tmp_path / "memline")

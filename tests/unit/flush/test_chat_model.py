@@ -1,6 +1,5 @@
 from datetime import UTC, datetime
 from pathlib import Path
-from re import _parser as parser
 from typing import Any
 
 import pytest
@@ -53,14 +52,6 @@ def test_openclaws_own_address_of_ollama_gets_the_path_of_the_protocol() -> None
     endpoint, _ = chat_model.endpoint_of(settings({"ollama": bare}, model="ollama/qwen3:8b"))
 
     assert endpoint.base_url == "http://gpu:11434/v1"
-
-
-def test_openais_key_is_not_sent_to_a_proxy() -> None:
-    proxy = ProviderEntry(base_url="http://proxy:4000/v1")
-
-    endpoint, _ = chat_model.endpoint_of(settings({"openai": proxy}, model="openai/gpt-5-mini"))
-
-    assert (endpoint.base_url, endpoint.key) == ("http://proxy:4000/v1", "")
 
 
 def test_a_conversation_is_sent_nowhere_by_a_guess() -> None:
@@ -142,17 +133,5 @@ def test_nothing_that_was_said_ends_the_conversation() -> None:
     assert text.count("</conversation>") == 1 and text.endswith("</conversation>")
 
 
-def test_a_system_prompt_of_ones_own_names_the_day_too() -> None:
-    assert "memory/2026-02-03.md" in chat_model.system_prompt("Use memory/YYYY-MM-DD.md.", NOW)
-
-
 def test_a_final_no_reply_is_removed_with_the_marks_in_front_of_it() -> None:
     assert chat_model.entry("- a fact\n\n> **\"'`NO_REPLY`'\"**") == "- a fact\n\n>"
-
-
-def test_no_pattern_that_is_searched_for_begins_with_a_run_without_a_bound() -> None:
-    # Tried at each place of a run it would read the rest of it: time in its square, 55 s for 60,000 quotes.
-    first = next(op for op, _ in parser.parse(chat_model._SILENT_END.pattern) if op is not parser.ASSERT_NOT)
-
-    assert first is parser.LITERAL
-    assert chat_model.entry("'" * 60_000 + "x") == "'" * 60_000 + "x"

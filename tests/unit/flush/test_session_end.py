@@ -34,26 +34,16 @@ def turns(end: SessionEnd) -> list[str]:
 
 
 def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it(write: Write) -> None:
-    noise = [{"type": "thinking", "thinking": "t" * 400}, {"type": "toolCall", "arguments": {"a": "x" * 40}}]
-    signed = [{"type": "thinking", "thinking": "t" * 40, "thinkingSignature": "s" * 40_000}]
-    first = [said("user", "u" * 400), {"type": "message", "message": {"role": "assistant", "content": noise}}]
     usage = {"input": 900, "output": 60, "cacheRead": 40}
     counted = said("assistant", "a" * 40, usage=usage, provider="openai", model="m")
-    after = [
-        said("toolResult", "r" * 400),
-        {"type": "message", "message": {"role": "assistant", "content": signed}},
-        {"type": "custom_message", "content": "c" * 40},
-        {
-            "type": "message",
-            "message": {"role": "user", "content": [{"type": "image", "data": "i" * 90_000}]},
-        },
-    ]
+    thought = {"type": "thinking", "thinking": "t " * 2_000, "thinkingSignature": "s" * 40_000}
+    after = [said("toolResult", "r " * 2_000), {"type": "message", "message": {"content": [thought]}}]
 
-    assert write(*first).tokens == 100 + 100 + 10
-    end = write(*first, counted, *after)
-    assert (end.tokens, end.model) == (1_000 + 100 + 10 + 10 + 1_200, "openai/m")
+    end = write(said("user", "u " * 9_000), counted, *after)
+
+    assert 1_000 + 2_000 <= end.tokens <= 1_000 + 2_150 and end.model == "openai/m"
     # An answer that was broken off has no usable count.
-    assert write(said("assistant", "a" * 40, usage=usage, stopReason="error")).tokens == 10
+    assert write(said("assistant", "a" * 40, usage=usage, stopReason="error")).tokens < 100
 
 
 def test_what_a_compaction_left_out_does_not_count(write: Write) -> None:
@@ -62,7 +52,7 @@ def test_what_a_compaction_left_out_does_not_count(write: Write) -> None:
     end = write(*before, COMPACTED, said("user", "new"), half='{"type": "mess')
 
     assert turns(end) == ["User: new"]
-    assert end.tokens < 9 and end.began == 1_770_717_600.0
+    assert end.tokens < 50 and end.began == 1_770_717_600.0
     assert end.size == len(json.dumps(said("user", "new"))) + 1
     assert turns(write(*before)) == ["User: old", "Assistant: x"]
     assert write(*before).began == 1_770_714_000.0
@@ -83,7 +73,7 @@ def test_an_odd_record_is_measured_like_any_other(write: Write, field: str, valu
         {"type": "message", field: value}, said("user", "u" * 400), {"type": "compaction", field: value}
     )
 
-    assert end.tokens < 200
+    assert end.tokens < 300
 
 
 def test_the_newest_are_kept_and_one_that_is_too_long_is_cut() -> None:

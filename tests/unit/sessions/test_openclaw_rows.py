@@ -175,12 +175,3 @@ def test_files_and_rows_are_one_list_and_rows_win(state):
     assert [file.path for file in found.files] == [PATH, "sessions/old.jsonl"]
     assert read(store).chunks[0].text == "User: as rows"
     assert read(store, "sessions/old.jsonl").chunks[0].text == "User: old"
-
-
-def test_no_link_on_the_way_to_the_database_is_followed(state, tmp_path):
-    database = SessionDatabase(state)
-    database.say("a", said("user", "hello"))
-    database.path.parent.rename(tmp_path / "elsewhere")
-    database.path.parent.symlink_to(tmp_path / "elsewhere")
-
-    assert not OpenClawTranscripts(str(state), "main").discover().files

@@ -1,7 +1,6 @@
 """A session is read whole: its chunks have the lines of its file, and nothing on the disk ends a reading."""
 
 import json
-import os
 from functools import partial
 
 import pytest
@@ -129,16 +128,6 @@ def test_a_transcript_without_words_says_why(tmp_path, data, outcome, reason):
     found = read(tmp_path, data)
 
     assert (found.outcome, found.reason, found.chunks) == (outcome, reason, ())
-
-
-def test_what_is_no_regular_file_is_not_read(tmp_path):
-    assert read_again(tmp_path).outcome == "removed"
-    os.mkfifo(tmp_path / "a.jsonl")
-    assert read_again(tmp_path).outcome == "special"
-    (tmp_path / "a.jsonl").unlink()
-    (tmp_path / "other").write_text(said("user", "not yours"))
-    (tmp_path / "a.jsonl").symlink_to(tmp_path / "other")
-    assert read_again(tmp_path).outcome == "symlink"
 
 
 TURNS = st.lists(

@@ -53,15 +53,11 @@ def test_title_aliases_and_day_are_read(front, names, day):
 @pytest.mark.parametrize(
     ("text", "names", "day"),
     [
-        ("+++\ntitle = 'Deploy Plan'\ndate = 2026-02-10T10:00:00Z\n+++\nx", ("deploy-plan",), "2026-02-10"),
-        ('+++\n# x\nAliases = ["One", "Two\\nWords"]\n+++', ("one", "two-words"), ""),
-        ("+++\ntitle = no TOML\n+++\ntitle: no", (), ""),
-        ("+++\nx = " + "[" * 5_000 + "\n+++", (), ""),
         ("# A note\n\ntitle: no", (), ""),
         ("", (), ""),
     ],
 )
-def test_other_front_matter_is_toml_or_none(text, names, day):
+def test_without_front_matter_there_is_nothing(text, names, day):
     assert (read(text).names, read(text).day) == (names, day)
 
 

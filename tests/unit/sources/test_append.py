@@ -18,7 +18,6 @@ from memline.shared.sources.append import (
     append,
     daily_entry,
     heading_line,
-    is_empty,
     last_heading,
     long_term_entry,
 )
@@ -160,13 +159,6 @@ def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(
     assert (tmp_path / "outside.md").read_text() == "outside\n"
 
 
-def test_a_link_to_nowhere_is_not_followed_either(tmp_path):
-    (tmp_path / "MEMORY.md").symlink_to(tmp_path / "new.md")
-
-    assert "cannot be added to" in refusal(tmp_path)
-    assert not (tmp_path / "new.md").exists()
-
-
 def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path):
     append(str(tmp_path), "MEMORY.md", lambda _: "- first")
     lock, replaced = module._Note.lock, []
@@ -228,20 +220,12 @@ def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day():
     assert long_term_entry("We keep cents.", MOMENT) == "- We keep cents. (2026-02-10)"
 
 
-def test_lines_that_follow_belong_to_the_entry():
-    assert daily_entry("one\n\n  two\r\nthree\u2028four", MOMENT) == "- 14:32 one\n  two\n  three\n  four"
-
-
 @pytest.mark.parametrize(
     "line", ["# heading", "###### deep", "===", "---", "```", "~~~py", "* * *", "<!-- hidden", "#"]
 )
 def test_no_line_of_an_entry_is_structure(line: str):
     assert daily_entry(f"x\n{line}\ny", MOMENT) == f"- 14:32 x\n  \\{line}\n  y"
     assert long_term_entry(line, MOMENT).startswith("- \\")
-
-
-def test_what_cannot_be_seen_is_left_out():
-    assert daily_entry("a\x00b\x1b[31m\u202ec\ud800", MOMENT) == "- 14:32 ab[31mc"
 
 
 @given(st.text())
@@ -256,20 +240,7 @@ def test_an_entry_of_any_text_is_one_item_without_a_heading(text: str):
     entry.encode()
 
 
-@pytest.mark.parametrize(
-    ("text", "empty"),
-    [("", True), (" \n#\n", True), ("---", True), ("\ufeff\x00", True), ("👍", False), ("0", False)],
-)
-def test_marks_and_blanks_say_nothing(text: str, empty: bool):
-    assert is_empty(text) is empty
-
-
 def test_a_heading_that_is_wanted_is_one_line():
     assert heading_line("  Shopping\n# and more ") == "## Shopping # and more"
     assert heading_line("## Shopping ##") == "## Shopping"
     assert heading_line(" \n#\n ") == ""
-
-
-def test_the_last_heading_is_not_looked_for_in_code():
-    assert last_heading("# a\n\n## B ##\n\n```sh\n# comment\n```\ntext\n") == "B"
-    assert last_heading("text\n#no heading\n") == ""

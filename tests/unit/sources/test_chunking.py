@@ -1,6 +1,5 @@
 """Chunks: bounded, complete, exact in their lines, and cut where a reader would cut."""
 
-import re
 import time
 from base64 import b64encode
 from itertools import count, pairwise
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from memline.shared.sources.chunking import split
 from memline.shared.sources.tokens import weighted_length
-from memline.shared.sync.plan import chunking_digest
 
 
 def cut(text, tokens=400, overlap=80):
@@ -121,12 +119,6 @@ def test_a_chunk_ends_before_a_heading_in_its_last_third():
     assert second.heading == "Next"
 
 
-def test_short_sections_share_a_chunk():
-    text = "\n\n".join(f"## Day {number}\n\nDid {number} things." for number in range(20))
-
-    assert len(cut(text)) == 1
-
-
 def test_a_heading_is_never_the_last_line_of_a_chunk():
     for size in range(1380, 1600, 7):
         text = f"{filler('above', size)}\n\n# One\n\n## Two\n\n{filler('below', 700)}\n"
@@ -134,20 +126,6 @@ def test_a_heading_is_never_the_last_line_of_a_chunk():
         first, *_ = cut(text)
 
         assert not first.text.endswith(("# One", "## Two")), size
-
-
-def test_a_heading_keeps_the_start_of_a_line_that_would_fill_a_chunk():
-    chunks = cut(f"{filler('above', 900)}\n# Long story\n{filler('below', 1595)}")
-
-    assert all("below below" in chunk.text for chunk in chunks if "# Long story" in chunk.text)
-
-
-def test_a_paragraph_end_is_better_than_any_line():
-    lines = [*[filler("one", 100)] * 12, "", *[filler("two", 100)] * 12]
-
-    first, *_ = cut("\n".join(lines), overlap=0)
-
-    assert first.end_line == 12
 
 
 def test_a_list_item_is_better_than_its_second_line():
@@ -213,45 +191,6 @@ def test_a_pasted_picture_is_in_no_chunk():
     assert [(chunk.start_line, chunk.end_line) for chunk in chunks] == [(1, 4), (5, 5), (5, 7), (8, 8)]
 
 
-def test_lines_below_a_picture_are_cut_as_if_it_were_not_there():
-    lines = "\n".join(filler(f"line{number}", 1_000) for number in range(4))
-
-    [_, *chunks] = cut(f"Picture ![x]({DATA})\n# A\n{lines}", overlap=0)
-
-    assert [chunk.text for chunk in chunks] == [chunk.text for chunk in cut(f"# A\n{lines}", overlap=0)]
-
-
-WORDS = st.lists(
-    st.sampled_from(["", "boat", "Donaudampfschifffahrt", "金银价格上涨", "(", "a=b"]), max_size=6
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(WORDS, st.integers(0, 3_000)), min_size=1, max_size=6), st.integers(20, 500))
-@example([(["a"] * 5, 0)] * 5 + [([], 3_000), (["boat"], 0)], 30)
-def test_text_around_pictures_is_in_chunks_that_say_something_new(parts, tokens):
-    numbers = count(1000)
-    text = ""
-    for words, size in parts:
-        text += " ".join(f"{word}{next(numbers)}" for word in words)
-        text += f" ![x](data:image/png;base64,{'Aa0+' * size})\n" if size else "\n\n"
-
-    chunks = cut(text, tokens, tokens // 5)
-
-    following = 1000
-    for chunk in chunks:
-        assert chunk.text in text
-        assert weighted_length(chunk.text) <= tokens * 4
-        found = [int(number) for number in re.findall(r"\d{4}", chunk.text)]
-        assert not found or found[0] <= following <= found[-1] + 1
-        following = max(following, found[-1] + 1) if found else following
-    assert following == next(numbers)
-    news = [
-        chunk.text for chunk, before in zip(chunks[1:], chunks, strict=False) if chunk.text in before.text
-    ]
-    assert [text for text in news if re.search(r"\d{4}", text)] == []
-
-
 SCENE = ",\n".join(f'{{"type":"rectangle","x":{number},"version":12}}' for number in range(300))
 WRAPPED = "\n".join("Q2hlY2sgdGhpcyBvdXQ5" * 4 for _ in range(60))
 MINIFIED = '{"kanban-plugin":"board","list-collapse":[false,null,true],"lane-width":272,' * 9 + '"x":1}'
@@ -304,8 +243,3 @@ def test_a_hundred_thousand_alike_lines_take_linear_time(line):
     cut("\n".join([line] * 100_000))
 
     assert time.process_time() - before < 10
-
-
-def test_the_digest_changes_with_the_settings_alone():
-    assert chunking_digest(400, 80) == chunking_digest(400, 80)
-    assert len({chunking_digest(400, 80), chunking_digest(400, 81), chunking_digest(401, 80)}) == 3

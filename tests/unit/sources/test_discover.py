@@ -1,17 +1,14 @@
 """Every file of a memory is found, or reported with what keeps it out; none is opened."""
 
 import os
-import socket
 from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memline.shared.config.schema import ExtraPath
-from memline.shared.sources import discover as discover_module
-from memline.shared.sources.discover import Beside, discover, markdown_beside, problem_at
+from memline.shared.sources.discover import Beside, discover, markdown_beside
 from memline.shared.sources.paths import MemoryPaths
 
 
@@ -99,24 +96,10 @@ def test_extra_paths_are_files_folders_and_patterns(workspace, tmp_path):
     assert discovery.issues == ("additional memory path is not a Markdown file (../one.txt)",)
 
 
-def test_a_home_is_expanded(workspace, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "n/a.md")
-
-    assert paths(look(workspace, "~/n"))[1:] == [str(tmp_path / "n/a.md")]
-
-
 def test_a_file_that_several_entries_name_is_listed_once(workspace):
     discovery = look(workspace, ".", "memory", "memory/a.md", str(workspace / "memory"))
 
     assert paths(discovery) == ["memory/a.md"]
-
-
-def test_one_file_under_both_names_of_the_workspace_is_listed_once(workspace):
-    write(workspace / "MEMORY.md")
-    os.link(workspace / "MEMORY.md", workspace / "memory.md")
-
-    assert paths(look(workspace)) == ["MEMORY.md", "memory/a.md"]
 
 
 def test_ignored_and_hidden_folders_are_not_entered_unless_named(workspace):
@@ -158,45 +141,6 @@ def test_links_are_reported_and_never_followed(workspace, tmp_path):
     )
 
 
-def test_memory_that_is_a_link_is_reported(tmp_path):
-    write(tmp_path / "elsewhere/a.md")
-    (tmp_path / "ws").mkdir()
-    (tmp_path / "ws/memory").symlink_to(tmp_path / "elsewhere")
-
-    discovery = look(tmp_path / "ws")
-
-    assert problems(discovery) == {"memory": "symlink"}
-    assert "not followed" in discovery.issues[0]
-
-
-def test_the_workspace_itself_may_be_reached_through_a_link(workspace, tmp_path):
-    (tmp_path / "shortcut").symlink_to(workspace)
-
-    assert paths(look(tmp_path / "shortcut")) == ["memory/a.md"]
-
-
-def test_what_is_no_regular_file_is_reported(workspace):
-    os.mkfifo(workspace / "memory/pipe.md")
-    with socket.socket(socket.AF_UNIX) as server:
-        # The name of a socket may have no more than about 100 characters.
-        before = Path.cwd()
-        os.chdir(workspace / "memory")
-        try:
-            server.bind("socket.md")
-        finally:
-            os.chdir(before)
-
-    discovery = look(workspace)
-
-    assert problems(discovery) == {"memory/pipe.md": "special", "memory/socket.md": "special"}
-
-
-def test_a_folder_named_like_a_note_is_a_folder(workspace):
-    write(workspace / "memory/folder.md/b.md")
-
-    assert paths(look(workspace)) == ["memory/a.md", "memory/folder.md/b.md"]
-
-
 def test_names_that_are_not_utf_8_are_reported_in_a_form_that_can_be_stored(workspace):
     memory = os.fsencode(workspace / "memory")
     with open(memory + b"/caf\xe9.md", "w"):  # noqa: PTH123 (bytes)
@@ -222,16 +166,6 @@ def test_a_folder_that_cannot_be_listed_is_reported_and_what_it_holds_stays_know
     assert not discovery.is_unlisted("memory/private2/b.md")
 
 
-def test_an_extra_path_that_cannot_be_listed_is_an_issue(workspace, tmp_path, monkeypatch):
-    write(tmp_path / "vault/b.md")
-
-    with denied(monkeypatch, tmp_path / "vault"):
-        discovery = look(workspace, "../vault")
-
-    assert discovery.issues == (f"the folder {tmp_path}/vault is not readable (EACCES)",)
-    assert discovery.is_unlisted(str(tmp_path / "vault/b.md"))
-
-
 def test_missing_files_and_folders_are_reported(workspace, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare/memory").mkdir(parents=True)
@@ -243,30 +177,6 @@ def test_missing_files_and_folders_are_reported(workspace, tmp_path):
     assert missing.issues == (f"workspace missing ({tmp_path}/none)",)
     assert missing.is_unlisted("memory/a.md")
     assert not missing.is_unlisted("/vault/a.md")
-
-
-def test_a_single_path_has_the_problem_that_the_walk_gave_it(workspace, tmp_path):
-    write(tmp_path / "vault/x.md")
-    (workspace / "memory/folder").symlink_to(tmp_path / "vault")
-    with open(os.fsencode(workspace / "memory") + b"/a\\caf\xe9.md", "w"):  # noqa: PTH123 (bytes)
-        pass
-    memory_paths = MemoryPaths(workspace)
-
-    for found in discover(memory_paths).files:
-        problem = problem_at(memory_paths, found.path)
-        assert problem == found.problem, found.path
-    assert problem_at(memory_paths, "memory/gone") is None
-    assert problem_at(memory_paths, "../vault") is None
-
-
-def test_a_single_folder_that_cannot_be_listed_is_unreadable(workspace, monkeypatch):
-    (workspace / "memory/private").mkdir()
-
-    with denied(monkeypatch, workspace / "memory/private"):
-        problem = problem_at(MemoryPaths(workspace), "memory/private")
-
-    assert problem is not None
-    assert problem.outcome == "unreadable"
 
 
 def beside(workspace, *extra):
@@ -295,13 +205,3 @@ def test_what_openclaw_puts_into_its_workspace_is_not_beside(workspace):
 
     write(workspace / "SOUL.md")
     assert beside(workspace) == Beside()
-
-
-def test_a_huge_folder_is_not_walked_to_its_end(workspace, monkeypatch):
-    for number in range(20):
-        write(workspace / f"docs/{number}/a.md")
-    monkeypatch.setattr(discover_module, "MOST_BESIDE", 10)
-
-    found = beside(workspace)
-
-    assert found.is_cut and len(found.paths) < 10

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memline.shared.config.schema import ExtraPath
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.excerpt import (
     NOT_ALLOWED,
@@ -94,25 +93,10 @@ def test_going_on_at_next_from_gives_every_line_once(workspace):
     assert given == lines
 
 
-def test_past_the_end_there_is_nothing(workspace):
-    excerpt = read(workspace, "memory/a.md", first=99)
-
-    assert (excerpt.text, excerpt.lines, excerpt.truncated, excerpt.status) == ("", 0, False, "ok")
-
-
 def test_a_note_that_is_not_there_is_an_empty_answer_with_a_status(workspace):
     excerpt = read(workspace, "memory/none.md")
 
     assert (excerpt.status, excerpt.text, excerpt.path) == ("not_found", "", "memory/none.md")
-
-
-@pytest.mark.parametrize("path", ["MEMORY.md", "./MEMORY.md", " memory/a.md ", "memory/../MEMORY.md"])
-def test_other_ways_to_say_the_path_of_a_note_are_understood(workspace, path):
-    assert read(workspace, path).status == "ok"
-
-
-def test_a_hard_link_is_a_file_like_any_other(workspace):
-    assert read(workspace, "memory/hard.md").text == "one\ntwo\nthree"
 
 
 def refusal(workspace, path):
@@ -143,41 +127,6 @@ def test_a_transcript_is_refused_by_its_name_with_words_of_its_own(workspace, pa
     (workspace / "sessions/a.jsonl").write_text("{}")
 
     assert refusal(workspace, path) == (TRANSCRIPT, "memline search QUERY --source sessions")
-
-
-def test_the_absolute_path_of_a_note_is_one_of_a_forbidden_file_is_not(workspace):
-    assert read(workspace, str(workspace / "memory" / "a.md")).path == "memory/a.md"
-    assert refusal(workspace, str(workspace / "secret.md")) == (NOT_ALLOWED, READABLE)
-
-
-def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace, tmp_path):
-    extra = tmp_path / "extra"
-    extra.mkdir()
-    (extra / "team.md").write_text("team\n")
-    (extra / "other.md").write_text(SECRET)
-    memory_paths = MemoryPaths(workspace, [ExtraPath(path=str(extra / "team.md"))])
-
-    assert read_excerpt(memory_paths, str(extra / "team.md")).text == "team"
-    with pytest.raises(PathNotAllowed):
-        read_excerpt(memory_paths, str(extra / "other.md"))
-
-
-def test_a_name_that_is_too_long_for_a_file_is_refused_as_others_are(workspace):
-    assert refusal(workspace, f"memory/{'x' * 300}/a.md") == (NOT_ALLOWED, READABLE)
-
-
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(PIECES, max_size=6), lead=st.sampled_from(["", "/", "~/", "memory/", "./"]))
-def test_no_path_leads_outside_the_memory(workspace, parts, lead):
-    path = lead + "/".join(parts)
-
-    try:
-        excerpt = read(workspace, path)
-    except PathNotAllowed as error:
-        assert (error.message, error.hint) == (NOT_ALLOWED, READABLE)
-    else:
-        assert SECRET not in excerpt.text
-        assert excerpt.path.startswith(("MEMORY.md", "memory.md", "memory/"))
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])

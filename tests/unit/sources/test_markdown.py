@@ -50,8 +50,6 @@ def trail_at_the_end(text):
         ('---\ntitle : "a # b"\n---\ntext', "a # b"),
         ("---\ntitle: [WIP\ntags: x\n---\ntext", "[WIP"),
         ("---\ntitle: >-\n  The\n  Plan\n---\n# Goals\ntext", "The Plan > Goals"),
-        ("+++\ntitle = 'The Plan'\n# comment\n+++\n# Goals\ntext", "The Plan > Goals"),
-        ("+++\nA line of prose.\n\n# Real\n+++\ntext", "Real"),
         ("---\ntitle: Goals\n---\n# Goals\ntext", "Goals"),
         ("---\ntags:\n  - a\n---\ntext", ""),
         ("---\nA line of prose.\n\n# Real\n---\ntext", "Real"),

@@ -2,18 +2,14 @@
 
 import os
 import time
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sources.paths import (
     MemoryPaths,
     Pattern,
-    is_transcript,
     is_transcript_name,
     printable,
     source_of,
@@ -98,17 +94,6 @@ def test_other_spellings_lead_to_the_same_file(path, known_as):
 )
 def test_everything_else_is_not_memory(path):
     assert SCOPE.locate(path) is None
-
-
-def test_a_home_is_expanded(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    memory_paths = MemoryPaths(Path("~/ws"), [ExtraPath(path="~/log.md"), ExtraPath(path=" ")])
-
-    assert memory_paths.workspace == "/home/me/ws"
-    located = memory_paths.locate("/home/me/log.md")
-    assert located is not None
-    assert located.anchor == "/home/me"
-    assert len(memory_paths.extras) == 1
 
 
 @pytest.mark.parametrize(
@@ -197,12 +182,6 @@ def test_backups_checkpoints_locks_and_other_files_are_not_transcripts(name):
     assert source_of(f"sessions/{name}") == "memory"
 
 
-def test_only_paths_right_below_sessions_are_transcripts():
-    assert is_transcript("sessions/a.jsonl")
-    for path in ("a.jsonl", "sessions/x/a.jsonl", "/sessions/a.jsonl", "memory/a.jsonl", "sessions/"):
-        assert not is_transcript(path)
-
-
 @pytest.mark.parametrize(
     ("pattern", "path", "matches"),
     [
@@ -242,14 +221,6 @@ def test_a_pattern_matches_like_a_shell(pattern, path, matches):
     assert Pattern(pattern).matches(path) is matches
 
 
-@pytest.mark.parametrize(
-    ("pattern", "depths"),
-    [("*.md", 0), ("notes/*.md", 1), ("{a,b}/*.md", 1), ("**/*.md", 9), ("notes/**", 9)],
-)
-def test_folders_deeper_than_any_match_are_not_entered(pattern, depths):
-    assert sum(Pattern(pattern).enters(depth) for depth in range(9)) == depths
-
-
 def test_hostile_patterns_are_harmless():
     before = time.process_time()
 
@@ -262,8 +233,3 @@ def test_hostile_patterns_are_harmless():
 
     # Alone 0.01 s; one that tries every way takes hours.
     assert time.process_time() - before < 10
-
-
-@given(st.text("ab*?[]!-", min_size=1), st.text("ab]-!", min_size=1))
-def test_within_a_folder_a_pattern_is_that_of_a_shell(pattern, name):
-    assert Pattern(pattern).matches(name) is fnmatchcase(name, pattern)

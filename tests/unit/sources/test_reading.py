@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from memline.shared.clock import ManualClock
 from memline.shared.sources import reading
 from memline.shared.sources.reading import Reading, decode, read_file
-from memline.shared.sources.safe_open import FileRefused, open_regular
 
 
 @pytest.fixture
@@ -48,43 +47,6 @@ def test_a_note_is_read_with_its_hash_size_and_times(root):
 def test_a_file_that_vanished_is_gone(root):
     assert read(root).outcome == "removed"
     assert read(root, "memory/no/such/a.md").outcome == "removed"
-
-
-def test_a_link_is_not_followed(root, tmp_path):
-    (tmp_path / "secret.md").write_text("secret")
-    (root / "memory/a.md").symlink_to(tmp_path / "secret.md")
-
-    got = read(root)
-
-    assert (got.outcome, got.text, got.sha256) == ("symlink", "", "")
-
-
-def test_a_link_among_the_parents_is_not_followed(root, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere/a.md").write_text("secret")
-    (root / "memory/sub").symlink_to(tmp_path / "elsewhere")
-    (root / "memory/loop").symlink_to(root / "memory/loop")
-
-    assert read(root, "memory/sub/a.md").outcome == "symlink"
-    assert read(root, "memory/loop/a.md").outcome == "symlink"
-
-
-@pytest.mark.parametrize(
-    "relative", ["../secret.md", "memory/../../secret.md", "", ".", "/etc/passwd", "a\0.md"]
-)
-def test_a_path_that_leaves_its_folder_is_refused(root, tmp_path, relative):
-    (tmp_path / "secret.md").write_text("secret")
-
-    with pytest.raises(FileRefused) as refused:
-        open_regular(str(root), relative)
-
-    assert refused.value.problem.outcome == "failed"
-
-
-def test_a_fifo_blocks_nobody(root):
-    os.mkfifo(root / "memory/a.md")
-
-    assert read(root).outcome == "special"
 
 
 def _denied(_):
@@ -138,17 +100,6 @@ def test_two_gigabytes_are_not_read(root):
 
     assert (got.outcome, got.size, got.sha256) == ("too_large", 2 * 1024**3, "")
     assert got.reason == "2,147.5 MB, and notes of more than 16.8 MB are not read"
-
-
-def test_a_disk_that_fails_while_reading_is_an_outcome(root, monkeypatch):
-    (root / "memory/a.md").write_text("x")
-
-    def broken(*_: object) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "read", broken)
-
-    assert read(root).reason == "not readable (EIO)"
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_again(root, monkeypatch):
@@ -229,11 +180,6 @@ def open_files():
 )
 def test_the_text_is_that_of_an_editor(data, text):
     assert (decode(data).outcome, decode(data).text) == ("indexed", text)
-
-
-@pytest.mark.parametrize("data", [b"", b"\n", b" \t\r\n", b"\xef\xbb\xbf", "\u3000\n".encode()])
-def test_blank_files_are_empty(data):
-    assert decode(data).outcome == "empty"
 
 
 @pytest.mark.parametrize(

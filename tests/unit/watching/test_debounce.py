@@ -49,17 +49,6 @@ def test_what_was_saved_is_due_when_it_was_quiet(
     assert {at: debounce.pop_due(at) for at in due} == due
 
 
-def test_a_hundred_saves_in_a_second_are_acted_upon_once() -> None:
-    debounce = Debounce(1.5)
-    acted = 0
-    for tick in range(400):
-        if tick < 100:
-            debounce.add("a.md", tick / 100)
-        acted += len(debounce.pop_due(tick / 100))
-
-    assert acted == 1
-
-
 def test_a_file_that_is_saved_all_the_time_is_acted_upon_at_the_ceiling() -> None:
     debounce = Debounce(1.0)
     times = []

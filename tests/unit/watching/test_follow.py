@@ -118,15 +118,6 @@ def test_a_file_that_is_saved_again_does_not_wait_for_its_job(place: Place, queu
     assert queue.enqueued == [["MEMORY.md"]]
 
 
-def test_a_job_is_made_also_while_the_queue_is_down(place: Place, queue: Queue) -> None:
-    queue.is_down = True
-
-    with Follower([place.agent], clock=ManualClock()) as follow:
-        follow.tick()
-
-    assert opened(place) == [("import", ["MEMORY.md"])]
-
-
 def test_very_many_files_that_a_scan_finds_are_a_job(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,16 +133,3 @@ def test_very_many_files_that_a_scan_finds_are_a_job(
 
     assert opened(place) == [("backfill", [f"memory/{number}.md" for number in range(3)])]
     assert queue.enqueued == []
-
-
-def test_a_start_that_finds_nothing_new_ends_the_first_look(place: Place, queue: Queue) -> None:
-    clock = ManualClock()
-    place.run("index")
-
-    with Follower([place.agent], clock=clock) as follow:
-        place.write("memory/saved.md", "# Saved\n")
-        clock.advance(follow_module.SCAN_EVERY_S)
-        follow.tick()
-
-    assert queue.enqueued[-1] == ["memory/saved.md"]
-    assert opened(place) == []

@@ -1,8 +1,7 @@
 import pytest
 
-from memline.producers.watching import loop_errors
 from memline.producers.watching.loop_errors import FILES, LoopErrors
-from memline.shared.errors import IndexCorrupt, IndexUnwritable, QueueError
+from memline.shared.errors import IndexCorrupt, QueueError
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
@@ -49,22 +48,6 @@ def test_an_error_is_logged_once_and_shown_once_there_is_an_index(place, caplog)
 
     assert [record.message for record in caplog.records].count("loop.failed") == 1
     assert shown(place) == {"files": "it broke"}
-
-
-def test_an_error_that_could_not_be_cleared_is_cleared_at_the_next_success(place, monkeypatch):
-    place.index()
-    errors = LoopErrors()
-    fail(errors, place)
-
-    def refuse(path):
-        raise IndexUnwritable(f"{path} is locked")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop_errors, "open_writer", refuse)
-        errors.clear(place.agent, FILES)
-    errors.clear(place.agent, FILES)
-
-    assert shown(place) == {}
 
 
 def test_a_damaged_index_is_kept_for_the_process_that_builds_it_again(place):

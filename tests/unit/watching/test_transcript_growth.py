@@ -137,14 +137,3 @@ def test_one_that_was_cut_short_written_anew_or_removed_is_due(place: Place, fil
 
     file.unlink()
     assert growth(place).check([PATH])[0] == [PATH]
-
-
-def test_a_link_in_the_place_of_a_transcript_is_not_measured(
-    place: Place, file: Path, tmp_path: Path
-) -> None:
-    place.index()
-    (tmp_path / "big").write_bytes(b"\n" * 1_000)
-    file.unlink()
-    file.symlink_to(tmp_path / "big")
-
-    assert growth(place).check([PATH])[0] == [PATH]

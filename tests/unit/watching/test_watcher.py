@@ -100,15 +100,6 @@ def test_creating_changing_and_deleting_a_note_are_reported(workspace: Path, rep
             reports.wait(lambda: "memory/a.md" in reports.all)
 
 
-def test_a_note_that_may_be_read_again_is_reported(workspace: Path, reports: Reports) -> None:
-    note = workspace / "memory/a.md"
-    note.write_text("one")
-    note.chmod(0)
-    with watching(workspace, reports):
-        note.chmod(0o644)
-        reports.wait(lambda: "memory/a.md" in reports.all)
-
-
 def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace: Path, reports: Reports) -> None:
     with watching(workspace, reports):
         (workspace / "README.md").write_text("no memory")
@@ -120,13 +111,6 @@ def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace: Pat
 
     assert reports.all == {"MEMORY.md", "memory/README.MD"}
     assert reports.rescans == 0
-
-
-def test_both_paths_of_a_move_are_reported(workspace: Path, reports: Reports) -> None:
-    (workspace / "memory/old.md").write_text("x")
-    with watching(workspace, reports):
-        (workspace / "memory/old.md").rename(workspace / "memory/new.md")
-        reports.wait(lambda: {"memory/old.md", "memory/new.md"} <= reports.all)
 
 
 def test_a_hundred_saves_are_reported_at_most_twice(workspace: Path, reports: Reports) -> None:
