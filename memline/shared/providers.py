@@ -265,7 +265,8 @@ def price_of(
             currency=configured.get("currency") or "USD",
             as_of=configured.get("asOf") or "",
         )
-    if provider == LOCAL:
+    if provider == LOCAL or (provider == "ollama" and public):
+        # A program on this machine.
         return Price(source=FREE, per_million=0.0)
     return list_prices().get(f"{provider}/{model}") if public else None
 

@@ -127,9 +127,6 @@ class Budget(msgspec.Struct, frozen=True):
     def _per_million(self, charge: Charge) -> float | None:
         """Return the price of a million tokens; None when it is not known."""
         identity = charge.identity
-        if identity.provider == "ollama" and not identity.endpoint:
-            # A program on this machine.
-            return 0.0
         price = price_of(identity.provider, identity.model, public=not identity.endpoint, own=self.prices)
         if price is None:
             return None
