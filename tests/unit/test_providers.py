@@ -58,7 +58,7 @@ def test_a_price_is_for_tokens_and_mode() -> None:
     [
         ("openai", "text-embedding-3-small", False),
         ("openai", "some-model", True),
-        ("ollama", "nomic-embed-text", True),
+        ("ollama", "nomic-embed-text", False),
     ],
 )
 def test_the_price_of_a_server_or_model_of_ones_own_is_not_known(
