@@ -59,7 +59,15 @@ def test_a_removed_or_refused_file_is_no_longer_found_and_a_refused_one_stays_in
     assert is_consistent(writer)
 
 
-@pytest.mark.parametrize("late", [file_row("a.md", "old", at=1), file_row("a.md", at=1, outcome="removed")])
+@pytest.mark.parametrize(
+    "late",
+    [
+        file_row("a.md", "old", at=1),
+        file_row("a.md", at=1, outcome="removed"),
+        file_row("a.md", "new", at=2),
+    ],
+    ids=["older", "removed", "same"],
+)
 def test_an_older_look_never_replaces_a_newer_one(writer, late):
     writer.store_file(file_row("a.md", "new", at=2))
 
@@ -76,14 +84,6 @@ def test_a_late_message_does_not_bring_a_removed_file_back(writer):
     writer.store_file(file_row("a.md", "apples", at=2))
 
     assert found(writer, "apples") == []
-
-
-def test_the_same_message_twice_changes_nothing(writer):
-    row = file_row("a.md", "apples", at=2)
-    writer.store_file(row)
-
-    assert writer.store_file(row) == "late"
-    assert chunks.count(writer.connection) == 1
 
 
 def test_words_of_a_path_find_the_file(writer):

@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from memline.shared.errors import (
-    IndexCorrupt,
     IndexFault,
     IndexMissing,
     IndexNotOurs,
-    IndexTooNew,
-    IndexUnwritable,
 )
 from memline.shared.index import driver, ledger, repair
 from memline.shared.index.driver import open_reader, open_writer
@@ -32,15 +29,6 @@ def test_a_new_index_is_private_and_marked_as_ours(path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_opening_twice_changes_nothing(path):
-    open_writer(path).close()
-    before = path.read_bytes()
-
-    open_writer(path).close()
-
-    assert path.read_bytes() == before
-
-
 def test_two_processes_may_make_the_same_index_at_once(path):
     code = (
         "import sys; from pathlib import Path; from memline.shared.index.driver import open_writer\n"
@@ -53,19 +41,6 @@ def test_two_processes_may_make_the_same_index_at_once(path):
     open_reader(path).close()
 
 
-def test_the_database_of_another_program_is_refused_and_left_untouched(path):
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE theirs (x)")
-    before = path.read_bytes()
-
-    for opening in (open_writer, open_reader):
-        with pytest.raises(IndexNotOurs, match="left untouched"):
-            opening(path)
-
-    assert path.read_bytes() == before
-
-
 def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path):
     notes = tmp_path / "notes.md"
     notes.write_text("# my notes")
@@ -74,25 +49,6 @@ def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path):
         open_writer(notes)
 
     assert notes.read_text() == "# my notes"
-
-
-def test_a_newer_schema_is_refused_with_its_version(path):
-    open_writer(path).close()
-    with closing(sqlite3.connect(path)) as future:
-        future.execute("PRAGMA user_version = 99")
-
-    for opening in (open_writer, open_reader):
-        with pytest.raises(IndexTooNew, match=f"schema 99.*reads schema {driver.SCHEMA_VERSION}") as caught:
-            opening(path)
-        assert "upgrade Memline" in caught.value.hint
-
-
-def test_a_damaged_header_is_reported_as_damage(path):
-    path.parent.mkdir()
-    path.write_bytes(b"garbage" * 1000)
-
-    with pytest.raises(IndexCorrupt, match="damaged"):
-        open_writer(path)
 
 
 def test_a_reader_says_that_there_is_no_index_yet(path):
@@ -107,29 +63,6 @@ def test_a_reader_cannot_write(path):
 
     with closing(open_reader(path)) as reader, pytest.raises(driver.library().OperationalError):
         reader.execute("DELETE FROM files")
-
-
-def test_a_folder_where_nothing_can_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-
-    with pytest.raises(IndexUnwritable, match="cannot write the index"):
-        open_writer(tmp_path / "file" / "main.sqlite")
-
-
-def test_a_full_disk_is_a_clear_error_and_leaves_the_index_whole(path):
-    with closing(open_writer(path)) as connection:
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-
-        with (
-            pytest.raises(IndexUnwritable, match="disk is full"),
-            driver.faults(path),
-            driver.transaction(connection),
-        ):
-            for number in range(10_000):
-                connection.execute("INSERT INTO meta VALUES (?, ?)", (f"k{number}", "x" * 100))
-
-        assert connection.execute("SELECT count(*) FROM meta").fetchone()[0] == 0
 
 
 def test_sqlite_vec_loads_without_importing_its_package():

@@ -218,37 +218,3 @@ def test_a_link_waits_for_its_note_and_goes_with_its_own(notes):
     notes.remove("a.md")
     assert notes.of("later.md") == ([], [])
     assert notes.writer.connection.execute("SELECT count(*) FROM links").fetchone() == (0,)
-
-
-def test_a_note_that_moves_keeps_its_links_and_those_to_it(notes):
-    notes.add("old/a.md", "b.md", "c")
-    notes.add("old/b.md", "a.md")
-    notes.add("old/c.md", "old/a", "a.md")
-    before = notes.of("old/a.md")
-
-    notes.remove("old/a.md")
-    notes.add("new/deep/a.md", "b.md", "c")
-
-    assert before == (["old/b.md", "old/c.md"], ["old/b.md", "old/c.md"])
-    assert notes.of("new/deep/a.md") == before
-    assert check(notes.writer.connection, private=True) == ([], [])
-
-
-def test_private_notes_are_left_out_for_who_may_not_read_them(notes):
-    notes.add("MEMORY.md", "a")
-    notes.add("a.md", "MEMORY", "b")
-    notes.add("b.md")
-
-    assert notes.of("a.md") == (["MEMORY.md", "b.md"], ["MEMORY.md"])
-    assert notes.of("a.md", private=False) == (["b.md"], [])
-
-
-def test_dead_links_and_notes_alone_are_told(notes):
-    notes.add("a.md", "b", "nothing", "gone/b2.md")
-    notes.add("b.md")
-    notes.add("alone.md", "alone")
-
-    dead, alone = check(notes.writer.connection, private=True)
-
-    assert dead == [("a.md", 2, "nothing", False), ("a.md", 3, "gone/b2.md", True)]
-    assert alone == [("alone.md", "")]

@@ -98,31 +98,6 @@ def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(
         assert target(again) == GEMINI
 
 
-def test_a_restart_after_the_cooldown_puts_the_primary_on_trial(
-    stopped: IndexWriter, clock: ManualClock
-) -> None:
-    work_as(stopped, SECOND)
-    clock.advance(health.REQUEST_RULES.max_open_s)
-    running = target(stopped)
-
-    start(stopped, SECOND)
-
-    assert running == GEMINI, "not without a restart"
-    assert target(stopped) == MODEL_A
-    assert meta.get(stopped.connection, meta.FALLBACK) is None
-    (request,) = lease_all(stopped)
-    fail(stopped, request, "stop")
-    switch_if_needed(stopped, SECOND)
-    assert target(stopped) == GEMINI, "one failure on trial is enough"
-
-
-def test_an_operator_gets_the_primary_back_at_once(stopped: IndexWriter) -> None:
-    switch_back(stopped)
-
-    assert target(stopped) == MODEL_A
-    assert not health.read(stopped.accounts, "openai").paused
-
-
 def test_nothing_is_paid_for_twice_however_often_they_alternate(
     stopped: IndexWriter, clock: ManualClock
 ) -> None:

@@ -194,18 +194,6 @@ def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(
     assert [request.is_probe for request in lease(pair[1])] == [True]
 
 
-def test_a_person_who_resumes_lets_one_request_try_at_once(pair: list[IndexWriter]) -> None:
-    fail(pair[0], lease(pair[0])[0], "stop")
-    pair[0].end_leases()
-
-    health.resume(pair[0].accounts, "openai", health.REQUESTS)
-
-    (request,) = lease(pair[0])
-    assert request.is_probe
-    fail(pair[0], request, "later")
-    assert health.read(pair[0].accounts, "openai").paused
-
-
 @pytest.mark.parametrize("mode", health.MODES)
 def test_a_pause_by_a_person_is_kept_in_the_index_until_it_is_ended(
     pair: list[IndexWriter], mode: str
