@@ -151,14 +151,13 @@ class IndexWriter:
         with self.session() as (connection, _):
             bits.make_searched(connection)
 
-    def end_leases(self, tokens: Iterable[str] | None = None) -> None:
+    def end_leases(self, tokens: Sequence[str] | None = None) -> None:
         """End these leases, by default all: their requests are lost, and counted as paid for."""
         with self.transaction() as (connection, _):
             leases.end(connection, leases.tokens(connection) if tokens is None else tokens)
 
-    def end_unsent(self, tokens: Iterable[str]) -> None:
+    def end_unsent(self, tokens: Sequence[str]) -> None:
         """End leases whose requests were certainly not sent: they cost nothing."""
-        tokens = list(tokens)
         with self.session() as (connection, _):
             target = identities.target(connection)
         if target is not None:

@@ -208,7 +208,7 @@ class Context:
             if agent in self._holds:
                 with writer.session() as (connection, _):
                     tokens = leases.tokens(connection)
-                writer.end_unsent(token for token in tokens if token not in begun)
+                writer.end_unsent([token for token in tokens if token not in begun])
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:
         """Build something once and keep it open until the end of the process.

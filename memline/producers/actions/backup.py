@@ -122,8 +122,7 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
 def _put_accounts(path: Path, agent: AgentSettings) -> None:
     copy = _accounts_of(path)
     if not agent.account_path.exists() and copy.is_file():
-        marks = {"application_id": accounts.APPLICATION_ID, "version": accounts.VERSION}
-        with copies.opened(copy, **marks) as source:
+        with copies.opened(copy, accounts.ACCOUNTS) as source:
             copies.put_in_place(source, agent.account_path)
 
 

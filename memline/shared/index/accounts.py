@@ -21,11 +21,8 @@ from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from memline.shared.index import driver, meta, repair
 from memline.shared.sqlite import statements
 
-#: `application_id` of these files: the bytes "MemA". An index is another.
-APPLICATION_ID = 0x4D656D41
-
-#: `user_version` that this release reads and writes. An older file is put aside like a damaged one.
-VERSION = 11
+#: Their `application_id` is the bytes "MemA". An older file is put aside like a damaged one.
+ACCOUNTS = driver.Kind(0x4D656D41, 11)
 
 
 class AccountFile:
@@ -124,14 +121,14 @@ def bar_sessions(file: AccountFile, agent: str, paths: Sequence[str], now: float
 
 def connect(path: Path) -> Connection:
     """Open an account file to write, made when it is missing."""
-    connection = driver.connect(path, application_id=APPLICATION_ID, version=VERSION)
+    connection = driver.connect(path, kind=ACCOUNTS)
     try:
         with driver.transaction(connection):
-            if driver.scalar(connection, "PRAGMA user_version") < VERSION:
+            if driver.scalar(connection, "PRAGMA user_version") < ACCOUNTS.version:
                 for statement in statements(Path(__file__).with_suffix(".sql")):
                     connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {VERSION}")
+                connection.execute(f"PRAGMA application_id = {ACCOUNTS.application_id}")
+                connection.execute(f"PRAGMA user_version = {ACCOUNTS.version}")
     except BaseException:
         connection.close()
         raise
@@ -146,7 +143,7 @@ def _connect_read_only(path: Path) -> Connection:
     if not size:
         raise IndexMissing(f"there is no file {path}")
     connection = driver.connect_read_only(path)
-    if driver.scalar(connection, "PRAGMA user_version") != VERSION:
+    if driver.scalar(connection, "PRAGMA user_version") != ACCOUNTS.version:
         connection.close()
         raise IndexMissing(f"{path} is still empty, or of another release")
     return connection

@@ -75,12 +75,7 @@ def settle(part: Path, target: Path, *, replaces: bool = True) -> None:
 
 
 @contextmanager
-def opened(
-    path: Path,
-    *,
-    application_id: int = driver.APPLICATION_ID,
-    version: int = driver.SCHEMA_VERSION,
-) -> Iterator[Connection]:
+def opened(path: Path, kind: driver.Kind = driver.INDEX) -> Iterator[Connection]:
     """Open a copy that may be damaged or hostile, to read it, once it was checked.
 
     Raises IndexNotOurs, IndexTooNew, IndexTooOld and IndexCorrupt.
@@ -91,7 +86,7 @@ def opened(
         with faults(path):
             connection = driver.connect_read_only(path)
             try:
-                driver.refuse_foreign(connection, path, application_id=application_id, version=version)
+                driver.refuse_foreign(connection, path, kind)
                 _check(connection, path)
             except BaseException:
                 connection.close()

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 from memline.shared.errors import (
     IndexCorrupt,
@@ -25,12 +25,22 @@ from memline.shared.packages import lack
 from memline.shared.sqlite import SCHEMA, statements
 from memline.shared.sqlite import library as library
 
-#: `application_id` of our files: the bytes "MemL".
+#: `application_id` of an index: the bytes "MemL".
 APPLICATION_ID = 0x4D656D4C
 
 #: The schema this release reads and writes (`user_version`). A file of an older one is moved aside like a
 #: damaged one, and built again.
 SCHEMA_VERSION = 25
+
+
+class Kind(NamedTuple):
+    """What a file of ours says it is: its `application_id` and `user_version`."""
+
+    application_id: int
+    version: int
+
+
+INDEX = Kind(APPLICATION_ID, SCHEMA_VERSION)
 
 #: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000
@@ -98,17 +108,11 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
     return connection
 
 
-def connect(
-    path: Path,
-    *,
-    busy_timeout_ms: int = BUSY_TIMEOUT_MS,
-    application_id: int = APPLICATION_ID,
-    version: int = SCHEMA_VERSION,
-) -> Connection:
+def connect(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, kind: Kind = INDEX) -> Connection:
     """Open a connection that may write, in WAL mode; the file and its folder are made when missing.
 
-    Raises IndexNotOurs for a file that is neither empty nor of this `application_id`, IndexTooNew and
-    IndexTooOld for another `version`, IndexCorrupt or IndexUnwritable.
+    Raises IndexNotOurs for a file that is neither empty nor of this kind, IndexTooNew and IndexTooOld for
+    another version of it, IndexCorrupt or IndexUnwritable.
     """
     # An existing index is never opened by us, only by SQLite: closing any descriptor of a file drops all
     # POSIX locks that this process has on it, and then another process takes this one for dead and deletes
@@ -127,7 +131,7 @@ def connect(
     with faults(path):
         connection = _open(str(path), timeout=busy_timeout_ms / 1000)
         try:
-            refuse_foreign(connection, path, application_id=application_id, version=version)
+            refuse_foreign(connection, path, kind)
             _set_up(connection)
         except BaseException:
             connection.close()
@@ -278,28 +282,23 @@ def in_slices(connection: Connection, statement: str, *parameters: object) -> in
         total += changed
 
 
-def refuse_foreign(
-    connection: Connection,
-    path: Path,
-    *,
-    application_id: int = APPLICATION_ID,
-    version: int = SCHEMA_VERSION,
-) -> None:
+def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> None:
     """Raise IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read."""
     # In this order: another process may be making the file, its mark and its tables in one transaction.
     has_tables = bool(scalar(connection, "SELECT count(*) FROM sqlite_master"))
     owner = scalar(connection, "PRAGMA application_id")
-    if owner != application_id and (owner or has_tables):
+    if owner != kind.application_id and (owner or has_tables):
         raise _not_ours(path)
     found = scalar(connection, "PRAGMA user_version")
-    if found > version:
+    if found > kind.version:
         raise IndexTooNew(
-            f"the index {path} has schema {found}; this Memline reads schema {version}",
+            f"the index {path} has schema {found}; this Memline reads schema {kind.version}",
             hint="upgrade Memline, or use another index with --home DIR",
         )
-    if 0 < found < version:
+    if 0 < found < kind.version:
         raise IndexTooOld(
-            f"the index {path} has schema {found}, of an older release; this Memline reads schema {version}",
+            f"the index {path} has schema {found}, of an older release;"
+            f" this Memline reads schema {kind.version}",
             hint="memline index   (moves the file aside and builds the index again)",
         )
 

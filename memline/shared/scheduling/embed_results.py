@@ -9,7 +9,7 @@ refused, and its error names `memline index --re-embed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -22,8 +22,6 @@ from memline.shared.index.vectors import TEXT_ATTEMPTS
 from memline.shared.providers import PROVIDERS
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.health import Health
-
-Change = Callable[[Health], Health]
 
 _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 
@@ -57,27 +55,29 @@ def store_vectors(
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
     model behind the same name, and mixing the two would spoil every search.
     """
-    connection, changes = accounts.index, [lambda was: health.learned(was, learned)]
+    connection, error = accounts.index, ""
     with transaction(connection):
-        row = identities.ensure(connection, identity, vector_dims=len(rows[0].vector) // 4 if rows else 0)
-        dims = row.vector_dims
-        good = [vector for vector in rows if len(vector.vector) == 4 * dims]
+        dims = len(rows[0].vector) // 4 if rows else 0
+        row = identities.ensure(connection, identity, vector_dims=dims)
+        good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
         stored, by_job = vectors.store(connection, row, good, now)
-        odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
-        if odd:
-            error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
+        if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
+            error = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
             hashes, why = [vector.hash for vector in odd], f"{error}; {_MODEL_CHANGED}"
             vectors.take_back(connection, row.id, lease, hashes, why, now, attempts=1)
-            changes.append(lambda was: health.failed(was, health.REQUEST_RULES, error, _MODEL_CHANGED, now))
-        elif good:
-            changes.append(health.worked)
+        # The result of a batch says nothing about requests.
         is_batch = batches.count(connection, lease, stored=stored)
         jobs.add_done(connection, by_job, row.id, by_batch=is_batch)
-        if is_batch:
-            # The result of a batch says nothing about requests.
-            changes.clear()
         leases.close_lease(connection, lease)
-        _tell(accounts, identity, changes)
+
+        def change(was: Health) -> Health:
+            after = health.learned(was, learned)
+            if error:
+                return health.failed(after, health.REQUEST_RULES, error, _MODEL_CHANGED, now)
+            return health.worked(after) if good else after
+
+        if not is_batch:
+            health.update(accounts, identity.provider, health.REQUESTS, change)
         if stored:
             meta.add(connection, meta.EMBEDDED_TOTAL, stored)
             meta.count_recent(connection, stored, now)
@@ -94,7 +94,7 @@ def record_failure(
     now: float,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
-    connection, changes = accounts.index, [lambda was: health.learned(was, learned)]
+    connection = accounts.index
     with transaction(connection):
         row = identities.by_key(connection, identity.key)
         if row is None:
@@ -104,12 +104,14 @@ def record_failure(
         is_told = failure.kind == "broken" and failure.action
         reason = f"{failure.error}; {failure.action}" if is_told else failure.error
         vectors.take_back(connection, row.id, lease, hashes, reason, now, attempts=attempts)
-        limited_rows = learned.error_rows if PROVIDERS[identity.provider].counts_texts else 0
-        changes.append(lambda was: _after(was, failure, learned.error_rows, limited_rows, now))
-        if batches.count(connection, lease):
-            changes.clear()
         leases.close_lease(connection, lease)
-        _tell(accounts, identity, changes)
+        limited_rows = learned.error_rows if PROVIDERS[identity.provider].counts_texts else 0
+
+        def change(was: Health) -> Health:
+            return _after(health.learned(was, learned), failure, learned.error_rows, limited_rows, now)
+
+        if not batches.count(connection, lease):
+            health.update(accounts, identity.provider, health.REQUESTS, change)
 
 
 def _after(was: Health, failure: Failure, rows: int, limited_rows: int, now: float) -> Health:
@@ -129,14 +131,3 @@ def _after(was: Health, failure: Failure, rows: int, limited_rows: int, now: flo
             )
     # A provider that judges texts works.
     return health.worked(was) if failure.is_probe and was.paused else was
-
-
-def _tell(accounts: Accounts, identity: Identity, changes: Sequence[Change]) -> None:
-    """Apply all changes to the health of the provider at once."""
-
-    def change(was: Health) -> Health:
-        for each in changes:
-            was = each(was)
-        return was
-
-    health.update(accounts, identity.provider, health.REQUESTS, change)

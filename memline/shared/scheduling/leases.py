@@ -8,7 +8,7 @@ texts of a lease that is over are wanted again. A vector that is stored is never
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from sqlite3 import Connection
 
 import msgspec
@@ -171,10 +171,13 @@ def close_lease(connection: Connection, token: str) -> None:
     )
 
 
-def end(connection: Connection, tokens: Iterable[str]) -> None:
+def end(connection: Connection, tokens: Sequence[str]) -> None:
     """End these leases inside the caller's transaction; their texts are wanted again."""
-    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in tokens))
-    _free_texts(connection)
+    rows = [(token,) for token in tokens]
+    connection.executemany("DELETE FROM leases WHERE token = ?", rows)
+    connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", rows)
+    if rows:
+        vectors.drop_unneeded(connection)
 
 
 def end_overdue(connection: Connection, now: float, longest_s: float) -> list[str]:
@@ -182,28 +185,7 @@ def end_overdue(connection: Connection, now: float, longest_s: float) -> list[st
 
     A deadline further ahead than the longest lease was written before the clock was set back.
     """
-    change = "DELETE FROM leases WHERE until <= ? OR until > ? RETURNING token"
-    over = [token for (token,) in connection.execute(change, (now, now + longest_s + MARGIN_S))]
-    _free_texts(connection)
+    query = "SELECT token FROM leases WHERE until <= ? OR until > ?"
+    over = [token for (token,) in connection.execute(query, (now, now + longest_s + MARGIN_S))]
+    end(connection, over)
     return over
-
-
-def _free_texts(connection: Connection) -> None:
-    freed = connection.execute(_TOKENS_WITHOUT_LEASE).fetchall()
-    connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", freed)
-    if freed:
-        vectors.drop_unneeded(connection)
-
-
-#: Tokens that rows hold and that name neither a lease nor an open batch. From token to token through the
-#: index: an open batch holds tens of thousands of rows, and this is asked every few seconds.
-_TOKENS_WITHOUT_LEASE = """
-WITH RECURSIVE held (token) AS (
-    SELECT min(lease) FROM vectors WHERE lease IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(lease) FROM vectors WHERE lease > held.token) FROM held WHERE held.token IS NOT NULL
-)
-SELECT token FROM held WHERE token IS NOT NULL
-    AND token NOT IN (SELECT token FROM leases)
-    AND token NOT IN (SELECT token FROM batches WHERE state <> 'closed')
-"""
