@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from memline.producers.actions import verbs
+from memline.producers.actions.perform import Asker, Verb, perform
 from memline.producers.actions.verbs import VERBS
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import AS_JSON, command, group
-from memline.producers.cli.output import print_result
-from memline.producers.cli.table_commands import act_on, asker
+from memline.producers.cli.output import echo, print_result
 from memline.producers.reports.batch_jobs import SHORT
 from memline.producers.reports.estimate import estimate
+from memline.shared.config.schema import AgentSettings
+from memline.shared.index.jobs import asker as this_user
 from memline.shared.words import money, span
 
 #: What a job is named by.
 _JOB = click.argument("job")
+
+
+def act_on(
+    invocation: Invocation,
+    verb: Verb,
+    as_json: bool,
+    *,
+    agents: Iterable[AgentSettings] | None = None,
+    **arguments: Any,
+) -> int | None:
+    """Perform an action, for these agents or those of the options, and print what came of it.
+
+    The exit status is 1 when the state did not allow it.
+    """
+    done = perform(verb, asker(invocation, agents), **arguments)
+    print_result(done.value, as_json, done.words)
+    for line in done.notes:
+        echo(line, err=True)
+    return None if done.is_changed else 1
+
+
+def asker(invocation: Invocation, agents: Iterable[AgentSettings] | None = None) -> Asker:
+    """Return this process's user as the one who asks, for these agents or those that the options name."""
+    named = invocation.agents() if agents is None else tuple(agents)
+    return Asker(
+        settings=invocation.settings,
+        agents=named,
+        agent=invocation.options.agent or "",
+        by=this_user(),
+    )
 
 
 @group(

@@ -14,10 +14,10 @@ import click
 from memline.producers.actions.verbs import VERBS
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.jobs import act_on
 from memline.producers.cli.options import AS_JSON, command, group
 from memline.producers.cli.output import echo, print_json, print_result, put
 from memline.producers.cli.status import finding_lines
-from memline.producers.cli.table_commands import act_on
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
 from memline.shared.errors import MemlineError

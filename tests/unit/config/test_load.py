@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from memline.producers.cli.config import lines, shown
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, QueueAddress, Serve, mask_url
 from memline.shared.config.schema import ExtraPath
-from memline.shared.config.show import lines, shown
 from memline.shared.errors import ConfigError
 from tests.unit.config.conftest import memory
 
