@@ -148,23 +148,6 @@ def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place
     assert place.rows("SELECT count(*) FROM chunks WHERE text LIKE '%pelican%'") == [(0,)]
 
 
-def test_sessions_alone_can_be_the_memory(place: Place, folder: Path) -> None:
-    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
-    place.index()
-    place.configure(sources=["sessions"])
-
-    assert citations(place, "Redis") == []
-    assert paths(place.search("pelicans")) == ["sessions/abc.jsonl"]
-    assert place.index().files["seen"] == 1
-
-
-def test_they_are_not_read_until_they_are_allowed(place: Place, folder: Path) -> None:
-    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
-    place.configure(experimental={"sessionMemory": False})
-
-    assert place.index().files["seen"] == 1
-
-
 def test_an_agent_never_sees_the_sessions_of_another(place: Place, folder: Path, tmp_path: Path) -> None:
     (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
     theirs = sessions_folder(tmp_path / "state", "other") / "abc.jsonl"
@@ -239,21 +222,6 @@ def test_no_secret_leaves_the_process_or_reaches_the_index(
         assert secret not in sent and secret not in rows
         assert secret.encode() not in file
     assert BODY[:12] not in sent and BODY[:12] not in rows and BODY[:12].encode() not in file
-
-
-def test_all_of_them_are_part_of_a_forced_index_and_nothing_is_embedded_again(
-    place: Place, folder: Path, server: EmbeddingServer
-) -> None:
-    place.configure(**remote(server.url))
-    (folder / "abc.jsonl").write_text(opening() + talk(30))
-    place.index()
-    before, asked = place.contents(), len(server.requests)
-
-    report = place.index(force=True)
-
-    assert not report.failed
-    assert place.contents() == before
-    assert len(server.requests) == asked
 
 
 def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(

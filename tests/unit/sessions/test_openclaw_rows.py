@@ -93,20 +93,6 @@ def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state, how):
         program.kill()
 
 
-def test_a_reader_sees_one_moment_while_its_program_writes(state):
-    database = SessionDatabase(state)
-    database.say("a", talk(400))
-    opened = OpenClawTranscripts(str(state), "main").open(PATH)
-
-    first = next(opened.lines)
-    database.say("a", said("user", "more"))
-    database.delete("a")
-    rest = b"".join(opened.lines)
-    opened.close()
-
-    assert (first + rest).decode() == talk(400)
-
-
 def test_rows_that_are_damaged_take_their_place_and_say_nothing(state):
     database = SessionDatabase(state)
     database.say("a", said("user", "one") + said("user", "x" * 3000) * 2 + said("user", "last"))

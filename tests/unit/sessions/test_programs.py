@@ -8,7 +8,7 @@ import pytest
 
 from memline.shared.sessions.openclaw import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
-from tests.support.transcripts import names_in, opening, reading, said_in, sessions_folder, store_of
+from tests.support.transcripts import names_in, opening, said_in, sessions_folder, store_of
 
 AT = "2026-11-23T03:27:13.592Z"
 
@@ -370,31 +370,3 @@ def test_paths_are_located_in_the_own_folder_alone(scope, tmp_path):
         assert scope.locate(path) is None
     assert Transcripts([scope]).concerns_folder(str(folder.parent))
     assert not Transcripts([scope]).concerns_folder(str(folder / "inner"))
-
-
-@pytest.mark.parametrize(
-    ("program", "workspace", "folders"),
-    [
-        (Claude(), "{home}/-W/memory", ("-W", "{encoded}")),
-        (Codex(), "/w/proj", ("sessions/2026/11/23", "archived_sessions")),
-        (Gemini(), "/w/proj", ("tmp/a-sub/chats", "tmp/proj/chats")),
-        (Gemini(), "/w/proj", ("tmp/{hash}/chats", "tmp/proj/chats")),
-    ],
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_a_session_grows_in_the_folder_that_has_it(tmp_path, program, workspace, folders):
-    workspace = workspace.format(home=tmp_path)
-    encoded = "".join(each if each.isalnum() else "-" for each in workspace)
-    digest = hashlib.sha256(workspace.encode()).hexdigest()
-    for number, folder in enumerate(folders):
-        folder = folder.format(encoded=encoded, hash=digest)
-        lines = (program.head(workspace), program.typed(f"first{number}"), program.typed(f"second{number}"))
-        write(tmp_path, program, *lines, name=f"session-{number}", folder=folder)
-        if program.name == "gemini" and digest not in folder:
-            (tmp_path / folder).with_name(".project_root").write_text(workspace)
-    store = store_of(program.name, tmp_path, workspace)
-
-    assert sorted(names_in(store)) == ["session-0", "session-1"]
-    for number in (0, 1):
-        (chunk,) = reading(store, program.name, f"session-{number}").chunks
-        assert chunk.text == f"User: first{number}\nUser: second{number}"

@@ -59,27 +59,6 @@ def test_text_of_user_and_assistant_is_read_and_nothing_else(role, content, text
     assert said((role, content)) == ([text] if text else [])
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"type": "compaction", "summary": "role user said"},
-        {"type": "custom", "data": {"role": "user", "content": "x"}},
-        {"type": "message", "message": ["user"]},
-        {"type": ["message"], "message": {"role": "user", "content": "x"}},
-        {"message": {"role": "user", "content": "x"}},
-        {"type": "session_info", "name": ["x"], "timestamp": 10**400},
-        [{"type": "message", "message": {"role": "user", "content": "x"}}],
-        b'{"type":"message","message":{"role":"user","content":"cut of',
-        b'{"role":"user"}}}}',
-        b"\xff\xfe\x00\x01",
-        b'{"type":"message","message":{"role":"user","content":' + b"[" * 100_000,
-        b'{"role": "user", "n": ' + b"9" * 5000 + b"}",
-    ],
-)
-def test_an_odd_record_is_skipped_and_the_next_is_read(odd):
-    assert [message.text for message in messages(odd, record("user", "Go on"))] == ["Go on"]
-
-
 def test_control_characters_and_lone_surrogates_are_taken_out():
     first = b'{"type":"message","message":{"role":"user","content":"a\x00b\\u0000c \\ud83d d \\u0002e"}}'
     second = b'\xef\xbb\xbf{"type":"message","message":{"role":"user","content":"\xff ok"}}'

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from memline.producers.api.calls import Caller, Calls
 from memline.producers.bridges.qmd.backend import RETRY_S
 from memline.producers.builtin import met_by_backend
 from memline.producers.chats import chat_of
@@ -20,7 +19,7 @@ from memline.shared.config.schema import Settings
 from memline.shared.errors import AccessDenied
 from memline.shared.finding import Finding
 from memline.shared.search.results import Answer
-from tests.support.process import end, memline, running_memline
+from tests.support.process import end, running_memline
 from tests.support.qmd import row
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import until
@@ -220,20 +219,6 @@ def told_by_doctor(settings: Settings) -> list[Finding]:
     return [*examine_agent(settings, agent, met=met_by_backend(settings, agent))]
 
 
-def test_agents_get_it_within_scope_and_budget(place: Place) -> None:
-    finds(place, row(CENTS, text="w" * 600), row(NOTE, text="w" * 600))
-    tools = Calls(place.settings(limits={"maxInjectedChars": 700}), ("main",))
-    tools.memory("main").index()
-
-    owner = tools.search(Caller(agent="main"), query="q")
-    group = tools.search(Caller(agent="main", session_key="agent:main:discord:group:1"), query="q")
-    tools.close()
-
-    assert (owner["backend"], owner["truncated"]) == ("qmd", True)
-    assert owner["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
-    assert group["results"] == [] and group["disabled"] and "chat" in group["warning"]
-
-
 def test_up_updates_at_the_start_and_ends_what_runs(place: Place, tmp_path: Path) -> None:
     place.settings(update={"embedTimeoutMs": 600_000}, searchMode="query")
     place.qmd.does(
@@ -247,18 +232,6 @@ def test_up_updates_at_the_start_and_ends_what_runs(place: Place, tmp_path: Path
 
     assert up.returncode == 0 and len(place.qmd.calls("update")) == 1
     until(lambda: not Path("/proc", (tmp_path / "pid").read_text()).exists())
-
-
-def test_the_command_line_does_not_ask_a_fleet(place: Place) -> None:
-    finds(place, row(NOTE))
-    place.settings()
-    options = ("--config", str(place.folder / "c.json5"), "--home", str(place.folder / "home"))
-
-    ran = memline(*options, "search", "q", "--json", env={"MEMLINE_QUEUE_URL": "redis://127.0.0.1:1/0"})
-    shown = memline(*options, "status")
-
-    assert ran.json["backend"] == "qmd" and ran.status == 0
-    assert "Backend:     qmd search in" in shown.stdout
 
 
 def test_files_of_the_memory_alone_are_shown_and_read(place: Place, opened: Callable[..., Memory]) -> None:
