@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from sqlite3 import Connection
 
 from msgspec import Struct
@@ -76,34 +76,38 @@ def lifts_of(
 ) -> Lifts:
     """Find what a question names, of `limit` chunks at most; `files`: the ids of those that are searched."""
     connection, lifts, allowed = matches.connection, Lifts(), None if files is None else {*files}
+
+    def within(ids: Iterable[int]) -> list[int]:
+        return sorted(ids if allowed is None else allowed.intersection(ids))
+
     if named := _named(connection, question, words):
-        some = json_ids(each for each in named if allowed is None or each in allowed)
-        for chunk_id, file_id in connection.execute(_CHUNKS_OF, (some, limit)):
+        for chunk_id, file_id in connection.execute(_CHUNKS_OF, (json_ids(within(named)), limit)):
             lifts.add([chunk_id], named[file_id])
     # A heading of three words or more stands somewhere as a phrase.
     found = {lookup.term for lookup in words.found}
     if question.whole and not named and found.issuperset(term for term in question.terms if term.is_phrase):
-        lifts.add(_sections(connection, question.whole, allowed), PART)
+        sections = _sections(connection, question.whole)
+        lifts.add((each for each, file_id in sections.items() if within([file_id])), PART)
     for lookup, held in zip(words.found, words.held, strict=True):
         if lookup.term.is_exact:
             exact = [row for fits, weight in held if weight == 1.0 for row in fits if row in words.sums]
             if len({*matches.files_of(CHUNKS, exact).values()}) == 1:
                 lifts.add(exact, ID)
+    if not question.days and not question.tags:
+        return lifts
+    file_of = matches.files_of(CHUNKS, words.sums)
     if question.days:
-        dated = files_of_days(connection, question.days)
-        dated = dated if allowed is None else dated & allowed
+        dated = within(files_of_days(connection, question.days))
         lifts.has_dated = bool(dated)
         if question.is_day_alone:
-            rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(dated)), limit))
+            rows = connection.execute(_CHUNKS_OF, (json_ids(dated), limit))
             lifts.of = {chunk_id: DAY_ALONE - at / (10 * limit) for at, (chunk_id, _) in enumerate(rows)}
         else:
-            for row, owner in matches.files_of(CHUNKS, words.sums).items():
-                if owner in dated:
-                    lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
+            for row in (each for each, owner in file_of.items() if owner in {*dated}):
+                lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
     for tag in question.tags:
-        tagged = files_of_tag(connection, tag)
-        tagged = tagged if allowed is None else tagged & allowed
-        hits = {row: owner for row, owner in matches.files_of(CHUNKS, words.sums).items() if owner in tagged}
+        tagged = {*within(files_of_tag(connection, tag))}
+        hits = {row: owner for row, owner in file_of.items() if owner in tagged}
         firsts = connection.execute(_FIRST_OF, (json_ids(sorted(tagged.difference(hits.values()))), limit))
         for each in (*hits, *(row for (row,) in firsts)):
             lifts.of[each] = lifts.of.get(each, 0.0) + TAG
@@ -116,10 +120,9 @@ def _named(connection: Connection, question: Question, words: Words) -> dict[int
     wholes = {name_key(question.whole), name_key(f"{question.whole}?")} - {"", "?"}
     paths = {name_key(each.strip("./")): each for each in (*question.paths, question.whole) if each}
     stems = {stem_key(f"{without_ending(each.rpartition('/')[2])}.md") for each in paths}
-    runs = {name_key(run): run for run in question.runs}
-    rows = connection.execute(_NAMED, (json.dumps([*{*wholes, *paths, *stems, *runs}]),)).fetchall()
+    keys = json.dumps([*{*wholes, *paths, *stems, *question.runs}])
     pages: dict[str, set[int]] = {}
-    for file_id, path, key, own, heading in rows:
+    for file_id, path, key, own, heading in connection.execute(_NAMED, (keys,)):
         pages.setdefault(key, set()).add(file_id)
         amounts = [lifts.get(file_id, 0.0)]
         if key in wholes:
@@ -130,29 +133,23 @@ def _named(connection: Connection, question: Question, words: Words) -> dict[int
             if has_mark and f"/{name_key(path)}".endswith((f"/{wanted}", f"/{wanted}.md")):
                 amounts.append(WHOLE if typed == question.whole else PART)
         lifts[file_id] = max(amounts)
-    return {each: amount for each, amount in lifts.items() if amount} or _titles(pages, runs, words)
-
-
-def _titles(pages: Mapping[str, set[int]], runs: Mapping[str, str], words: Words) -> dict[int, float]:
-    """Return file -> lift of titles of one file alone that are most of the question, or names of code."""
+    lifts = {each: amount for each, amount in lifts.items() if amount}
+    if lifts or not pages:
+        return lifts
+    # Titles of one file alone that are most of the question, or names of code.
     rarity = {name_key(label): idf for label, idf in words.rarity.items()}
-    lifts: dict[int, float] = {}
-    for key in pages.keys() & runs:
+    for key in pages.keys() & question.runs.keys():
         idfs = [rarity[word] for word in {*key.split("-")} & rarity.keys()]
         is_most = len(idfs) >= MOST * len(rarity) and math.fsum(idfs) >= MOST * math.fsum(rarity.values())
-        if len(pages[key]) == 1 and (" " not in runs[key] or (idfs and is_most)):
+        if len(pages[key]) == 1 and (" " not in question.runs[key] or (idfs and is_most)):
             lifts[min(pages[key])] = PART
     return lifts
 
 
-def _sections(connection: Connection, whole: str, allowed: set[int] | None) -> list[int]:
-    """Return the chunks with a section whose heading is the question."""
+def _sections(connection: Connection, whole: str) -> dict[int, int]:
+    """Return the chunks with a section whose heading is the question, and their files."""
     if not PIECE.search(whole):
-        return []
+        return {}
     rows = connection.execute(_WITH_HEADING, (f"{{heading}} : {quoted(whole)}", MOST_CHUNKS)).fetchall()
     key = name_key(whole)
-    return [
-        chunk_id
-        for chunk_id, text, file_id in rows
-        if (allowed is None or file_id in allowed) and key in map(name_key, sections_of(text))
-    ]
+    return {row: file_id for row, text, file_id in rows if key in map(name_key, sections_of(text))}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from memline.shared.note_names import without_ending
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
-from memline.shared.sources.folding import fold
+from memline.shared.sources.folding import fold, name_key
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.words import is_question, language_of, light_words, stop_words_of, words_of_days
@@ -79,8 +79,8 @@ class Question(Struct, frozen=True, kw_only=True):
     whole: str = ""
     #: Parts that may be the path or the name of a file.
     paths: tuple[str, ...] = ()
-    #: Words in a row that may be a title.
-    runs: tuple[str, ...] = ()
+    #: Words in a row that may be a title: as names are compared -> as typed.
+    runs: dict[str, str] = {}
     days: tuple[Days, ...] = ()
     #: Whether nothing but days is asked for.
     is_day_alone: bool = False
@@ -129,7 +129,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         terms=tuple(terms.of.values())[:MAX_TERMS],
         whole=whole if len(whole.split()) <= 2 * TITLE_WORDS and len(whole) <= 200 else "",
         paths=tuple(dict.fromkeys(each for each in paths if "/" in each or len(each) > 3))[:8],
-        runs=_runs(whole.split()[:RUN_WORDS]) if len(whole) <= 1_000 else (),
+        runs=_runs(whole.split()[:RUN_WORDS]) if len(whole) <= 1_000 else {},
         days=days,
         is_day_alone=is_day_alone,
         tags=tags,
@@ -289,9 +289,12 @@ def _is_id(typed: str, pieces: list[str]) -> bool:
     return is_dotted or (len(pieces) > 2 and typed.count("-") < len(pieces) - 1)
 
 
-def _runs(words: list[str]) -> tuple[str, ...]:
+def _runs(words: list[str]) -> dict[str, str]:
     """List runs of two words or more, and names of code; another word rather says something of a page."""
     bare = [stripped for word in words if (stripped := word.strip(_AROUND))]
-    sizes = range(1, min(len(bare), TITLE_WORDS + 1))
-    runs = [bare[at : at + size] for size in sizes for at in range(len(bare) - size + 1)]
-    return tuple(" ".join(run) for run in runs if len(run) > 1 or re.match(_CAMEL_CASE, run[0]))
+    keys, runs = list(map(name_key, bare)), dict[str, str]()
+    for at, word in enumerate(bare):
+        for end in range(at + 1, min(len(bare), at + TITLE_WORDS) + 1):
+            if end > at + 1 or re.match(_CAMEL_CASE, word):
+                runs["-".join(filter(None, keys[at:end]))] = " ".join(bare[at:end])
+    return runs
