@@ -4,20 +4,20 @@ A chunk is filled up to the limit, then ends at the best place of its last third
 the end of a paragraph or fenced block, else before a list item, else at any line. Short sections share a
 chunk: one with a heading and little else would be a hit for everything and answer nothing. Every chunk is a
 contiguous part of the text, so its lines can be cited; a line that does not fit is cut at sentences or words.
-A picture that was pasted in as a data URI is left out, and so are drawings and other data of machines
-(`machine_data.py`): 100 kB of it would be 96 chunks that say nothing.
+A picture that was pasted in as a data URI is left out, and so are drawings and other data of machines: 100 kB
+of it would be 96 chunks that say nothing.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 import msgspec
 
-from memline.shared.sources.machine_data import data_lines
 from memline.shared.sources.markdown import Trail, outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
 
@@ -30,6 +30,11 @@ _DATA_URI = re.compile(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
 #: An item of a list, and what one begins with.
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?: |$)")
 _ITEM_BEGINS = frozenset("-*+ \t0123456789")
+
+#: Characters of a line of base64 or JSON that is data by itself; lines of base64 in a row that are.
+_LONG, _RUN = 200, 4
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
@@ -100,7 +105,7 @@ def _units(
 
     Weights are those of `tokens.weighted_length`; a newline weighs one.
     """
-    data = data_lines(lines, fences)
+    data = _data_lines(lines, fences)
     block_of = {at: number for number, fence in enumerate(fences) for at in range(fence[0], fence[1] + 1)}
     #: Weight of the headings right above: a chunk needs room for them and the start of what is below.
     above = 0
@@ -234,6 +239,56 @@ class _Cutter:
             # The end of a block without its beginning says nothing.
             place = block[1] + 1
         return place
+
+
+def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the lines, from 0, that are data of machines; `fences`: first and last line of each block.
+
+    Obsidian's drawings are Markdown with a scene in a fence, plain or compressed; other plugins write their
+    state into a comment, `%% ... %%`, and mail and certificates have base64 on many lines.
+    """
+    found = {at for at, line in enumerate(lines) if len(line) >= _LONG and _is_data(line)}
+    for is_run, group in groupby(range(len(lines)), key=lambda at: _is_base64(lines[at])):
+        run = [*group]
+        if is_run and len(run) >= _RUN:
+            found.update(run)
+    for first, last in fences:
+        info, inside = lines[first].lstrip("`~ ").lower(), [*range(first + 1, last)]
+        text = "".join(lines[at] for at in inside if lines[at].strip())
+        is_comment = any(line.strip() == "%%" for line in lines[max(0, first - 3) : first])
+        is_json = text[:1] in ("{", "[") and text[-1:] in ("}", "]")
+        if info.startswith("compressed-json") or (is_json and (is_comment or _is_scene(text))):
+            found.update((first, *inside, last))
+    # Marks beside it, such as the end of a comment.
+    for at in sorted(found):
+        for near in (at - 1, at + 1):
+            if 0 <= near < len(lines) and near not in found and not any(map(str.isalnum, lines[near])):
+                found.add(near)
+    return found
+
+
+def _is_base64(line: str) -> bool:
+    return len(line) >= 40 and _BASE64.fullmatch(line.strip()) is not None and not line.isalpha()
+
+
+def _is_data(line: str) -> bool:
+    return _is_base64(line) or _is_json(line.strip().removesuffix(","))
+
+
+def _is_json(text: str) -> bool:
+    """Tell an object or a list of objects in JSON; prose in brackets is none."""
+    if '":' not in text or text[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_scene(text: str) -> bool:
+    """Tell the JSON of a drawing or a canvas."""
+    return '"type"' in text[:200] and ('"elements"' in text[:400] or '"nodes"' in text[:400])
 
 
 def _runs(line: str) -> Iterator[tuple[str, bool]]:
