@@ -74,7 +74,7 @@ def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
     with closing(driver.open_reader(path)) as reader:
         if reads:
             reader.execute("BEGIN")
-            reader.execute("SELECT * FROM files").fetchall()
+            ledger.entries(reader)
         writer.store_files([file_row(f"{n}.md", "apples " * 400) for n in range(20)])
         assert log.stat().st_size > 20_000
 

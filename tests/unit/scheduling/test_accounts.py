@@ -109,9 +109,7 @@ def test_a_damaged_account_file_stops_neither_search_nor_embedding(
 def test_the_account_file_holds_no_key(tmp_path: Path, clock: ManualClock) -> None:
     with closing(wanting(tmp_path / "one.sqlite", clock, choice(key="sk-very-secret-key"))) as one:
         fail(one, lease_all(one)[0], "stop")
-        with one.accounts.file.reading() as reader:
-            assert reader is not None
-            (account,) = reader.execute("SELECT account FROM health").fetchone()
+        account = one.accounts.of("openai")
 
     assert account == "openai:" + choice(key="sk-very-secret-key").mark
     assert len(account) == len("openai:") + 8

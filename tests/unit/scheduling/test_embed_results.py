@@ -8,7 +8,7 @@ from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.leases import Request
 from tests.support.index_rows import MODEL_A, backlog, fail, file_row, lease_all, vector, vector_of
@@ -62,7 +62,7 @@ def test_a_refused_text_fails_alone_with_its_reason(wanting: IndexWriter, clock:
     assert [row[1:] for row in vectors.failures(wanting.connection, target.id, 10)] == [
         ("not this one", "a.md")
     ]
-    assert wanting.connection.execute("SELECT count(*) FROM leases").fetchone()[0] == 0
+    assert leases.tokens(wanting.connection) == []
 
 
 def test_broken_answers_are_tried_again_and_then_counted_as_failed(
