@@ -98,7 +98,7 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
         return Flushed(outcome=NOT_DUE)
     today = local_time(clock.now(), settings.sessions.user_timezone).date()
     note = log_path(MemoryPaths.of(settings), today)
-    if why := _why_not_writable(settings.workspace, note):
+    if why := _why_not_writable(settings.workspace):
         return Flushed(outcome=SKIPPED, reason=why)
     if not _claim(session, clock, end.began) and if_due:
         return Flushed(outcome=NOT_DUE)
@@ -174,18 +174,11 @@ def _ask(settings: AgentSettings, turns: list[str], clock: Clock) -> str:
                 raise
 
 
-def _why_not_writable(workspace: Path, relative: str) -> str:
-    """Say why a note cannot be appended to, as far as can be known without writing; empty when it can."""
+def _why_not_writable(workspace: Path) -> str:
+    """Say why notes cannot be written, as far as can be known before the model is asked; empty: they can."""
     if not workspace.is_dir():
         return f"the workspace {workspace} does not exist"
-    path = workspace
-    for part in relative.split("/"):
-        if not os.path.lexists(path / part):
-            break
-        path /= part
-        if path.is_symlink():
-            return f"{path} is a symbolic link"
-    return "" if os.access(path, os.W_OK) else f"{path} is not writable"
+    return "" if os.access(workspace, os.W_OK) else f"{workspace} is not writable"
 
 
 def write(workspace: Path, relative: str, entry: str) -> AppendResult:

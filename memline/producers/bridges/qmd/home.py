@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -120,7 +121,8 @@ class QmdHome:
 
     def run(self, *args: str, timeout_ms: int) -> str:
         """Run `qmd ARGS` to a good end and return what it prints. Raises QmdFailed."""
-        shown = " ".join(args[:1] if args[0] in ("query", "search", "vsearch") else args)
+        is_question = args[0] in ("query", "search", "vsearch")
+        shown = args[0] if is_question else " ".join(args)
         config = self.folder / "xdg-config"
         env = {"XDG_CONFIG_HOME": str(config), "XDG_CACHE_HOME": str(self.folder / "xdg-cache")}
         # It wins over `XDG_CONFIG_HOME`.
@@ -142,7 +144,7 @@ class QmdHome:
         except (OSError, ValueError) as error:
             raise QmdFailed(f"qmd {shown} cannot be started: {error}") from None
         with process:
-            if args[0] in ("update", "embed"):
+            if not is_question:
                 self._running = process
             try:
                 if self.is_stopped:
@@ -152,6 +154,9 @@ class QmdHome:
                 raise QmdFailed(f"qmd {shown} timed out after {timeout_ms}ms", hint=_SLOW) from None
             finally:
                 _kill(process)
+                if not is_question:
+                    # Its number may become that of another process.
+                    self._running = None
         if process.returncode:
             words = redact_line((stderr.strip() or stdout.strip())[-2_000:])
             raise QmdFailed(f"qmd {shown} failed (code {process.returncode}): {words}", hint="memline status")
@@ -206,18 +211,14 @@ class QmdHome:
 
     def _named(self) -> Iterator[Collection]:
         """Yield every collection under a name of its own, each folder and mask once."""
-        taken, seen = set[str](), set[tuple[str, str]]()
+        taken, seen = Counter[str](), set[tuple[str, str]]()
         for base, root, mask, source in self._wanted():
-            if (root, mask) in seen:
-                continue
-            seen.add((root, mask))
-            name = first = f"{base}-{_plain(self._settings.agent)}"
-            number = 1
-            while name in taken:
-                number += 1
-                name = f"{first}-{number}"
-            taken.add(name)
-            yield Collection(name=name, root=root, mask=mask, source=source)
+            if (root, mask) not in seen:
+                seen.add((root, mask))
+                name = f"{base}-{_plain(self._settings.agent)}"
+                taken[name] += 1
+                numbered = f"{name}-{taken[name]}" if taken[name] > 1 else name
+                yield Collection(name=numbered, root=root, mask=mask, source=source)
 
     def _wanted(self) -> Iterator[tuple[str, str, str, str]]:
         qmd, memory, workspace = self._settings.qmd, self._settings.memory, self.paths.workspace
