@@ -63,24 +63,18 @@ def asker(invocation: Invocation, agents: Iterable[AgentSettings] | None = None)
     invoke_without_command=True,
 )
 @click.option("--open", is_flag=True, help="Only those that are not over.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=10,
-    show_default=True,
-    help="Ended ones of each agent, at most.",
-)
 @AS_JSON
-def jobs(invocation: Invocation, open: bool, limit: int, as_json: bool) -> None:
+def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
     """List jobs: reindexes, first imports, model changes, backfills, and batches of a provider's Batch API.
 
-    A job is a row of the index, with a queue and without: it outlives every process. The older job goes
+    Of those that are over, the last ten of each agent. A job is a row of the index, with a queue and without:
+    it outlives every process. The older job goes
     first, and live edits before all of them. Batches are made when remote.batch.enabled is true and the
     backlog is worth one.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
-    reports = verbs.list_jobs(asker(invocation), open=open, limit=limit).value
+    reports = verbs.list_jobs(asker(invocation), open=open).value
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
     lines = terminal.table(columns, map(_cells, reports), folded=("agent", "what", "state"))
     print_result(reports, as_json, lines if reports else ["No open jobs." if open else "No jobs."])
