@@ -67,10 +67,9 @@ def asker(invocation: Invocation, agents: Iterable[AgentSettings] | None = None)
 def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
     """List jobs: reindexes, first imports, model changes, backfills, and batches of a provider's Batch API.
 
-    Of those that are over, the last ten of each agent. A job is a row of the index, with a queue and without:
-    it outlives every process. The older job goes
-    first, and live edits before all of them. Batches are made when remote.batch.enabled is true and the
-    backlog is worth one.
+    Of those that are over the last ten of each agent are listed. A job is a row of the index, with a queue
+    and without: it outlives every process. The older job goes first, and live edits before all of them.
+    Batches are made when remote.batch.enabled is true and the backlog is worth one.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return

@@ -28,12 +28,11 @@ NOT_ALLOWED = "path is not an allowed Markdown memory file"
 READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
 
 #: As a search prints it (a terminal with a score before and behind), and as editors write a place.
-_CITATION = re.compile(
-    r"(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:C(\d{1,9}))?(?:-L?(\d{1,9}))?(?:\s+\(.*\))?", re.DOTALL | re.I
-)
-_PLACE = re.compile(r"(.+?):(\d{1,9})()(?:-(\d{1,9}))?(?::\d+(?::.*)?)?", re.DOTALL)
+#: Texts, which `re` compiles when a place is read: a search reads none.
+_CITATION = r"(?is)(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:C(\d{1,9}))?(?:-L?(\d{1,9}))?(?:\s+\(.*\))?"
+_PLACE = r"(?s)(.+?):(\d{1,9})()(?:-(\d{1,9}))?(?::\d+(?::.*)?)?"
 _ENDINGS = "|".join(map(re.escape, MARKDOWN))
-_FILE = re.compile(rf".+(?:{_ENDINGS}|\.jsonl\S*)", re.DOTALL | re.I)
+_FILE = rf"(?is).+(?:{_ENDINGS}|\.jsonl\S*)"
 
 #: For a transcript that is not in the index: what was said is read from there, masked.
 TRANSCRIPT = "there is no such past conversation in the index"
@@ -98,8 +97,8 @@ def parse_citation(path: str, *, of_any: bool = False) -> Citation:
     `path:5-7` is one where the path ends like a file's, with `of_any` in any case: a title may be "At 10:30".
     """
     text = path.strip()
-    match = _CITATION.fullmatch(text)
-    if match is None and (place := _PLACE.fullmatch(text)) and (of_any or _FILE.fullmatch(place[1])):
+    match = re.fullmatch(_CITATION, text)
+    if match is None and (place := re.fullmatch(_PLACE, text)) and (of_any or re.fullmatch(_FILE, place[1])):
         match = place
     if match is None:
         return Citation(path=path)
