@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -54,9 +53,7 @@ END_S = 600.0
 class Chaos:
     """One fleet, its provider and its Redis, and the blows that they get."""
 
-    def __init__(
-        self, fleet: Fleet, redis: RedisServer, provider: EmbeddingServer, dice: random.Random
-    ) -> None:
+    def __init__(self, fleet, redis, provider, dice):
         self._fleet = fleet
         self._redis = redis
         self._provider = provider
@@ -64,11 +61,11 @@ class Chaos:
         self.labels = [*LINES, "embed-2"]
         #: Texts that may have been in flight when something was struck.
         self.at_risk = 0
-        self.blows: Counter[str] = Counter()
+        self.blows = Counter()
 
-    def strike(self, *, politely: bool) -> None:
+    def strike(self, *, politely):
         """One blow of a random kind."""
-        polite: list[tuple[int, Callable[[], None]]] = [(6, self._end)]
+        polite = [(6, self._end)]
         kinds = (
             polite
             if politely
@@ -86,23 +83,23 @@ class Chaos:
         (blow,) = self._dice.choices([blow for _, blow in kinds], [weight for weight, _ in kinds])
         blow()
 
-    def supervise(self) -> None:
+    def supervise(self):
         """Start what ended by itself, as a supervisor does."""
         for label in self.labels:
             if not self._fleet.is_running(label):
                 self._fleet.start(label)
                 self._counted(f"{label} ended by itself")
 
-    def _counted(self, name: str, texts: int = 0) -> None:
+    def _counted(self, name, texts=0):
         self.blows[name] += 1
         self.at_risk += texts
 
-    def _kill(self) -> None:
+    def _kill(self):
         label = self._dice.choice(self.labels)
         self._fleet.restart(label)
         self._counted(f"kill {label}", IN_THE_AIR * ROWS if label.startswith("embed") else 0)
 
-    def _stop(self) -> None:
+    def _stop(self):
         label = self._dice.choice(self.labels)
         self._fleet.signal(label, signal.SIGSTOP)
         time.sleep(LEASE_S + 1)
@@ -110,7 +107,7 @@ class Chaos:
         # A lease that ran out is sent again; what a stopped store had not stored yet as well.
         self._counted(f"stop {label}", IN_FLIGHT * ROWS)
 
-    def _kill_redis(self) -> None:
+    def _kill_redis(self):
         self._redis.kill()
         time.sleep(self._dice.uniform(0.1, 1.5))
         keeps = self._dice.random() < 0.5
@@ -121,11 +118,11 @@ class Chaos:
             "kill redis, data kept" if keeps else "kill redis, data lost", 0 if keeps else IN_FLIGHT * ROWS
         )
 
-    def _flush(self) -> None:
+    def _flush(self):
         self._redis.ask("FLUSHALL")
         self._counted("flushall", IN_FLIGHT * ROWS)
 
-    def _fill_disk(self) -> None:
+    def _fill_disk(self):
         label = self._dice.choice([label for label in self.labels if label in ("store", "batch")])
         pid = self._fleet.pid(label)
         _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
@@ -135,7 +132,7 @@ class Chaos:
         # Vectors that cannot be stored are sent again when their lease is over.
         self._counted(f"disk full for {label}", IN_FLIGHT * ROWS)
 
-    def _lose_provider(self) -> None:
+    def _lose_provider(self):
         fault = self._dice.choice(("500", "429:1", "close", "nan", "hang"))
         self._provider.control({"fault": fault})
         time.sleep(self._dice.uniform(0.5, 3))
@@ -143,14 +140,14 @@ class Chaos:
         self._fleet.run("queue", "resume")
         self._counted(f"provider {fault}", IN_FLIGHT * ROWS)
 
-    def _set_clock(self) -> None:
+    def _set_clock(self):
         label = self._dice.choice(self.labels)
         self._fleet.kill(label)
         hours = self._dice.choice((-1, 1)) * self._dice.uniform(0.1, 30)
         self._fleet.start(label, env={"SKEW_S": str(3600 * hours)})
         self._counted(f"clock {'ahead' if hours > 0 else 'behind'} for {label}", IN_FLIGHT * ROWS)
 
-    def _end(self) -> None:
+    def _end(self):
         label = self._dice.choice(self.labels)
         self._fleet.terminate(label)
         self._fleet.ended(label)
@@ -163,13 +160,13 @@ class BillingServer(EmbeddingServer):
 
     batched = 0
 
-    def count_texts(self, texts: Sequence[str]) -> None:
+    def count_texts(self, texts):
         """Count the texts of a batch, as its jobs call it."""
         super().count_texts(texts)
         self.batched += sum(map(estimate_tokens, texts))
 
 
-def billed(provider: BillingServer) -> int:
+def billed(provider):
     """Tokens that a provider asks money for: what was refused costs nothing."""
     with provider.lock:
         answered = [each for each in provider.requests if not each.fault.startswith(("500", "429"))]
@@ -178,7 +175,7 @@ def billed(provider: BillingServer) -> int:
         )
 
 
-def shown(place: Place) -> int:
+def shown(place):
     """Tokens that count as spent, on whichever day: clocks were ahead."""
     query = (
         "SELECT (SELECT total(tokens) FROM spending)"
@@ -188,10 +185,10 @@ def shown(place: Place) -> int:
         return int(accounts.execute(query).fetchone()[0])
 
 
-def until_ready(fleet: Fleet, texts: int) -> float:
+def until_ready(fleet, texts):
     """Wait until so many texts have their vectors and no batch is open; the seconds that it took."""
 
-    def is_ready() -> bool:
+    def is_ready():
         return fleet.vectors() == {"ready": texts} and not fleet.place.rows(OPEN)
 
     try:
@@ -203,7 +200,7 @@ def until_ready(fleet: Fleet, texts: int) -> float:
         raise
 
 
-def resident_mb(fleet: Fleet, labels: list[str]) -> dict[str, int]:
+def resident_mb(fleet, labels):
     """Memory of each process in MB."""
     sizes = {}
     for label in labels:
@@ -212,7 +209,7 @@ def resident_mb(fleet: Fleet, labels: list[str]) -> dict[str, int]:
     return sizes
 
 
-def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> int:
+def run(folder, *, blows, texts, batches, seed):
     """Strike a backfill so many times; 1 when a promise was broken."""
     dice = random.Random(seed)
     with (
@@ -266,7 +263,7 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
         return int(bool(lost) or not is_equal or again > chaos.at_risk or is_wrong)
 
 
-def main() -> int:
+def main():
     """Parse the command line and run once."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.partition("\n")[0])
     parser.add_argument("--blows", type=int, default=300)

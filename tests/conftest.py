@@ -7,10 +7,8 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Generator
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 from weakref import WeakSet
 
 import pytest
@@ -43,7 +41,7 @@ _FOREIGN = (
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     gc.freeze()
     gc.enable()
 
@@ -52,7 +50,7 @@ def pytest_collection_finish() -> None:
 _IN_MEMORY, _ROOM = Path("/dev/shm"), 4 << 30
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Have what all processes of the tests need once: compiled packages, and a place in memory for files."""
     if hasattr(config, "workerinput"):
         return
@@ -63,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path_factory, monkeypatch):
     """The user's home directory of this test: empty, and nowhere near a real one."""
     for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
         monkeypatch.delenv(name)
@@ -73,7 +71,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request, tmp_path):
     """A user's place: without notes and without a provider, or with what the nearest mark `place` names.
 
     Its keys are those of `Place.furnish`, and `server`: keys of the provider that the stub server is.
@@ -88,7 +86,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture(scope="session")
-def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def onnx_folder(tmp_path_factory):
     """The folder of a real ONNX model, made once for all processes of a test session."""
     from tests.support.local_model import MODEL
     from tests.support.onnx_model import make
@@ -114,7 +112,7 @@ _CLIENTS_BEFORE = pytest.StashKey[set[HttpClient]]()
 _begin_client = HttpClient.__init__
 
 
-def _note_client(client: HttpClient, *arguments: Any, **options: Any) -> None:
+def _note_client(client, *arguments, **options):
     _begin_client(client, *arguments, **options)
     _clients.add(client)
 
@@ -123,14 +121,14 @@ HttpClient.__init__ = _note_client  # type: ignore[assignment, method-assign]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+def pytest_runtest_call(item):
     item.stash[_THREADS_BEFORE] = {*threading.enumerate()}
     item.stash[_CLIENTS_BEFORE] = {*_clients}
     yield
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+def pytest_runtest_teardown(item):
     """Wait for the threads that this code has begun in a test; fail the one that leaves a thread or a client.
 
     A run that goes on would disturb the test that comes next, which would be blamed for it.
@@ -154,7 +152,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 _RINGS = ("acceptance", "browser", "integration", "unit")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Deal the tests out to the processes, so that each begins with whole runs and ends with unit tests.
 
     A process is given one part of the list, and the end of another's when it has none left: as the tests are
@@ -162,7 +160,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     items.sort(key=_ring)
     count = int(getattr(config, "workerinput", {}).get("workercount", 1))
-    parts: list[list[pytest.Item]] = [[] for _ in range(count)]
+    parts = [[] for _ in range(count)]
     slow = [item for item in items if _ring(item) < len(_RINGS) - 1]
     for _, together in groupby(slow, lambda item: item.path if _ring(item) else item.nodeid):
         min(parts, key=len).extend(together)
@@ -175,5 +173,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chain.from_iterable(parts)
 
 
-def _ring(item: pytest.Item) -> int:
+def _ring(item):
     return next((number for number, ring in enumerate(_RINGS) if f"/{ring}/" in str(item.path)), 0)

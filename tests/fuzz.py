@@ -129,7 +129,7 @@ _WORDS = [
 Case = Callable[[random.Random], None]
 
 
-def mutated(dice: random.Random, seed: str) -> str:
+def mutated(dice, seed):
     """The seed, changed in one to four places."""
     text = seed
     for _ in range(dice.randint(1, 4)):
@@ -160,7 +160,7 @@ _RECORD = {
 }
 
 
-def odd(dice: random.Random, value: object, depth: int = 0) -> object:
+def odd(dice, value, depth=0):
     """A JSON value with some of its parts replaced by others of any type."""
     if dice.random() < 0.12:
         leaves = (
@@ -208,10 +208,10 @@ _SESSIONS: dict[str, tuple[object, ...]] = {
 }
 
 
-def formats() -> Iterator[Case]:
+def formats():
     """Sessions of OpenClaw, Codex, of Gemini CLI and of opencode."""
 
-    def run(dice: random.Random) -> None:
+    def run(dice):
         name = dice.choice(list(_SESSIONS))
         lines = list[bytes]()
         for record in dice.choices(_SESSIONS[name], k=dice.randint(1, 8)):
@@ -232,7 +232,7 @@ def formats() -> Iterator[Case]:
     yield run
 
 
-def _stored(dice: random.Random, value: object) -> str:
+def _stored(dice, value):
     text = json.dumps(odd(dice, value))
     return mutated(dice, text) if dice.random() < 0.2 else text
 
@@ -283,10 +283,10 @@ _EXPORTS: dict[str, dict[str, Any]] = {
 }
 
 
-def exports() -> Iterator[Case]:
+def exports():
     """Conversations in exports of ChatGPT and Claude."""
 
-    def run(dice: random.Random) -> None:
+    def run(dice):
         name = dice.choice(list(_EXPORTS))
         record = odd(dice, _EXPORTS[name])
         _, title, said = import_chats.PROGRAMS[name](record if isinstance(record, dict) else {})
@@ -295,8 +295,8 @@ def exports() -> Iterator[Case]:
     yield run
 
 
-def links() -> Iterator[Case]:
-    def run(dice: random.Random) -> None:
+def links():
+    def run(dice):
         seeds = ("[[Note#Part|alias]]", "![[a/b.md]]", "[x](memory/a%20b.md#L1)", "[x](<a b.md>)", "[[a]]")
         text = " ".join(dice.choice((*seeds, *_WORDS)) for _ in range(dice.randint(1, 12)))
         lines = mutated(dice, text).split("\n")
@@ -307,8 +307,8 @@ def links() -> Iterator[Case]:
     yield run
 
 
-def redaction() -> Iterator[Case]:
-    def run(dice: random.Random) -> None:
+def redaction():
+    def run(dice):
         seed = " ".join(dice.choices(_WORDS, k=dice.randint(1, 12)))
         text = mutated(dice, seed)
         once, _ = mask(text)
@@ -317,8 +317,8 @@ def redaction() -> Iterator[Case]:
     yield run
 
 
-def chunker() -> Iterator[Case]:
-    def run(dice: random.Random) -> None:
+def chunker():
+    def run(dice):
         lines = (" ".join(dice.choices(_WORDS, k=dice.randint(0, 40))) for _ in range(dice.randint(0, 40)))
         text = mutated(dice, "\n".join(lines)).replace("\r", "")
         tokens = dice.choice((1, 8, 50, 400))
@@ -335,7 +335,7 @@ def chunker() -> Iterator[Case]:
     yield run
 
 
-def configuration() -> Iterator[Case]:
+def configuration():
     content = {
         "agents": {
             "defaults": {
@@ -360,7 +360,7 @@ def configuration() -> Iterator[Case]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config.json5")
 
-        def run(dice: random.Random) -> None:
+        def run(dice):
             text = json.dumps(odd(dice, content))
             if dice.random() < 0.2:
                 text = mutated(dice, text)
@@ -373,12 +373,12 @@ def configuration() -> Iterator[Case]:
         yield run
 
 
-def paths() -> Iterator[Case]:
+def paths():
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         place = _place(Path(folder))
         client = stack.enter_context(_client(place))
 
-        def run(dice: random.Random) -> None:
+        def run(dice):
             seed = dice.choice(
                 ("MEMORY.md", "memory/a.md#L1-L2", "../secret.md", "/etc/passwd", "memory/link.md")
             )
@@ -389,7 +389,7 @@ def paths() -> Iterator[Case]:
         yield run
 
 
-def http() -> Iterator[Case]:
+def http():
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         client = stack.enter_context(_client(_place(Path(folder))))
         calls = {
@@ -400,7 +400,7 @@ def http() -> Iterator[Case]:
             "/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "memory_search"}},
         }
 
-        def run(dice: random.Random) -> None:
+        def run(dice):
             path, body = dice.choice(list(calls.items()))
             text = json.dumps(odd(dice, body))
             if dice.random() < 0.3:
@@ -412,7 +412,7 @@ def http() -> Iterator[Case]:
         yield run
 
 
-def _place(folder: Path) -> Place:
+def _place(folder):
     place = Place(folder=folder / "user")
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.write("memory/a.md", "one\ntwo\n")
@@ -425,15 +425,15 @@ def _place(folder: Path) -> Place:
 class _client:
     """An HTTP client of a server over the place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place):
         self._place = place
 
-    def __enter__(self) -> httpx.Client:
+    def __enter__(self):
         self._stack = ExitStack()
         url = self._stack.enter_context(serving(self._place.settings))
         return self._stack.enter_context(httpx.Client(base_url=url, timeout=30))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._stack.close()
 
 
@@ -449,7 +449,7 @@ TARGETS: dict[str, Callable[[], Iterator[Case]]] = {
 }
 
 
-def fuzz(name: str, cases: int, seed: int) -> float:
+def fuzz(name, cases, seed):
     """Run cases of a target; give the seconds of the slowest. Raises AssertionError at the first failure."""
     slowest = 0.0
     for case in TARGETS[name]():
@@ -465,7 +465,7 @@ def fuzz(name: str, cases: int, seed: int) -> float:
     return slowest
 
 
-def main() -> int:
+def main():
     """Run all targets, each its share of the cases; 1 when one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=1_000_000)

@@ -17,11 +17,9 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import httpx
 
@@ -44,7 +42,7 @@ NOTES = 300
 _QUESTIONS = ("what failed in the deploy", "invoices in cents", "note {n}", "word{n}x1x5", "section 2 of {n}")
 
 
-def edit(place: Place, dice: random.Random, number: int) -> None:
+def edit(place, dice, number):
     """Change one thing in the workspace: mostly a note that exists, sometimes its name."""
     notes = sorted((place.workspace / "memory").glob("*.md"))
     one = dice.choice(notes)
@@ -65,7 +63,7 @@ def edit(place: Place, dice: random.Random, number: int) -> None:
                 file.write(f"\n## Later {number}\n\nsomething new {dice.random()}\n")
 
 
-def figures(pids: Mapping[str, int], place: Place, redis: RedisServer | None) -> dict[str, int]:
+def figures(pids, place, redis):
     """What must not grow: memory and handles of processes, rows of requests in flight, keys in Redis."""
     found = {}
     for name, pid in pids.items():
@@ -77,12 +75,12 @@ def figures(pids: Mapping[str, int], place: Place, redis: RedisServer | None) ->
     found["leases"] = len(place.rows("SELECT token FROM leases"))
     if redis is not None:
         with closing(redis.client()) as asked:
-            databases: Any = asked.info("keyspace")
+            databases = asked.info("keyspace")
         found["keys"] = sum(each["keys"] - each["expires"] for each in databases.values())
     return found
 
 
-def grown(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+def grown(before, after):
     """Name what grew by more than a machine's moods: a tenth of memory and 4 MB, or `FEW` of the rest."""
     return [
         name
@@ -91,7 +89,7 @@ def grown(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
     ]
 
 
-def run(folder: Path, *, seconds: float, simulated_s: float, with_fleet: bool, seed: int) -> int:
+def run(folder, *, seconds, simulated_s, with_fleet, seed):
     """Edit and search for so many seconds; 1 when the verdict of the module's first lines is no."""
     dice = random.Random(seed)
     speed = simulated_s / seconds
@@ -119,8 +117,8 @@ def run(folder: Path, *, seconds: float, simulated_s: float, with_fleet: bool, s
         until(lambda: _is_up(client), "the server")
         began = time.monotonic()
         edits = searches = failures = 0
-        latencies: list[float] = []
-        seen: list[dict[str, int]] = []
+        latencies = []
+        seen = []
         while (now := time.monotonic() - began) < seconds:
             if now * speed >= edits * EDIT_S:
                 edits += 1
@@ -154,14 +152,14 @@ def run(folder: Path, *, seconds: float, simulated_s: float, with_fleet: bool, s
         return int(failures > 0 or not is_equal or left > 0 or bool(growing))
 
 
-def _is_up(client: httpx.Client) -> bool:
+def _is_up(client):
     try:
         return client.get("/health").status_code == 200
     except httpx.TransportError:
         return False
 
 
-def main() -> int:
+def main():
     """Parse the command line and run once."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)

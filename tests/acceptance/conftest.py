@@ -1,14 +1,11 @@
 """A server, a provider and notes for a fleet of real processes."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import note, remote
 
 #: Texts in a request: a backfill needs many of them.
 ROWS = 8
@@ -22,28 +19,28 @@ LEASE_S = 25
 
 
 @pytest.fixture
-def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+def redis_server(tmp_path):
     """A server that forgets everything when it ends."""
     with RedisServer(tmp_path / "redis") as running:
         yield running
 
 
 @pytest.fixture
-def lasting_redis(tmp_path: Path) -> Iterator[RedisServer]:
+def lasting_redis(tmp_path):
     """A server that has its data again when it is started again."""
     with RedisServer(tmp_path / "redis", keeps_data=True) as running:
         yield running
 
 
 @pytest.fixture
-def provider() -> Iterator[EmbeddingServer]:
+def provider():
     """A remote provider: it takes its time."""
     with EmbeddingServer(dims=16, latency_ms=40) as running:
         yield running
 
 
 @pytest.fixture
-def notes(place: Place, provider: EmbeddingServer) -> Place:
+def notes(place, provider):
     """A user's place, its notes still to be written."""
     place.furnish(
         folders=["memory"],
@@ -54,13 +51,13 @@ def notes(place: Place, provider: EmbeddingServer) -> Place:
 
 
 @pytest.fixture
-def fleet(notes: Place, redis_server: RedisServer) -> Iterator[Fleet]:
+def fleet(notes, redis_server):
     """The processes of the Procfile, none of them started yet."""
     with Fleet(notes, redis_server.url, lease_s=LEASE_S) as fleet:
         yield fleet
 
 
-def write_notes(place: Place, first: int, count: int) -> int:
+def write_notes(place, first, count):
     """Write notes with numbers of their own; how many texts they have."""
     for number in range(first, first + count):
         place.write(f"memory/note-{number}.md", note(number))

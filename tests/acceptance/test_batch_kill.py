@@ -4,9 +4,6 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +12,8 @@ from tests.acceptance.conftest import TEXTS, write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
-from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 KILLS = 10
 
@@ -41,15 +37,15 @@ pytestmark = pytest.mark.place(
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
+def server():
     with EmbeddingServer(dims=16) as running:
         running.control({"batch": {"looks": 2, "latency_ms": LATENCY_MS}})
         yield running
 
 
 def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
-    place: Place, server: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
-) -> None:
+    place, server, redis_server, tmp_path
+):
     dice = random.Random(22)
     texts = rounds = 0
 
@@ -74,9 +70,7 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_an_index_run_that_is_killed_again_and_again_makes_each_job_once(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_an_index_run_that_is_killed_again_and_again_makes_each_job_once(place, server, tmp_path):
     dice = random.Random(23)
     texts = 0
 
@@ -94,18 +88,18 @@ def test_an_index_run_that_is_killed_again_and_again_makes_each_job_once(
     assert_as_undisturbed(place, tmp_path)
 
 
-def _let_live(server: EmbeddingServer, dice: random.Random, is_over: Any) -> None:
+def _let_live(server, dice, is_over):
     """Wait for the moment of a kill: so many calls later, and then in the middle of one or between two."""
     goal = _calls(server) + dice.randint(1, CALLS)
     until(lambda: _calls(server) >= goal or is_over(), "a call")
     time.sleep(dice.uniform(0, 1.5 * LATENCY_MS / 1000))
 
 
-def _calls(server: EmbeddingServer) -> int:
+def _calls(server):
     return sum(server.log()["batch"]["calls"].values())
 
 
-def _open(place: Place) -> int:
+def _open(place):
     try:
         (count,) = place.rows("SELECT count(*) FROM batches WHERE state <> 'closed'")[0]
     except IndexMissing:
@@ -113,7 +107,7 @@ def _open(place: Place) -> int:
     return int(count)
 
 
-def _assert_once(place: Place, server: EmbeddingServer, texts: int) -> None:
+def _assert_once(place, server, texts):
     jobs = server.log()["batch"]["jobs"]
     per_batch = Counter(job["tag"] for job in jobs)
     assert set(per_batch.values()) == {1}, "a batch has one job in the provider's list"

@@ -4,18 +4,15 @@ import json
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
 
 from memline.shared.queue.routes import QUEUES
 from tests.acceptance.conftest import ROWS, write_notes
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, WORKERS, Fleet
 from tests.support.process import python
-from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
-from tests.support.workspace import Place, note
+from tests.support.workspace import note
 
 #: One line of the log, of any process.
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.()]+ .+")
@@ -39,7 +36,7 @@ for number in range(25):
 """
 
 
-def found(fleet: Fleet, query: str) -> list[str]:
+def found(fleet, query):
     """The paths that a search of a user of the fleet finds by their words."""
     ran = fleet.run("search", query, "--min-score", "1", "--json")
     assert ran.status == 0, ran.stderr
@@ -47,8 +44,8 @@ def found(fleet: Fleet, query: str) -> list[str]:
 
 
 def test_a_fleet_indexes_a_folder_as_one_process_does_and_pays_for_each_text_once(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+    fleet, notes, provider, tmp_path
+):
     texts = write_notes(notes, 0, 150)
 
     fleet.up("embed-2")
@@ -60,9 +57,7 @@ def test_a_fleet_indexes_a_folder_as_one_process_does_and_pays_for_each_text_onc
     assert fleet.dead() == []
 
 
-def test_index_hands_its_work_to_the_fleet_and_waits_for_it(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer
-) -> None:
+def test_index_hands_its_work_to_the_fleet_and_waits_for_it(fleet, notes, provider):
     texts = write_notes(notes, 0, 40)
     fleet.start("chunk", "embed", "store")
 
@@ -75,9 +70,7 @@ def test_index_hands_its_work_to_the_fleet_and_waits_for_it(
     assert_paid_once(provider)
 
 
-def test_a_search_is_answered_by_the_query_worker_at_once_and_without_one_from_the_file(
-    fleet: Fleet, notes: Place
-) -> None:
+def test_a_search_is_answered_by_the_query_worker_at_once_and_without_one_from_the_file(fleet, notes):
     texts = write_notes(notes, 0, 40)
     fleet.up_together("query")
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
@@ -97,9 +90,7 @@ def test_a_search_is_answered_by_the_query_worker_at_once_and_without_one_from_t
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_search_does_not_wait_for_a_query_worker_that_was_killed_or_hangs(
-    fleet: Fleet, notes: Place, number: signal.Signals
-) -> None:
+def test_a_search_does_not_wait_for_a_query_worker_that_was_killed_or_hangs(fleet, notes, number):
     texts = write_notes(notes, 0, 10)
     fleet.up_together("query")
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
@@ -111,7 +102,7 @@ def test_a_search_does_not_wait_for_a_query_worker_that_was_killed_or_hangs(
     assert fleet.queue("query").waiting == 0
 
 
-def test_queue_shows_depth_backlog_workers_and_providers(fleet: Fleet, notes: Place) -> None:
+def test_queue_shows_depth_backlog_workers_and_providers(fleet, notes):
     texts = write_notes(notes, 0, 20)
     fleet.up()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
@@ -138,9 +129,7 @@ def test_queue_shows_depth_backlog_workers_and_providers(fleet: Fleet, notes: Pl
     assert broken.status == 1 and "workers<5 holds" in broken.stderr
 
 
-def test_a_live_edit_is_found_within_seconds_also_while_a_backfill_runs(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer
-) -> None:
+def test_a_live_edit_is_found_within_seconds_also_while_a_backfill_runs(fleet, notes, provider):
     write_notes(notes, 0, 150)
     # Most of a minute for all of them.
     provider.control({"latency_ms": 3_000})
@@ -154,8 +143,8 @@ def test_a_live_edit_is_found_within_seconds_also_while_a_backfill_runs(
 
 
 def test_an_embed_worker_needs_the_queue_the_provider_and_the_key_and_nothing_of_the_disk(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+    fleet, notes, provider, tmp_path
+):
     texts = write_notes(notes, 0, 20)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -189,9 +178,7 @@ def test_an_embed_worker_needs_the_queue_the_provider_and_the_key_and_nothing_of
     assert all(request.headers["authorization"] == "Bearer sk-test" for request in provider.requests)
 
 
-def test_a_second_store_process_takes_over_when_the_first_dies(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_a_second_store_process_takes_over_when_the_first_dies(fleet, notes, provider, tmp_path):
     texts = write_notes(notes, 0, 20)
     fleet.up()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
@@ -206,9 +193,7 @@ def test_a_second_store_process_takes_over_when_the_first_dies(
     assert_paid_once(provider)
 
 
-def test_sigterm_ends_every_process_within_seconds_and_loses_nothing(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_sigterm_ends_every_process_within_seconds_and_loses_nothing(fleet, notes, provider, tmp_path):
     texts = write_notes(notes, 0, 100)
     fleet.up()
     fleet.until(lambda: len(provider.requests) > 5, "the backfill")
@@ -226,8 +211,8 @@ def test_sigterm_ends_every_process_within_seconds_and_loses_nothing(
 
 
 def test_sigterm_that_reaches_a_group_twice_lets_running_requests_end_and_nothing_is_paid_twice(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer
-) -> None:
+    fleet, notes, provider
+):
     texts = write_notes(notes, 0, 60)
     provider.control({"latency_ms": 2_000})
     fleet.up_together("embed")
@@ -244,13 +229,13 @@ def test_sigterm_that_reaches_a_group_twice_lets_running_requests_end_and_nothin
     assert_paid_once(provider)
 
 
-def test_a_third_signal_ends_a_worker_at_once(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> None:
+def test_a_third_signal_ends_a_worker_at_once(fleet, notes, provider):
     write_notes(notes, 0, 4)
     provider.control({"latency_ms": 30_000})
     fleet.up_together("embed")
     fleet.until(lambda: len(provider.requests) > 0, "a request that is out")
 
-    def is_over() -> bool:
+    def is_over():
         # Those that come while one is still to be handled count as one.
         fleet.signal("embed", signal.SIGTERM)
         return not fleet.is_running("embed")
@@ -260,9 +245,7 @@ def test_a_third_signal_ends_a_worker_at_once(fleet: Fleet, notes: Place, provid
     assert fleet.ended("embed") == -signal.SIGTERM
 
 
-def test_roles_that_share_a_process_do_the_work_of_a_fleet(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_roles_that_share_a_process_do_the_work_of_a_fleet(fleet, notes, provider, tmp_path):
     texts = write_notes(notes, 0, 100)
     fleet.start("all", line="memline worker chunk embed store query --threads 3")
     fleet.start("watch")
@@ -278,9 +261,7 @@ def test_roles_that_share_a_process_do_the_work_of_a_fleet(
     assert_paid_once(provider)
 
 
-def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_and_path(
-    notes: Place, redis_server: RedisServer
-) -> None:
+def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_and_path(notes, redis_server):
     texts = write_notes(notes, 0, 5)
     with Fleet(notes, redis_server.url, MEMLINE_LOG_LEVEL="DEBUG") as fleet:
         fleet.up()
@@ -298,7 +279,7 @@ def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_a
     assert re.search(r" queue=store message_id=[\w-]+ actor=store_files agent=main ", stored[0])
 
 
-def test_the_log_is_json_when_it_is_asked_for(notes: Place, redis_server: RedisServer) -> None:
+def test_the_log_is_json_when_it_is_asked_for(notes, redis_server):
     texts = write_notes(notes, 0, 2)
     with Fleet(notes, redis_server.url, MEMLINE_LOG_FORMAT="json", MEMLINE_LOG_LEVEL="DEBUG") as fleet:
         fleet.up_together()
@@ -309,7 +290,7 @@ def test_the_log_is_json_when_it_is_asked_for(notes: Place, redis_server: RedisS
     assert stored["queue"] == "store" and stored["agent"] == "main" and stored["message_id"]
 
 
-def test_notes_are_never_part_of_the_log(fleet: Fleet, notes: Place) -> None:
+def test_notes_are_never_part_of_the_log(fleet, notes):
     notes.write("memory/secret.md", note(1) + "\nxyzzy\n")
     fleet.up_together()
     fleet.until(lambda: "ready" in fleet.vectors(), "the vectors")
@@ -320,8 +301,8 @@ def test_notes_are_never_part_of_the_log(fleet: Fleet, notes: Place) -> None:
 
 
 def test_a_worker_set_up_for_another_address_gives_its_requests_back_says_what_differs_and_ends(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer
-) -> None:
+    fleet, notes, provider
+):
     texts = write_notes(notes, 0, 40)
     memory = {"provider": "openai", "model": "stub", "remote": {"baseUrl": "http://127.0.0.1:9/v1"}}
     config = notes.folder / "other.json5"

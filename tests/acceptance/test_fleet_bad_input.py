@@ -2,8 +2,6 @@
 
 import json
 import time
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,21 +13,18 @@ from memline.shared.queue.messages import (
     RunQuery,
     StoreFiles,
     Sweep,
-    Wire,
 )
 from memline.shared.queue.routes import ROUTES
 from tests.acceptance.conftest import write_notes
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, WORKERS, Fleet
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
-from tests.support.workspace import Place
 
 #: A password that no output may hold.
 SECRET = "correct-horse"
 
 
-def list_agents(place: Place, *agents: str) -> None:
+def list_agents(place, *agents):
     """Make these the only agents there are; without a list any name is one."""
     place.save()
     content = json.loads(place.config.read_text())
@@ -37,7 +32,7 @@ def list_agents(place: Place, *agents: str) -> None:
     place.config.write_text(json.dumps(content))
 
 
-def assert_refused(fleet: Fleet, *words: str) -> None:
+def assert_refused(fleet, *words):
     """Every process ends at once with one line that has these words, and so do the commands."""
     fleet.start(*LINES)
     for label in LINES:
@@ -52,7 +47,7 @@ def assert_refused(fleet: Fleet, *words: str) -> None:
     assert not [line for line in fleet.logs() if SECRET in line]
 
 
-def test_without_a_redis_everybody_says_so_and_search_goes_on(notes: Place) -> None:
+def test_without_a_redis_everybody_says_so_and_search_goes_on(notes):
     write_notes(notes, 0, 2)
     fleet = Fleet(notes, "redis://127.0.0.1:1/0")
     with fleet:
@@ -62,7 +57,7 @@ def test_without_a_redis_everybody_says_so_and_search_goes_on(notes: Place) -> N
     assert [hit["path"] for hit in ran.json["results"]] == ["memory/note-1.md"]
 
 
-def test_a_wrong_password_is_told_and_never_shown(notes: Place, tmp_path: Path) -> None:
+def test_a_wrong_password_is_told_and_never_shown(notes, tmp_path):
     write_notes(notes, 0, 2)
     with RedisServer(tmp_path / "redis", password=SECRET) as running:
         right = running.url
@@ -77,9 +72,7 @@ def test_a_wrong_password_is_told_and_never_shown(notes: Place, tmp_path: Path) 
             assert SECRET not in "".join(fleet.logs()) + shown.stdout + fleet.run("queue").stdout
 
 
-def test_a_user_of_redis_needs_our_keys_alone_and_is_told_what_it_lacks(
-    notes: Place, redis_server: RedisServer
-) -> None:
+def test_a_user_of_redis_needs_our_keys_alone_and_is_told_what_it_lacks(notes, redis_server):
     texts = write_notes(notes, 0, 2)
     redis_server.ask("ACL", "SETUSER", "ann", "on", f">{SECRET}", "~memline:*", "+@all", "-set")
     with Fleet(notes, redis_server.url.replace("redis://", f"redis://ann:{SECRET}@")) as fleet:
@@ -91,7 +84,7 @@ def test_a_user_of_redis_needs_our_keys_alone_and_is_told_what_it_lacks(
         assert not [line for line in fleet.logs() if SECRET in line]
 
 
-def test_a_read_only_replica_is_refused(notes: Place, redis_server: RedisServer, tmp_path: Path) -> None:
+def test_a_read_only_replica_is_refused(notes, redis_server, tmp_path):
     write_notes(notes, 0, 2)
     with RedisServer(tmp_path / "replica") as replica:
         replica.ask("REPLICAOF", "127.0.0.1", redis_server.port)
@@ -99,9 +92,7 @@ def test_a_read_only_replica_is_refused(notes: Place, redis_server: RedisServer,
             assert_refused(fleet, "read-only replica", "primary")
 
 
-def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(
-    fleet: Fleet, notes: Place, redis_server: RedisServer
-) -> None:
+def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(fleet, notes, redis_server):
     write_notes(notes, 0, 2)
     redis_server.ask("CONFIG", "SET", "maxmemory", "100mb")
     redis_server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
@@ -115,8 +106,8 @@ def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(
 
 
 def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
-) -> None:
+    fleet, notes, provider, redis_server, tmp_path
+):
     texts = write_notes(notes, 0, 80)
     provider.control({"latency_ms": 150})
     fleet.up()
@@ -140,7 +131,7 @@ def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
 # Messages.
 
 
-def put(fleet: Fleet, queue: str, data: bytes, *, name: str = "bad") -> None:
+def put(fleet, queue, data, *, name="bad"):
     """Put any bytes on a queue, as the broker would."""
     with redis_client.connected(fleet.address) as client:
         base = client.key(queue)
@@ -148,7 +139,7 @@ def put(fleet: Fleet, queue: str, data: bytes, *, name: str = "bad") -> None:
         client.rpush(base, name)
 
 
-def envelope(message: Wire, *, name: str = "bad", **changes: Any) -> bytes:
+def envelope(message, *, name="bad", **changes):
     """A message as the broker puts it on a queue; `changes` are to its argument."""
     queue, row = ROUTES[type(message)]
     return msgspec.msgpack.encode(
@@ -187,14 +178,14 @@ BAD_MESSAGES = {
 
 
 @pytest.fixture
-def listing(notes: Place) -> None:
+def listing(notes):
     """Only agents of a list are known."""
     list_agents(notes, "main")
 
 
 def test_every_message_that_cannot_be_worked_on_is_a_dead_letter_with_its_reason_and_holds_up_no_other(
-    fleet: Fleet, notes: Place, redis_server: RedisServer, provider: EmbeddingServer, listing: None
-) -> None:
+    fleet, notes, redis_server, provider, listing
+):
     for number, (queue, data, _) in enumerate(BAD_MESSAGES.values()):
         put(fleet, queue, data.replace(b"\xa3bad", b"\xa3%03d" % number), name=f"{number:03d}")
     texts = write_notes(notes, 0, 10)
@@ -215,9 +206,7 @@ def test_every_message_that_cannot_be_worked_on_is_a_dead_letter_with_its_reason
     assert fleet.log("work").count("message_id=000") <= 2
 
 
-def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
-    fleet: Fleet, notes: Place, redis_server: RedisServer, listing: None
-) -> None:
+def test_dead_messages_are_put_back_or_dropped_by_what_they_are(fleet, notes, redis_server, listing):
     notes.write("memory/new.md", "# New\n\nplugh\n")
     put(fleet, "chunk", envelope(CHUNK, agent="later", paths=["memory/new.md"]))
     put(fleet, "chunk", envelope(CHUNK, name="burn", actor="burn"), name="burn")
@@ -242,9 +231,7 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
     assert fleet.dead() == []
 
 
-def test_an_index_run_whose_agent_no_worker_knows_ends_and_says_why(
-    fleet: Fleet, notes: Place, tmp_path: Path
-) -> None:
+def test_an_index_run_whose_agent_no_worker_knows_ends_and_says_why(fleet, notes, tmp_path):
     write_notes(notes, 0, 3)
     list_agents(notes, "other")
     # A file of their own: of that of the command they would take the other agents.
@@ -260,9 +247,7 @@ def test_an_index_run_whose_agent_no_worker_knows_ends_and_says_why(
     assert "no worker of the queue 'store' takes the index of the agent 'main'" in ran.stderr
 
 
-def test_an_old_question_is_not_answered_and_leaves_nothing(
-    fleet: Fleet, notes: Place, redis_server: RedisServer
-) -> None:
+def test_an_old_question_is_not_answered_and_leaves_nothing(fleet, notes, redis_server):
     texts = write_notes(notes, 0, 2)
     fleet.up_together()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
@@ -276,8 +261,8 @@ def test_an_old_question_is_not_answered_and_leaves_nothing(
 
 
 def test_a_process_that_is_started_before_redis_says_so_and_works_when_it_is_started_again(
-    notes: Place, redis_server: RedisServer
-) -> None:
+    notes, redis_server
+):
     redis_server.kill()
     with Fleet(notes, redis_server.url) as fleet:
         fleet.start("embed")
@@ -287,7 +272,7 @@ def test_a_process_that_is_started_before_redis_says_so_and_works_when_it_is_sta
         fleet.until_alive("embed")
 
 
-def test_a_client_that_is_no_redis_is_no_crash(notes: Place, provider: EmbeddingServer) -> None:
+def test_a_client_that_is_no_redis_is_no_crash(notes, provider):
     url = provider.url.replace("http://", "redis://").replace("/v1", "/0")
     with Fleet(notes, url) as fleet:
         fleet.start("embed")

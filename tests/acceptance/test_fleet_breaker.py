@@ -1,27 +1,23 @@
 """A provider that stops under a fleet of real processes: its fallback, restarts, and the way back."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.acceptance.conftest import ROWS, write_notes
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import Fleet
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place
 
 NOTES = 20
 
 
 @pytest.fixture
-def second() -> Iterator[EmbeddingServer]:
+def second():
     with VoyageServer(dims=24) as running:
         yield running
 
 
 @pytest.fixture
-def notes(notes: Place, second: EmbeddingServer) -> Place:
+def notes(notes, second):
     """The same with a fallback that is configured."""
     notes.configure(fallback="voyage")
     content = json.loads(notes.config.read_text())
@@ -30,7 +26,7 @@ def notes(notes: Place, second: EmbeddingServer) -> Place:
     return notes
 
 
-def providers(fleet: Fleet) -> dict[str, str]:
+def providers(fleet):
     """Provider -> state of its requests."""
     return {
         one["name"]: mode["state"]
@@ -41,8 +37,8 @@ def providers(fleet: Fleet) -> dict[str, str]:
 
 
 def test_a_fleet_goes_on_with_the_fallback_over_restarts_and_back_when_an_operator_says_so(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, second: EmbeddingServer
-) -> None:
+    fleet, notes, provider, second
+):
     provider.control({"fault": "401"})
     texts = write_notes(notes, 0, NOTES)
     fleet.up()

@@ -8,15 +8,14 @@ import time
 import pytest
 
 from tests.acceptance.conftest import write_notes
-from tests.support.fleet import Fleet
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 #: Seconds that the command of a test waits for a worker that embeds: half a minute otherwise.
 MISSING_S = 4.0
 _SOON = f"from memline.shared.queue import fleet_workers; fleet_workers.MISSING_S = {MISSING_S}"
 
 
-def test_index_ends_with_1_when_no_worker_embeds(fleet: Fleet, notes: Place) -> None:
+def test_index_ends_with_1_when_no_worker_embeds(fleet, notes):
     write_notes(notes, 0, 2)
     fleet.start("watch")
     fleet.start_work("chunk", "store", "query")
@@ -31,12 +30,12 @@ def test_index_ends_with_1_when_no_worker_embeds(fleet: Fleet, notes: Place) -> 
     assert "no worker takes messages from the queue 'embed'" in ran.stderr
 
 
-def test_a_watch_that_was_killed_is_named_at_the_next_look(fleet: Fleet, notes: Place) -> None:
+def test_a_watch_that_was_killed_is_named_at_the_next_look(fleet, notes):
     fleet.start("watch")
     fleet.start_work("chunk", "store", "query")
     fleet.until_alive("chunk+store+query")
 
-    def codes() -> set[str]:
+    def codes():
         return {each["code"] for each in fleet.run("queue", "--json").json["findings"]}
 
     fleet.until(lambda: "no_watcher" not in codes(), "the watch")
@@ -45,16 +44,14 @@ def test_a_watch_that_was_killed_is_named_at_the_next_look(fleet: Fleet, notes: 
     assert "no_watcher" in codes()
 
 
-def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss_is_told(
-    fleet: Fleet, notes: Place
-) -> None:
+def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss_is_told(fleet, notes):
     texts = write_notes(notes, 0, 1)
     fleet.up_together()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the first note")
     fleet.kill("watch")
     notes.write("memory/late.md", "# Late\n\nzebras cross here\n")
 
-    def found() -> list[str]:
+    def found():
         ran = fleet.run("search", "zebras", "--json")
         return [hit["path"] for hit in ran.json["results"]]
 
@@ -64,7 +61,7 @@ def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss
     assert told["level"] == "warning" and told["action"].endswith(" watch")
 
 
-def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet: Fleet) -> None:
+def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet):
     fleet.start_work("chunk", "store", "query", "embed")
     fleet.until_alive("chunk+store+query+embed")
 
@@ -73,7 +70,7 @@ def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet: Fleet) 
     assert [each["level"] for each in findings if each["code"] == "no_watcher"] == ["note"]
 
 
-def test_an_unusable_index_ends_the_run_of_its_agent_alone(place: Place) -> None:
+def test_an_unusable_index_ends_the_run_of_its_agent_alone(place):
     agents = [{"id": "ann"}, {"id": "bob"}]
     defaults = {"workspace": str(place.workspace), "memorySearch": {"provider": "none"}}
     place.write("ann/memory/a.md", "# A\n\napples\n")
@@ -93,7 +90,7 @@ def test_an_unusable_index_ends_the_run_of_its_agent_alone(place: Place) -> None
     assert "Memory index updated (bob): 1 added" in ran.stdout
 
 
-def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(fleet: Fleet, notes: Place) -> None:
+def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(fleet, notes):
     write_notes(notes, 0, 1)
     names = ("fleet.id", "memory/main.sqlite.lock", "memory/main.sqlite")
     fleet.start("chunk", "store", "watch")
@@ -105,7 +102,7 @@ def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(fleet: Fleet, no
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "apples")])
-def test_no_bare_event_stands_on_stderr(notes: Place, command: tuple[str, ...]) -> None:
+def test_no_bare_event_stands_on_stderr(notes, command):
     write_notes(notes, 0, 1)
     unreachable = {"MEMLINE_QUEUE_URL": "redis://127.0.0.1:9/0"} if command[0] == "search" else {}
 

@@ -1,17 +1,11 @@
 """An embed worker may have a home and a host of its own."""
 
 import shutil
-from pathlib import Path
 
 from tests.acceptance.conftest import write_notes
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import Fleet
-from tests.support.workspace import Place
 
 
-def test_what_a_worker_of_another_home_sends_is_stored_and_counted(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_what_a_worker_of_another_home_sends_is_stored_and_counted(fleet, notes, provider, tmp_path):
     texts = write_notes(notes, 0, 20)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

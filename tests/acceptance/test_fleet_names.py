@@ -1,19 +1,16 @@
 """Several fleets on one Redis: each has its own notes, queues and workers."""
 
-from pathlib import Path
-
 import pytest
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import fleet_owner
 from tests.support.fleet import Fleet
-from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, until
 
 
 @pytest.fixture
-def homes(tmp_path: Path) -> tuple[Place, Place]:
+def homes(tmp_path):
     """Two users of one host, each with a note of their own."""
     ours, theirs = Place(folder=tmp_path / "ours"), Place(folder=tmp_path / "theirs")
     for number, place in enumerate((ours, theirs), 1):
@@ -22,9 +19,7 @@ def homes(tmp_path: Path) -> tuple[Place, Place]:
     return ours, theirs
 
 
-def test_two_homes_on_one_redis_see_nothing_of_each_other(
-    homes: tuple[Place, Place], redis_server: RedisServer
-) -> None:
+def test_two_homes_on_one_redis_see_nothing_of_each_other(homes, redis_server):
     with Fleet(homes[0], redis_server.url) as ours, Fleet(homes[1], redis_server.url) as theirs:
         theirs.start("chunk")
         theirs.until_alive("chunk")
@@ -46,14 +41,12 @@ def test_two_homes_on_one_redis_see_nothing_of_each_other(
     assert "no worker takes messages from the queue 'store'" in missing.stderr
 
 
-def found(fleet: Fleet, word: str) -> bool:
+def found(fleet, word):
     hits = fleet.run("search", word, "--min-score", "0", "--json").json["results"]
     return any(word in hit["snippet"] for hit in hits)
 
 
-def test_a_worker_of_another_home_is_refused_under_the_same_name(
-    homes: tuple[Place, Place], redis_server: RedisServer
-) -> None:
+def test_a_worker_of_another_home_is_refused_under_the_same_name(homes, redis_server):
     with (
         Fleet(homes[0], redis_server.url, MEMLINE_QUEUE_NAME="shared") as ours,
         Fleet(homes[1], redis_server.url, MEMLINE_QUEUE_NAME="shared") as theirs,
@@ -70,9 +63,7 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(
         until(lambda: "chunk" in theirs.roles())
 
 
-def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
+def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(redis_server, tmp_path):
     address, moved = QueueAddress(redis_server.url, "team"), tmp_path / "moved"
     fleet_owner.claim(address, tmp_path / "a")
     fleet_owner.claim(address, tmp_path / "a")

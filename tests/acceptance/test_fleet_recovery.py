@@ -3,18 +3,14 @@
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
 
 import pytest
 
 from tests.acceptance.conftest import LEASE_S, ROWS, write_notes
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, Fleet
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
-from tests.support.workspace import Place
 
 #: Requests a worker process has in the air at most, one a thread: what its end may cost.
 IN_THE_AIR = 4
@@ -32,7 +28,7 @@ LATENCY_MS = 300
 
 
 @pytest.fixture
-def backfill(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> int:
+def backfill(fleet, notes, provider):
     """A fleet in the middle of a backfill of so many texts."""
     texts = write_notes(notes, 0, NOTES)
     provider.control({"latency_ms": LATENCY_MS})
@@ -41,20 +37,20 @@ def backfill(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> int:
     return texts
 
 
-def is_done(fleet: Fleet, texts: int) -> bool:
+def is_done(fleet, texts):
     return fleet.vectors() == {"ready": texts} and all(
         one.waiting == one.in_flight == 0 for one in map(fleet.queue, ("chunk", "embed", "store"))
     )
 
 
-def until_done(fleet: Fleet, texts: int, *, within_s: float = DONE_S) -> None:
+def until_done(fleet, texts, *, within_s=DONE_S):
     fleet.until(lambda: is_done(fleet, texts), "the end of all work", within_s=within_s)
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_any_process_may_be_killed_in_the_middle_and_all_is_done_soon_after_its_restart(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, backfill: int, tmp_path: Path, name: str
-) -> None:
+    fleet, notes, provider, backfill, tmp_path, name
+):
     fleet.restart(name)
 
     until_done(fleet, backfill)
@@ -63,9 +59,7 @@ def test_any_process_may_be_killed_in_the_middle_and_all_is_done_soon_after_its_
     assert fleet.dead() == []
 
 
-def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(fleet, notes, provider, tmp_path):
     dice = random.Random(20)
     texts = write_notes(notes, 0, 10)
     provider.control({"latency_ms": 200})
@@ -88,14 +82,12 @@ def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(
 
 
 @pytest.fixture(params=[True, False], ids=["with its data", "without its data"])
-def mortal_redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
+def mortal_redis(request, tmp_path):
     with RedisServer(tmp_path / "mortal", keeps_data=request.param) as running:
         yield running
 
 
-def test_redis_may_be_killed_and_started_again_five_times(
-    notes: Place, provider: EmbeddingServer, mortal_redis: RedisServer, tmp_path: Path
-) -> None:
+def test_redis_may_be_killed_and_started_again_five_times(notes, provider, mortal_redis, tmp_path):
     dice = random.Random(5)
     texts = write_notes(notes, 0, 30)
     provider.control({"latency_ms": 150})
@@ -122,13 +114,13 @@ def test_redis_may_be_killed_and_started_again_five_times(
 
 
 def test_a_flushed_redis_costs_one_lease_and_no_vector(
-    fleet: Fleet,
-    notes: Place,
-    provider: EmbeddingServer,
-    redis_server: RedisServer,
-    backfill: int,
-    tmp_path: Path,
-) -> None:
+    fleet,
+    notes,
+    provider,
+    redis_server,
+    backfill,
+    tmp_path,
+):
     redis_server.ask("FLUSHALL")
 
     until_done(fleet, backfill)
@@ -139,8 +131,8 @@ def test_a_flushed_redis_costs_one_lease_and_no_vector(
 
 
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and_pays_for_nothing(
-    notes: Place, provider: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
-) -> None:
+    notes, provider, redis_server, tmp_path
+):
     texts = write_notes(notes, 0, NOTES)
     provider.control({"latency_ms": LATENCY_MS})
     # Long enough for an answer on a loaded machine: a lease that ends early is sent again.
@@ -162,9 +154,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and
 
 
 @pytest.mark.parametrize("name", ["chunk", "store"])
-def test_a_worker_that_was_stopped_cannot_overwrite_what_is_newer(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path, name: str
-) -> None:
+def test_a_worker_that_was_stopped_cannot_overwrite_what_is_newer(fleet, notes, provider, tmp_path, name):
     texts = write_notes(notes, 0, 30)
     fleet.up_together(name)
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
@@ -182,9 +172,7 @@ def test_a_worker_that_was_stopped_cannot_overwrite_what_is_newer(
     assert_as_undisturbed(notes, tmp_path)
 
 
-def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(
-    notes: Place, provider: EmbeddingServer, lasting_redis: RedisServer
-) -> None:
+def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(notes, provider, lasting_redis):
     write_notes(notes, 0, NOTES)
     provider.control({"latency_ms": LATENCY_MS})
     with Fleet(notes, lasting_redis.url) as fleet:
@@ -200,14 +188,14 @@ def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(
 
 
 @contextmanager
-def away(server: RedisServer) -> Iterator[None]:
+def away(server):
     server.kill()
     yield
     server.start()
 
 
 @contextmanager
-def other_password(server: RedisServer) -> Iterator[None]:
+def other_password(server):
     with closing(server.client()) as admin:
         admin.config_set("requirepass", "other")
         # Connections that are there need no password again.
@@ -217,7 +205,7 @@ def other_password(server: RedisServer) -> Iterator[None]:
 
 
 @contextmanager
-def replica(server: RedisServer) -> Iterator[None]:
+def replica(server):
     server.ask("REPLICAOF", "127.0.0.1", "1")
     yield
     server.ask("REPLICAOF", "NO", "ONE")
@@ -225,11 +213,11 @@ def replica(server: RedisServer) -> Iterator[None]:
 
 @pytest.mark.parametrize("trouble", [away, other_password, replica])
 def test_what_was_paid_for_while_redis_took_nothing_is_delivered_when_it_does(
-    notes: Place,
-    provider: EmbeddingServer,
-    lasting_redis: RedisServer,
-    trouble: Callable[[RedisServer], AbstractContextManager[None]],
-) -> None:
+    notes,
+    provider,
+    lasting_redis,
+    trouble,
+):
     write_notes(notes, 0, 30)
     provider.control({"latency_ms": 1000})
     with Fleet(notes, lasting_redis.url) as fleet:
@@ -244,7 +232,7 @@ def test_what_was_paid_for_while_redis_took_nothing_is_delivered_when_it_does(
         assert fleet.dead() == []
 
 
-def _sleep_until(check: Callable[[], object], seconds: float) -> None:
+def _sleep_until(check, seconds):
     """Redis stays away for longer than a request takes."""
     time.sleep(seconds)
     check()

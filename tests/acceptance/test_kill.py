@@ -2,12 +2,9 @@
 
 import random
 import signal
-import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,7 @@ from tests.support.embedding_faults import digest_of
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.undisturbed import assert_as_undisturbed
-from tests.support.workspace import Place, note, paths, until
+from tests.support.workspace import note, paths, until
 
 #: Twenty at random moments are those of a fleet (test_fleet_recovery).
 KILLS = 8
@@ -36,16 +33,14 @@ pytestmark = pytest.mark.place(folders=["memory"], server={"maxRows": ROWS}, syn
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
+def server():
     with EmbeddingServer(dims=16, latency_ms=LATENCY_MS) as running:
         yield running
 
 
-def test_an_index_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_an_index_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(place, server, tmp_path):
     dice = random.Random(20)
-    kills: list[int] = []
+    kills = []
 
     for number in range(KILLS):
         _change(place, dice, number)
@@ -60,11 +55,9 @@ def test_an_index_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     _assert_paid_once(server, kills)
 
 
-def test_up_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_up_that_is_killed_again_and_again_ends_as_if_it_had_not_been(place, server, tmp_path):
     dice = random.Random(21)
-    kills: list[int] = []
+    kills = []
 
     for number in range(KILLS):
         if number % 2:
@@ -84,9 +77,7 @@ def test_up_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     _assert_paid_once(server, kills)
 
 
-def test_up_follows_edits_deletions_and_new_names_and_other_processes_search_them(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_up_follows_edits_deletions_and_new_names_and_other_processes_search_them(place, server, tmp_path):
     server.control({"latency_ms": 0})
     place.configure(sync={"watchDebounceMs": 20, "onSearch": False})
     for number in range(4):
@@ -115,9 +106,7 @@ def test_up_follows_edits_deletions_and_new_names_and_other_processes_search_the
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_what_a_killed_run_held_is_sent_by_the_process_that_lives(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_what_a_killed_run_held_is_sent_by_the_process_that_lives(place, server):
     server.control({"fault": "hang"})
     place.configure(sync={"watchDebounceMs": 20, "onSearch": False})
     for number in range(10):
@@ -136,7 +125,7 @@ def test_what_a_killed_run_held_is_sent_by_the_process_that_lives(
     assert len(place.contents().vectors) == 31
 
 
-def _change(place: Place, dice: random.Random, number: int) -> None:
+def _change(place, dice, number):
     """What a user does between two looks: new notes, an edit, a deletion, a new name."""
     folder = place.workspace / "memory"
     old = sorted(path.name for path in folder.iterdir())
@@ -149,7 +138,7 @@ def _change(place: Place, dice: random.Random, number: int) -> None:
         (folder / renamed).rename(folder / f"renamed-{number}-{renamed[-12:]}")
 
 
-def _let_live(server: EmbeddingServer, dice: random.Random) -> None:
+def _let_live(server, dice):
     """Wait for the moment of a kill; the same dice give the same moments in the life of a process."""
     before = len(server.requests)
     if dice.random() < 0.25:
@@ -159,29 +148,29 @@ def _let_live(server: EmbeddingServer, dice: random.Random) -> None:
         time.sleep(dice.uniform(0, WORKING_S))
 
 
-def _kill(process: subprocess.Popen[str], server: EmbeddingServer) -> int:
+def _kill(process, server):
     """kill -9; the number of requests that had come until then."""
     end(process, signal.SIGKILL)
     server.until_unconnected()
     return len(server.requests)
 
 
-def _found(place: Place, query: str) -> list[str]:
+def _found(place, query):
     return sorted({*paths(place.search(query, min_score=1))})
 
 
-def _is_settled(place: Place, files: int) -> bool:
+def _is_settled(place, files):
     status = place.status()
     return status["files"] == files and not status["dirty"]
 
 
-def _assert_paid_once(server: EmbeddingServer, kills: list[int]) -> None:
+def _assert_paid_once(server, kills):
     """A text came again only when its request was among the last ones before a kill."""
-    received: dict[str, list[int]] = defaultdict(list)
+    received = defaultdict(list)
     for position, request in enumerate(server.requests):
         for text in request.body["input"]:
             received[digest_of(text)].append(position)
-    lost: dict[int, int] = defaultdict(int)
+    lost = defaultdict(int)
     for positions in received.values():
         for before, after in pairwise(positions):
             kill = next((kill for kill in kills if before < kill <= after), None)

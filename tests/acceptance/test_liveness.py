@@ -1,13 +1,9 @@
 """Every process that runs for long tells systemd that it is ready, alive and ending."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.notify_socket import notify_socket
 from tests.support.process import end, running_memline
-from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place
 
 
 @pytest.mark.parametrize(
@@ -21,8 +17,8 @@ from tests.support.workspace import Place
     ],
 )
 def test_systemd_hears_that_a_process_is_ready_alive_and_ending(
-    command: str, needs_redis: bool, redis_server: RedisServer, place: Place, tmp_path: Path
-) -> None:
+    command, needs_redis, redis_server, place, tmp_path
+):
     queue = {"MEMLINE_QUEUE_URL": redis_server.url} if needs_redis else {}
     with (
         notify_socket(tmp_path) as heard,

@@ -1,22 +1,17 @@
 """Session transcripts on a fleet: read in parts by one process, stored by another, followed as they grow."""
 
-from pathlib import Path
-
 import pytest
 
 from memline.shared.errors import IndexMissing
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import Fleet
 from tests.support.transcripts import opening, said, sessions_folder, talk
 from tests.support.undisturbed import assert_paid_once
-from tests.support.workspace import Place
 
 #: More than a slice of a transcript.
 TURNS = 4_500
 
 
 @pytest.fixture
-def transcript(notes: Place) -> Path:
+def transcript(notes):
     """A long transcript of the agent, which may search its sessions."""
     notes.configure(
         sources=["memory", "sessions"],
@@ -29,8 +24,8 @@ def transcript(notes: Place) -> Path:
 
 
 def test_a_transcript_is_indexed_in_parts_and_followed_while_workers_are_killed(
-    fleet: Fleet, notes: Place, provider: EmbeddingServer, transcript: Path
-) -> None:
+    fleet, notes, provider, transcript
+):
     fleet.up()
     fleet.until(lambda: bool(read_lines(notes)), "the first part")
     fleet.kill("chunk")
@@ -51,7 +46,7 @@ def test_a_transcript_is_indexed_in_parts_and_followed_while_workers_are_killed(
     assert len(set(at_once)) == 1
 
 
-def read_lines(place: Place) -> int:
+def read_lines(place):
     """Lines of the transcript that are in the index."""
     try:
         return int(place.rows("SELECT coalesce(max(lines), 0) FROM transcripts")[0][0])

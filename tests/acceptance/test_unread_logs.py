@@ -3,15 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import httpx
 import pytest
 
-from tests.support.fleet import Fleet
 from tests.support.process import ROOT, TIMEOUT_S
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 #: What fills a pipe.
 FULL = b"." * 4_096
@@ -20,15 +18,15 @@ FULL = b"." * 4_096
 class Unread:
     """A process whose standard error is a pipe that a test reads, or does not."""
 
-    def __init__(self, read: int, written: int) -> None:
+    def __init__(self, read, written):
         self._read, self._written = read, written
 
-    def url(self) -> str:
+    def url(self):
         """Read up to the line that says where it serves."""
         with os.fdopen(os.dup(self._read), "rb", buffering=0) as file:
             return next(line.split()[1].decode() for line in file if line.startswith(b"memline: http"))
 
-    def fill(self) -> None:
+    def fill(self):
         """Leave no room for a byte."""
         # A file of its own: the process goes on with one that waits.
         own = os.open(f"/dev/fd/{self._written}", os.O_WRONLY | os.O_NONBLOCK)
@@ -40,7 +38,7 @@ class Unread:
                 pass
         os.close(own)
 
-    def said(self) -> str:
+    def said(self):
         """All that is in the pipe, which has room again."""
         own = os.open(f"/dev/fd/{self._read}", os.O_RDONLY | os.O_NONBLOCK)
         content = b""
@@ -54,7 +52,7 @@ class Unread:
 
 
 @contextmanager
-def started(place: Place, *words: str, env: Mapping[str, str] | None = None) -> Iterator[Unread]:
+def started(place, *words, env=None):
     """A running command that logs all it can; it has to end when it is told to."""
     read, written = os.pipe()
     start = "from memline.producers.start import main; main()"
@@ -75,7 +73,7 @@ def started(place: Place, *words: str, env: Mapping[str, str] | None = None) -> 
 
 
 @pytest.mark.place(notes=3, is_indexed=True)
-def test_a_server_answers_while_nobody_reads_its_log_and_says_what_it_dropped(place: Place) -> None:
+def test_a_server_answers_while_nobody_reads_its_log_and_says_what_it_dropped(place):
     with started(place, "serve", "--port", "0") as unread:
         url = unread.url()
         with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client:
@@ -89,7 +87,7 @@ def test_a_server_answers_while_nobody_reads_its_log_and_says_what_it_dropped(pl
 
 
 @pytest.mark.place(notes=1, is_indexed=True, sync={"watchDebounceMs": 20})
-def test_up_takes_in_what_is_saved_while_nobody_reads_its_log(place: Place) -> None:
+def test_up_takes_in_what_is_saved_while_nobody_reads_its_log(place):
     with started(place, "up") as unread:
         unread.fill()
         for number in range(5):
@@ -97,7 +95,7 @@ def test_up_takes_in_what_is_saved_while_nobody_reads_its_log(place: Place) -> N
             until(lambda: f"memory/more-{number}.md" in place.outcomes(), "a note")  # noqa: B023
 
 
-def test_workers_and_watcher_do_not_wait_either(fleet: Fleet) -> None:
+def test_workers_and_watcher_do_not_wait_either(fleet):
     place = fleet.place
     place.index()
     with (

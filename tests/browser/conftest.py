@@ -4,20 +4,17 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from memline.producers.runs.index_run import bring_up_to_date
-from memline.shared.config.load import Loaded, Options, load
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.load import Options, load
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.heartbeat import WorkerInfo
 from tests.support.http_api import serving
@@ -43,7 +40,7 @@ HOSTILE_NAME = 'x"><img src=x onerror=window.owned=1>.md'
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium():
     """A browser. Skips where none is installed; in CI that is a failure.
 
     While it is there this thread runs an event loop: no test of another module could begin one.
@@ -63,13 +60,13 @@ def chromium() -> Iterator[Browser]:
 class World:
     """A server with all there is to show, and what it stands on."""
 
-    def __init__(self, folder: Path, redis: RedisServer) -> None:
+    def __init__(self, folder, redis):
         self.folder = folder
         self.redis = redis
         self.notes = folder / "notes"
         self.url = ""
 
-    def configure(self, **serve: Any) -> Loaded:
+    def configure(self, **serve):
         config = self.folder / "config.json5"
         content = {
             "agents": {"list": [{"id": "main", "workspace": str(self.notes)}]},
@@ -79,28 +76,28 @@ class World:
         config.write_text(json.dumps(content))
         return load(Options(config=config, home=self.folder / "home"))
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path, text):
         file = self.notes / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
 
-    def fill_rows(self, agent: AgentSettings) -> None:
+    def fill_rows(self, agent):
         """Have a job whose texts failed with hostile errors, and a batch."""
         with closing(IndexWriter.of(agent)) as writer:
             writer.retarget(MODEL_A)
             writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (HOSTILE[0],))
             add_batch(writer, "b" * 32, job_id="batch_1", error=HOSTILE[1], created_at=1.0, due=9e12)
 
-    def make_job(self, *paths: str) -> str:
+    def make_job(self, *paths):
         """Have a job with these files to read; return its token."""
         with closing(IndexWriter.of(self.configure().settings.agents["main"])) as writer:
             return make_job(writer, *paths).token
 
-    def cancel_jobs(self) -> None:
+    def cancel_jobs(self):
         with closing(IndexWriter.of(self.configure().settings.agents["main"])) as writer:
             cancel_backfill(writer)
 
-    def fill_queue(self) -> None:
+    def fill_queue(self):
         """Put dead letters with hostile errors there, and a worker that seems to be alive."""
         stored = StoredMessages(self.redis.url, "web")
         for number, text in enumerate(HOSTILE):
@@ -118,7 +115,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     with RedisServer(folder / "redis") as redis:
         world = World(folder, redis)
@@ -140,19 +137,19 @@ Opener = Callable[..., Page]
 
 
 @pytest.fixture
-def opened(chromium: Browser, world: World) -> Iterator[Opener]:
+def opened(chromium, world):
     """Make a page of the browser; at the end nothing may have run, failed or left for another origin."""
     contexts, wrong = list[BrowserContext](), list[str]()
 
-    def note_error(said: ConsoleMessage) -> None:
+    def note_error(said):
         if said.type == "error":
             wrong.append(f"{said.location}: {said.text}")
 
-    def note_origin(sent: Request) -> None:
+    def note_origin(sent):
         if urlsplit(sent.url).hostname != "127.0.0.1" or urlsplit(sent.url).port == 9:
             wrong.append(f"asked another origin: {sent.url}")
 
-    def make(*, url: str = "", width: int = 1280, script: bool = True) -> Page:
+    def make(*, url="", width=1280, script=True):
         context = chromium.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="light",

@@ -4,11 +4,11 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from memline.producers.web.pages import PAGES
 from memline.producers.web.session import SESSION_COOKIE
-from tests.browser.conftest import HOSTILE, HOSTILE_NAME, Opener, World
+from tests.browser.conftest import HOSTILE, HOSTILE_NAME
 from tests.support.http_api import serving
 
 #: Those that the navigation leads to, and some with what a user would ask.
@@ -27,7 +27,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 OF_COLOURS = ["color-contrast", "link-in-text-block"]
 
 
-def barriers(page: Page, rules: list[str]) -> list[str]:
+def barriers(page, rules):
     """What is wrong with a page by these rules."""
     options = {"runOnly": rules, "resultTypes": ["violations"]}
     return [
@@ -38,9 +38,9 @@ def barriers(page: Page, rules: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, world: World, width: int) -> None:
+def test_every_page_is_whole_and_can_be_read_by_everybody(opened, world, width):
     page = opened(width=width)
-    found: dict[str, list[str]] = {}
+    found = {}
     world.make_job(*HOSTILE)
     for address in ADDRESSES:
         page.emulate_media(color_scheme="light")
@@ -62,7 +62,7 @@ def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, world:
     assert found == {}
 
 
-def test_hostile_notes_and_errors_are_shown_as_they_are_written(opened: Opener) -> None:
+def test_hostile_notes_and_errors_are_shown_as_they_are_written(opened):
     page = opened()
     page.goto("/ui/note?path=MEMORY.md")
 
@@ -71,7 +71,7 @@ def test_hostile_notes_and_errors_are_shown_as_they_are_written(opened: Opener) 
     assert page.evaluate("window.owned") is None
 
 
-def test_a_question_is_asked_and_its_note_opened_with_the_keyboard_alone(opened: Opener) -> None:
+def test_a_question_is_asked_and_its_note_opened_with_the_keyboard_alone(opened):
     page = opened()
     page.goto("/ui/")
 
@@ -91,7 +91,7 @@ def test_a_question_is_asked_and_its_note_opened_with_the_keyboard_alone(opened:
     assert "Invoices are whole cents." in page.inner_text("tr.asked >> nth=2")
 
 
-def tab_to(page: Page, selector: str) -> None:
+def tab_to(page, selector):
     """Press Tab until the element has the focus, as somebody without a mouse does."""
     wanted = page.locator(selector).first.element_handle()
     for _ in range(120):
@@ -103,7 +103,7 @@ def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"no number of tabs leads to {selector}")
 
 
-def test_a_number_follows_what_changes_without_a_reload(opened: Opener, world: World) -> None:
+def test_a_number_follows_what_changes_without_a_reload(opened, world):
     page = opened()
     page.goto("/ui/")
     figure = "dl.tiles dd >> nth=0"
@@ -117,7 +117,7 @@ def test_a_number_follows_what_changes_without_a_reload(opened: Opener, world: W
     (world.notes / "memory" / "new.md").unlink()
 
 
-def test_everything_works_without_script(opened: Opener) -> None:
+def test_everything_works_without_script(opened):
     page = opened(script=False, width=390)
     page.goto("/ui/")
     page.locator("nav a:text-is('Search')").click()
@@ -129,9 +129,7 @@ def test_everything_works_without_script(opened: Opener) -> None:
     assert "Invoices are whole cents." in page.inner_text("main")
 
 
-def test_the_token_is_in_no_storage_no_address_and_no_cookie_of_a_script(
-    opened: Opener, world: World
-) -> None:
+def test_the_token_is_in_no_storage_no_address_and_no_cookie_of_a_script(opened, world):
     loaded = world.configure(token="secret-token")
     with serving(loaded.settings) as url:
         page = opened(url=url)

@@ -1,7 +1,6 @@
 """Any folder of Markdown is found and read, and `index` never ends well without a note where there is one."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,26 +10,24 @@ from tests.support.shell import Shell
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+def shell(monkeypatch, capsys, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     return Shell(monkeypatch, capsys)
 
 
-def write(file: Path, text: str = "x\n") -> Path:
+def write(file, text="x\n"):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     return file
 
 
-def origin(shell: Shell, cwd: Path) -> tuple[str, str]:
+def origin(shell, cwd):
     status = shell("status", "--json", cwd=cwd).json[0]["status"]
     return status["workspaceDir"], status["workspaceOrigin"]
 
 
-def test_the_workspace_is_found_in_the_order_that_is_documented(
-    shell: Shell, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workspace_is_found_in_the_order_that_is_documented(shell, tmp_path, home, monkeypatch):
     project, vault, elsewhere = tmp_path / "project", tmp_path / "vault", tmp_path / "elsewhere"
     write(project / "src/deep/b.md")
     write(vault / "a.md")
@@ -62,9 +59,7 @@ def test_the_workspace_is_found_in_the_order_that_is_documented(
     assert of_agent["dbPath"].endswith("/main.sqlite")
 
 
-def test_a_process_that_serves_several_agents_does_not_take_the_current_folder(
-    shell: Shell, tmp_path: Path, home: Path
-) -> None:
+def test_a_process_that_serves_several_agents_does_not_take_the_current_folder(shell, tmp_path, home):
     project, vault = tmp_path / "project", tmp_path / "vault"
     write(project / "b.md")
     write(vault / "a.md")
@@ -91,9 +86,7 @@ def test_a_process_that_serves_several_agents_does_not_take_the_current_folder(
         (("notes/a.md", ".gitignore"), "left out by .gitignore", "status --verbose"),
     ],
 )
-def test_an_index_without_a_note_says_where_the_markdown_is(
-    shell: Shell, tmp_path: Path, files: tuple[str, ...], words: str, command: str
-) -> None:
+def test_an_index_without_a_note_says_where_the_markdown_is(shell, tmp_path, files, words, command):
     folder = tmp_path / "folder"
     for name in files:
         write(folder / name, "*\n")
@@ -108,7 +101,7 @@ def test_an_index_without_a_note_says_where_the_markdown_is(
 @pytest.mark.parametrize(
     "ending", [".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd", ".MD", ".Markdown", ".QMD"]
 )
-def test_markdown_of_every_ending_is_read_everywhere(shell: Shell, tmp_path: Path, ending: str) -> None:
+def test_markdown_of_every_ending_is_read_everywhere(shell, tmp_path, ending):
     folder, other = tmp_path / "folder", tmp_path / "other"
     write(folder / f"memory/plan{ending}", "# Steps\n\nWe turn the valve.\n")
     write(folder / f"MEMORY{'.MD' if ending == '.MD' else '.md'}", "The pump is blue.\n")
@@ -130,7 +123,7 @@ def test_markdown_of_every_ending_is_read_everywhere(shell: Shell, tmp_path: Pat
     assert shell(*at, "search", "which pump", "--json").json["results"][0]["path"].startswith("MEMORY.")
 
 
-def test_what_is_left_out_is_named(shell: Shell, tmp_path: Path) -> None:
+def test_what_is_left_out_is_named(shell, tmp_path):
     write(tmp_path / "vault/a.md")
     write(tmp_path / "vault/Templates/day.md")
     write(tmp_path / "vault/.obsidian/app.json", "{}")
@@ -143,9 +136,7 @@ def test_what_is_left_out_is_named(shell: Shell, tmp_path: Path) -> None:
     assert "left out   Templates/  Obsidian's templates" in status.stdout
 
 
-def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(
-    shell: Shell, tmp_path: Path
-) -> None:
+def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(shell, tmp_path):
     folder = tmp_path / "folder"
     write(folder / "MEMORY.md", "# The valve\n\nIt is blue.\n")
     for name in "abcd":

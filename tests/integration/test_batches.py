@@ -1,8 +1,6 @@
 """The life of a batch in one process, over real HTTP: made, submitted, collected, cleaned up."""
 
 import signal
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -10,7 +8,7 @@ from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place, note, remote, until
+from tests.support.workspace import note, remote, until
 
 #: Texts of a note, and notes that are worth a batch here.
 TEXTS, NOTES = 3, 8
@@ -19,33 +17,31 @@ BATCH = {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}
 
 
 @pytest.fixture(params=["openai", "gemini", "voyage"])
-def provider(request: pytest.FixtureRequest) -> Iterator[tuple[str, EmbeddingServer]]:
+def provider(request):
     """Each provider that has a Batch API."""
     servers = {"openai": EmbeddingServer, "gemini": GeminiServer, "voyage": VoyageServer}
     with servers[request.param](dims=16) as running:
         yield request.param, running
 
 
-def use(place: Place, server: EmbeddingServer, **batch: Any) -> None:
+def use(place, server, **batch):
     """Make the stub the provider, by batch."""
     place.configure(**remote(server.url, batch=BATCH | batch))
 
 
-def write(place: Place, notes: int = NOTES, *, first: int = 0) -> int:
+def write(place, notes=NOTES, *, first=0):
     """Write notes; how many texts they have."""
     for number in range(first, first + notes):
         place.write(f"memory/note-{number}.md", note(number))
     return TEXTS * notes
 
 
-def jobs(server: EmbeddingServer) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = server.log()["batch"]["jobs"]
+def jobs(server):
+    found = server.log()["batch"]["jobs"]
     return found
 
 
-def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(
-    place: Place, provider: tuple[str, EmbeddingServer]
-) -> None:
+def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(place, provider):
     name, server = provider
     use(place, server)
     place.configure(provider=name, model="")
@@ -65,9 +61,7 @@ def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(
     assert len(place.contents().vectors) == texts
 
 
-def test_with_a_bad_key_nothing_goes_out_and_with_the_right_one_all_goes_by_batch(
-    place: Place, provider: tuple[str, EmbeddingServer]
-) -> None:
+def test_with_a_bad_key_nothing_goes_out_and_with_the_right_one_all_goes_by_batch(place, provider):
     name, server = provider
     use(place, server)
     place.configure(provider=name, model="")
@@ -86,7 +80,7 @@ def test_with_a_bad_key_nothing_goes_out_and_with_the_right_one_all_goes_by_batc
     assert server.requests == []
 
 
-def test_a_few_texts_go_out_in_a_request(place: Place, server: EmbeddingServer) -> None:
+def test_a_few_texts_go_out_in_a_request(place, server):
     use(place, server)
     texts = write(place, 3)
 
@@ -97,9 +91,7 @@ def test_a_few_texts_go_out_in_a_request(place: Place, server: EmbeddingServer) 
     assert len(server.requests) == 1
 
 
-def test_without_waiting_the_run_ends_and_the_next_one_collects(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_without_waiting_the_run_ends_and_the_next_one_collects(place, server):
     server.control({"batch": {"looks": 1}})
     use(place, server, wait=False, pollIntervalMs=60_000)
     texts = write(place)
@@ -121,7 +113,7 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(
     assert server.log()["batch"]["files"] == 0
 
 
-def test_batches_at_a_time_are_bounded_and_none_is_left_over(place: Place, server: EmbeddingServer) -> None:
+def test_batches_at_a_time_are_bounded_and_none_is_left_over(place, server):
     server.control({"batch": {"looks": 1}})
     use(place, server, concurrency=1)
     texts = write(place, 12)
@@ -132,9 +124,7 @@ def test_batches_at_a_time_are_bounded_and_none_is_left_over(place: Place, serve
     assert len(jobs(server)) == 1
 
 
-def test_a_run_that_is_interrupted_says_which_jobs_go_on_without_it(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_a_run_that_is_interrupted_says_which_jobs_go_on_without_it(place, server):
     server.control({"batch": {"looks": 1_000}})
     use(place, server)
     write(place)

@@ -1,9 +1,7 @@
 """A provider that stops, in whole runs: which provider embeds meanwhile, and how the first one resumes."""
 
 import json
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,30 +10,29 @@ from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.prepare import prepare
 from memline.shared.finding import PROBLEM
 from memline.shared.scheduling import health, limits
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 NOTES = 3
 TEXTS = 3 * NOTES
 
 
 @pytest.fixture
-def second() -> Iterator[EmbeddingServer]:
+def second():
     """The fallback."""
     with VoyageServer(dims=24) as running:
         yield running
 
 
 @pytest.fixture
-def place(place: Place, server: EmbeddingServer, second: EmbeddingServer) -> Place:
+def place(place, server, second):
     place.furnish(notes=NOTES)
     configure(place, server, second)
     return place
 
 
-def configure(place: Place, first: EmbeddingServer, second: EmbeddingServer, **memory: Any) -> None:
+def configure(place, first, second, **memory):
     defaults = {
         "workspace": str(place.workspace),
         "memorySearch": {"provider": "openai", "model": "stub", **memory},
@@ -50,7 +47,7 @@ def configure(place: Place, first: EmbeddingServer, second: EmbeddingServer, **m
 
 
 @contextmanager
-def working(place: Place) -> Iterator[InProcessWorkers]:
+def working(place):
     """The workers of `memline up`, without its watcher."""
     prepare(place.agent, is_asked=False)
     with InProcessWorkers(place.settings, long_lived=True) as process:
@@ -58,29 +55,27 @@ def working(place: Place) -> Iterator[InProcessWorkers]:
         yield process
 
 
-def breaker_of(place: Place, provider: str = "openai") -> dict[str, Any]:
+def breaker_of(place, provider="openai"):
     return next(one for one in place.status()["breakers"] if one["provider"] == provider)
 
 
-def target(place: Place) -> str:
-    found: str = place.status()["identity"]["target"]["provider"]
+def target(place):
+    found = place.status()["identity"]["target"]["provider"]
     return found
 
 
-def ready(place: Place) -> int:
+def ready(place):
     return int(place.status()["vector"]["ready"])
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch, cool_down_s: float) -> None:
+def impatient(monkeypatch, cool_down_s):
     rules = replace(health.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
     monkeypatch.setattr(health, "REQUEST_RULES", rules)
     # What keeps requests back that are in flight when the provider refuses.
     monkeypatch.setattr(limits, "STOP_COOLDOWN_S", cool_down_s / 2)
 
 
-def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(place, server):
     server.control({"fault": "401"})
     place.index()
     asked = len(server.requests)
@@ -100,7 +95,7 @@ def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
     assert state["action"]
 
 
-def test_a_new_key_is_tried_at_once(place: Place, server: EmbeddingServer, second: EmbeddingServer) -> None:
+def test_a_new_key_is_tried_at_once(place, server, second):
     server.control({"fault": "401"})
     place.index()
     server.control({"fault": ""})
@@ -113,9 +108,7 @@ def test_a_new_key_is_tried_at_once(place: Place, server: EmbeddingServer, secon
     assert breaker_of(place)["state"] == "closed"
 
 
-def test_a_probe_closes_it_and_only_then_the_others_go(
-    place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_closes_it_and_only_then_the_others_go(place, server, monkeypatch):
     impatient(monkeypatch, 0.3)
     server.control({"fault": "401"})
     place.index()
@@ -134,7 +127,7 @@ def test_a_probe_closes_it_and_only_then_the_others_go(
     assert times[2] - times[1] >= 0.3
 
 
-def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: EmbeddingServer) -> None:
+def test_resume_by_hand_does_not_wait_for_the_cool_down(place, server):
     server.control({"fault": "429-quota"})
     place.index()
     server.control({"fault": ""})
@@ -149,7 +142,7 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: Em
     assert breaker_of(place)["failures"] == 0
 
 
-def test_a_manual_pause_is_shown_and_ended_with_resume(place: Place, server: EmbeddingServer) -> None:
+def test_a_manual_pause_is_shown_and_ended_with_resume(place, server):
     place.call("queue", "pause", "--provider", "openai", "--mode", "requests")
     status = place.call("status")
     paused = place.index()
@@ -165,8 +158,8 @@ def test_a_manual_pause_is_shown_and_ended_with_resume(place: Place, server: Emb
 
 
 def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_its_place_back(
-    place: Place, server: EmbeddingServer, second: EmbeddingServer
-) -> None:
+    place, server, second
+):
     configure(place, server, second, fallback="voyage")
     server.control({"fault": "429-quota"})
     by_fallback = place.index()
@@ -184,9 +177,7 @@ def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_
     assert place.status()["fallback"] is None
 
 
-def test_a_run_ends_when_the_fallback_stops_as_well(
-    place: Place, server: EmbeddingServer, second: EmbeddingServer
-) -> None:
+def test_a_run_ends_when_the_fallback_stops_as_well(place, server, second):
     configure(place, server, second, fallback="voyage")
     for each in (server, second):
         each.control({"fault": "401"})
@@ -198,9 +189,7 @@ def test_a_run_ends_when_the_fallback_stops_as_well(
     assert stopped.what.endswith(f"{TEXTS} vectors are pending")
 
 
-def test_the_fallback_stays_until_an_operator_asks(
-    place: Place, server: EmbeddingServer, second: EmbeddingServer
-) -> None:
+def test_the_fallback_stays_until_an_operator_asks(place, server, second):
     configure(place, server, second, fallback="voyage")
     server.control({"fault": "401"})
     place.index()
@@ -220,7 +209,7 @@ def test_the_fallback_stays_until_an_operator_asks(
     assert not place.index().failed
 
 
-def test_a_refused_key_is_said_once_and_in_words(place: Place, server: EmbeddingServer) -> None:
+def test_a_refused_key_is_said_once_and_in_words(place, server):
     server.control({"fault": "401"})
     configure(place, server, server)
 

@@ -11,8 +11,6 @@ import subprocess
 import sys
 import tomllib
 from datetime import date
-from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -20,7 +18,6 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from memline.producers.cli.command_list import COMMANDS
-from tests.support.chat_server import ChatServer
 from tests.support.process import ROOT, TIMEOUT_S
 
 PLUGIN = ROOT / "deploy" / "claude-code"
@@ -28,18 +25,18 @@ MEMLINE = ["-c", "from memline.producers.start import main; main()"]
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-def read(path: str) -> Any:
+def read(path):
     return json.loads((ROOT / path).read_text("utf-8"))
 
 
-def hooks(event: str) -> list[dict[str, Any]]:
+def hooks(event):
     """The commands that Claude Code runs at an event."""
     groups = read("deploy/claude-code/hooks/hooks.json")["hooks"][event]
     return [hook for group in groups for hook in group["hooks"]]
 
 
 @pytest.fixture
-def notes(tmp_path: Path, home: Path) -> Path:
+def notes(tmp_path, home):
     """A project whose notes have an index, in which Claude Code works."""
     notes = tmp_path / "project"
     (notes / "memory").mkdir(parents=True)
@@ -49,7 +46,7 @@ def notes(tmp_path: Path, home: Path) -> Path:
     return notes
 
 
-def run(command: str, event: Any, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(command, event, cwd, **env):
     """Run the command of a hook as Claude Code does: the event on standard input."""
     program, *arguments = shlex.split(command)
     assert program == "memline"
@@ -65,7 +62,7 @@ def run(command: str, event: Any, cwd: Path, **env: str) -> subprocess.Completed
     )
 
 
-def event(name: str, cwd: Path, **more: Any) -> dict[str, Any]:
+def event(name, cwd, **more):
     """What Claude Code says of an event."""
     return {
         "session_id": "0f9e", "transcript_path": "/nowhere/0f9e.jsonl", "cwd": str(cwd),
@@ -73,7 +70,7 @@ def event(name: str, cwd: Path, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_the_manifests_have_the_documented_form() -> None:
+def test_the_manifests_have_the_documented_form():
     marketplace, plugin = (
         read(".claude-plugin/marketplace.json"), read("deploy/claude-code/.claude-plugin/plugin.json")
     )  # fmt: skip
@@ -91,7 +88,7 @@ def test_the_manifests_have_the_documented_form() -> None:
     assert os.listdir(PLUGIN / ".claude-plugin") == ["plugin.json"]
 
 
-def test_the_skill_says_when_it_is_used() -> None:
+def test_the_skill_says_when_it_is_used():
     (file,) = PLUGIN.glob("skills/*/SKILL.md")
     _, head, body = file.read_text("utf-8").split("---\n", 2)
     name, description = re.fullmatch(r"name: (.*)\ndescription: (.*)\n", head, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -102,7 +99,7 @@ def test_the_skill_says_when_it_is_used() -> None:
         assert tool in body
 
 
-def test_hooks_have_the_documented_form_and_commands_that_there_are() -> None:
+def test_hooks_have_the_documented_form_and_commands_that_there_are():
     groups = read("deploy/claude-code/hooks/hooks.json")["hooks"]
 
     assert groups.keys() == {"SessionStart", "PreCompact"}
@@ -119,7 +116,7 @@ def test_hooks_have_the_documented_form_and_commands_that_there_are() -> None:
             assert program == "memline" and command in COMMANDS and hook["timeout"] > 0
 
 
-def test_a_session_starts_with_the_context_of_its_folder(notes: Path) -> None:
+def test_a_session_starts_with_the_context_of_its_folder(notes):
     (hook,) = hooks("SessionStart")
     (notes / "src").mkdir()
 
@@ -134,7 +131,7 @@ def test_a_session_starts_with_the_context_of_its_folder(notes: Path) -> None:
     assert "Invoices are whole cents." in output["additionalContext"]
 
 
-def test_a_context_that_is_too_long_for_a_hook_is_cut(notes: Path) -> None:
+def test_a_context_that_is_too_long_for_a_hook_is_cut(notes):
     (notes / "MEMORY.md").write_text("A fact.\n" * 10_000)
 
     ran = run("memline hook", event("SessionStart", notes, source="clear"), notes)
@@ -143,15 +140,13 @@ def test_a_context_that_is_too_long_for_a_hook_is_cut(notes: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["SessionStart", "PreCompact", "Stop"])
-def test_a_folder_without_notes_and_an_event_that_is_not_answered_are_quiet(
-    tmp_path: Path, home: Path, name: str
-) -> None:
+def test_a_folder_without_notes_and_an_event_that_is_not_answered_are_quiet(tmp_path, home, name):
     ran = run("memline hook", event(name, tmp_path), tmp_path)
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_a_problem_is_told_to_the_user_and_stops_no_session(notes: Path) -> None:
+def test_a_problem_is_told_to_the_user_and_stops_no_session(notes):
     (notes / "c.json5").write_text("{")
     ran = run("memline hook", event("SessionStart", notes), notes, MEMLINE_CONFIG=str(notes / "c.json5"))
 
@@ -160,7 +155,7 @@ def test_a_problem_is_told_to_the_user_and_stops_no_session(notes: Path) -> None
 
 
 @pytest.mark.parametrize("given", ["", "no JSON", "[]", "7"])
-def test_what_is_no_event_is_an_error(notes: Path, given: str) -> None:
+def test_what_is_no_event_is_an_error(notes, given):
     ran = run("memline hook", given, notes)
 
     # Not 2: that would block the compaction.
@@ -172,11 +167,11 @@ KEY = "sk-proj-abcdefghijklmnop1234567890"
 
 
 @pytest.fixture
-def transcript(tmp_path: Path) -> Path:
+def transcript(tmp_path):
     """A transcript of Claude Code with a compaction in it."""
     record = {"sessionId": "0f9e", "timestamp": "2026-02-10T10:00:00.000Z"}
 
-    def said(role: str, content: object, **more: Any) -> dict[str, Any]:
+    def said(role, content, **more):
         return {**record, "type": role, "message": {"role": role, "content": content}, **more}
 
     text = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Oslo, in May. "}]
@@ -197,15 +192,13 @@ def transcript(tmp_path: Path) -> Path:
     return file
 
 
-def configured(notes: Path, **flush: Any) -> dict[str, str]:
+def configured(notes, **flush):
     compaction = {"compaction": {"memoryFlush": flush}, "userTimezone": "UTC"}
     (notes / "c.json5").write_text(json.dumps({"agents": {"defaults": compaction}}))
     return {"MEMLINE_CONFIG": str(notes / "c.json5"), "OPENAI_API_KEY": ""}
 
 
-def test_a_session_is_written_down_before_it_is_compacted(
-    notes: Path, transcript: Path, chat: ChatServer
-) -> None:
+def test_a_session_is_written_down_before_it_is_compacted(notes, transcript, chat):
     (hook,) = hooks("PreCompact")
     env = configured(notes, model="m", baseUrl=chat.url)
     happened = event(
@@ -231,9 +224,7 @@ def test_a_session_is_written_down_before_it_is_compacted(
     assert failed.returncode == 0 and "memory flush failed" in json.loads(failed.stdout)["systemMessage"]
 
 
-def test_without_a_model_nothing_is_sent_and_a_transcript_that_is_gone_is_nothing(
-    notes: Path, transcript: Path, chat: ChatServer
-) -> None:
+def test_without_a_model_nothing_is_sent_and_a_transcript_that_is_gone_is_nothing(notes, transcript, chat):
     assert (
         run("memline hook", event("PreCompact", notes, transcript_path=str(transcript)), notes).stdout == ""
     )
@@ -244,11 +235,11 @@ def test_without_a_model_nothing_is_sent_and_a_transcript_that_is_gone_is_nothin
     assert (ran.returncode, ran.stdout, chat.requests) == (0, "", [])
 
 
-def test_the_server_of_the_plugin_starts_and_answers(notes: Path) -> None:
+def test_the_server_of_the_plugin_starts_and_answers(notes):
     (entry,) = read("deploy/claude-code/.mcp.json")["mcpServers"].values()
     assert entry.keys() == {"command", "args"} and entry["command"] == "memline"
 
-    async def talk() -> None:
+    async def talk():
         parameters = StdioServerParameters(
             command=sys.executable,
             args=[*MEMLINE, *entry["args"]],

@@ -24,28 +24,28 @@ pytestmark = pytest.mark.place(
 )
 
 
-def projects_of_claude(place: Place, tmp_path: Path) -> Path:
+def projects_of_claude(place, tmp_path):
     name = "".join(each if each.isalnum() else "-" for each in str(place.workspace))
     return tmp_path / "claude/projects" / name
 
 
-def chats_of_gemini(place: Place, tmp_path: Path) -> Path:
+def chats_of_gemini(place, tmp_path):
     chats = tmp_path / "home-of-gemini/.gemini/tmp/shop/chats"
     chats.mkdir(parents=True)
     (chats.parent / ".project_root").write_text(str(place.workspace))
     return chats
 
 
-def claude_said(place: Place, text: str) -> dict[str, object]:
+def claude_said(place, text):
     return {"type": "user", "cwd": str(place.workspace), "message": {"role": "user", "content": text}}
 
 
-def gemini_said(place: Place, text: str) -> dict[str, object]:
+def gemini_said(place, text):
     return {"type": "user", "id": "a", "content": text}
 
 
 @pytest.fixture(autouse=True)
-def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def homes(tmp_path, monkeypatch):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path / "home-of-gemini"))
@@ -58,21 +58,21 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     said: Callable[[Place, str], dict[str, object]]
 
-    def path(self, name: str) -> str:
+    def path(self, name):
         return f"sessions/{self.name}/session-{name}.jsonl"
 
-    def session(self, place: Place, name: str, text: str, *, age_days: float) -> Path:
+    def session(self, place, name, text, *, age_days):
         return session(self.folder / f"session-{name}.jsonl", self.said(place, text), age_days=age_days)
 
 
 @pytest.fixture(params=["claude-code", "gemini"])
-def client(request: pytest.FixtureRequest, place: Place, tmp_path: Path) -> Client:
+def client(request, place, tmp_path):
     if request.param == "gemini":
         return Client(folder=chats_of_gemini(place, tmp_path), name="gemini", said=gemini_said)
     return Client(folder=projects_of_claude(place, tmp_path), name="claude-code", said=claude_said)
 
 
-def session(file: Path, record: dict[str, object], *, age_days: float) -> Path:
+def session(file, record, *, age_days):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record) + "\n")
     changed = time.time() - age_days * DAY_S
@@ -81,9 +81,7 @@ def session(file: Path, record: dict[str, object], *, age_days: float) -> Path:
 
 
 @pytest.mark.parametrize("asked", ["path", "query"])
-def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(
-    place: Place, client: Client, asked: str
-) -> None:
+def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(place, client, asked):
     old = client.session(place, "old", "the marmalade recipe", age_days=31)
     place.index()
     content = old.read_bytes(), old.stat()
@@ -113,9 +111,7 @@ def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(
     assert b"marmalade" not in place.index_path.read_bytes()
 
 
-def test_what_its_program_cleaned_up_is_taken_over_from_an_index_of_an_older_release(
-    place: Place, client: Client
-) -> None:
+def test_what_its_program_cleaned_up_is_taken_over_from_an_index_of_an_older_release(place, client):
     old = client.session(place, "old", "the marmalade recipe", age_days=31)
     new = client.session(place, "new", "the quince jelly", age_days=1)
     place.index()
@@ -129,7 +125,7 @@ def test_what_its_program_cleaned_up_is_taken_over_from_an_index_of_an_older_rel
     assert paths(place.search("quince")) == [client.path("new")] and new.exists()
 
 
-def test_switching_transcripts_off_removes_them_however_old(place: Place, client: Client) -> None:
+def test_switching_transcripts_off_removes_them_however_old(place, client):
     file = client.session(place, "old", "the marmalade recipe", age_days=31)
     place.index()
     file.unlink()

@@ -3,13 +3,11 @@
 import json
 import os
 import signal
-from typing import Any
 
 import pytest
 
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.process import Ran, end, running_memline
-from tests.support.workspace import Place, paths, remote, until
+from tests.support.process import end, running_memline
+from tests.support.workspace import paths, remote, until
 
 #: Keys of the answers that scripts read: all must be there; more may be.
 INDEX = {"agentId", "files", "chunks", "vectors", "provider", "model", "seconds", "failures"}
@@ -113,7 +111,7 @@ pytestmark = pytest.mark.place(
 )
 
 
-def test_the_json_of_the_other_commands_can_be_read(place: Place, server: EmbeddingServer) -> None:
+def test_the_json_of_the_other_commands_can_be_read(place, server):
     place.configure(**remote(server.url))
     place.index()
 
@@ -140,7 +138,7 @@ def test_the_json_of_the_other_commands_can_be_read(place: Place, server: Embedd
     assert explained["results"][0]["explain"]["terms"]
 
 
-def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -> None:
+def test_a_failed_index_is_a_report_too(place, server):
     server.control({"fault": "refuse:Redis"})
     place.configure(**remote(server.url))
     place.write("memory/program.md", b"\0\1\2")
@@ -172,9 +170,7 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(
-    place: Place, args: tuple[str, ...], status: int, said: str
-) -> None:
+def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(place, args, status, said):
     ran = place.call(*args)
 
     assert ran.status == status, ran.stderr
@@ -184,8 +180,8 @@ def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(
 
 
 def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_searched(
-    place: Place,
-) -> None:
+    place,
+):
     place.configure(provider="openai")
 
     index = place.call("index")
@@ -200,7 +196,7 @@ def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_
     assert "OPENAI_API_KEY" in search.json["action"]
 
 
-def test_get_says_why_a_note_of_the_memory_cannot_be_read(place: Place) -> None:
+def test_get_says_why_a_note_of_the_memory_cannot_be_read(place):
     place.write("memory/latin.md", "äöü".encode("latin-1"))
     closed = place.write("memory/closed.md", "xyzzy")
     closed.chmod(0)
@@ -231,7 +227,7 @@ def test_get_says_why_a_note_of_the_memory_cannot_be_read(place: Place) -> None:
         ("/etc/passwd#x", "path is not an allowed Markdown memory file"),
     ],
 )
-def test_get_says_that_a_name_has_no_note_and_a_heading_no_lines(place: Place, path: str, words: str) -> None:
+def test_get_says_that_a_name_has_no_note_and_a_heading_no_lines(place, path, words):
     place.index()
     for _ in range(2):
         ran = place.call("get", path)
@@ -243,7 +239,7 @@ def test_get_says_that_a_name_has_no_note_and_a_heading_no_lines(place: Place, p
             place.write(name, "xyzzy")
 
 
-def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: EmbeddingServer) -> None:
+def test_a_configuration_of_the_original_works_as_it_is(place, server):
     team = place.folder / "team-docs"
     team.mkdir()
     (team / "plan.md").write_text("# Plan\n\nThe launch is in May.\n")
@@ -264,7 +260,7 @@ def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: Em
     assert "/srv/nothing-here" in json.dumps(place.call("status", "--json").json)
 
 
-def test_a_search_of_a_workspace_that_was_never_indexed_answers(place: Place) -> None:
+def test_a_search_of_a_workspace_that_was_never_indexed_answers(place):
     found = place.call("search", "redis queue", "--json")
     place.configure(sync={"onSearch": False})
     other = place.call("--home", str(place.folder / "other"), "search", "redis queue")
@@ -275,7 +271,7 @@ def test_a_search_of_a_workspace_that_was_never_indexed_answers(place: Place) ->
     assert "Traceback" not in other.stderr
 
 
-def test_a_change_of_the_model_never_blinds_search(place: Place, server: EmbeddingServer) -> None:
+def test_a_change_of_the_model_never_blinds_search(place, server):
     place.configure(**remote(server.url, model="model-a"))
     place.index()
     before = place.search("word1x1x7 redis")
@@ -303,9 +299,7 @@ def test_a_change_of_the_model_never_blinds_search(place: Place, server: Embeddi
     assert paths(after) == paths(before)
 
 
-def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(place, server):
     place.configure(**remote(server.url))
     place.index()
     before = place.contents()
@@ -321,9 +315,7 @@ def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(
     assert report.vectors["embedded"] == len(after.vectors.keys() - before.vectors.keys())
 
 
-def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_again(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_again(place, server):
     place.configure(**remote(server.url))
     file = place.write("memory/door.md", "The code of the door is 1234.\n")
     place.index()
@@ -343,6 +335,6 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_a
     assert [hit.path for hit in place.search("9876").hits][:1] == ["memory/door.md"]
 
 
-def _json(ran: Ran) -> Any:
+def _json(ran):
     assert ran.status == 0, ran.stderr
     return ran.json

@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import httpx
 
@@ -10,19 +9,17 @@ from memline import Memory
 from memline.producers.reports.metrics import FleetCollector, page
 from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
-from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place
 
 SECRET = "the vault behind the painting"
 
 
-def samples(place: Place) -> dict[str, float]:
+def samples(place):
     text = page(FleetCollector(place.settings, [place.agent]))
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("memline_")]
     return {name.removeprefix("memline_"): float(value) for name, value in lines}
 
 
-def call(name: str, **arguments: str) -> dict[str, Any]:
+def call(name, **arguments):
     return {
         "jsonrpc": "2.0",
         "id": 1,
@@ -31,7 +28,7 @@ def call(name: str, **arguments: str) -> dict[str, Any]:
     }
 
 
-def test_a_server_counts_and_logs_what_it_was_asked(place: Place) -> None:
+def test_a_server_counts_and_logs_what_it_was_asked(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.index()
     env = {"MEMLINE_SERVE_TOKEN": "a-token-of-tests"}
@@ -82,7 +79,7 @@ def test_a_server_counts_and_logs_what_it_was_asked(place: Place) -> None:
     assert SECRET.split()[1] not in said
 
 
-def test_a_program_counts_its_questions_and_a_command_does_not(place: Place) -> None:
+def test_a_program_counts_its_questions_and_a_command_does_not(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
 
     with Memory(place.workspace, config=place.config, home=place.home) as memory:
@@ -94,14 +91,14 @@ def test_a_program_counts_its_questions_and_a_command_does_not(place: Place) -> 
     assert counted == {'searches_total{agent="main",face="python",mode="keyword",outcome="hits"}': 1}
 
 
-def test_a_command_that_a_query_worker_answers_is_counted_by_it(place: Place, redis: RedisServer) -> None:
+def test_a_command_that_a_query_worker_answers_is_counted_by_it(place, redis):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.index()
     env = {"MEMLINE_QUEUE_URL": redis.url}
 
     labels = 'agent="main",face="cli",mode="keyword",outcome="hits"'
 
-    def is_counted() -> bool:
+    def is_counted():
         """Ask, and look: a busy worker may be too slow, and counts some seconds later."""
         assert place.run("search", "cents", env=env).status == 0
         return f"searches_total{{{labels}}}" in samples(place)

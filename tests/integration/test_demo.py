@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ NOTES = ROOT / "examples" / "workspace"
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+def path(tmp_path_factory):
     """A PATH on which `memline` is the one of these sources, run by this interpreter."""
     folder = tmp_path_factory.mktemp("bin")
     script = (
@@ -30,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy(tmp_path_factory):
     """A checkout with a space in its path, as far as the tour needs one."""
     folder = tmp_path_factory.mktemp("a clone")
     shutil.copytree(ROOT / "examples", folder / "examples")
@@ -38,7 +37,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(command: str, *, path: str, home: Path, cwd: Path, **more: str) -> str:
+def run(command, *, path, home, cwd, **more):
     """Run shell text with nothing of our own environment; what it printed, and no error."""
     done = subprocess.run(
         ["sh", "-euc", command],
@@ -56,7 +55,7 @@ def run(command: str, *, path: str, home: Path, cwd: Path, **more: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def tour(copy: Path, path: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def tour(copy, path, tmp_path_factory):
     """What the tour printed, by the command line it printed before; run by a user who has other settings."""
     home = tmp_path_factory.mktemp("home")
     printed = run(
@@ -73,13 +72,13 @@ def tour(copy: Path, path: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def answer(tour: dict[str, str], words: str) -> str:
+def answer(tour, words):
     """What the command whose line holds `words` printed."""
     (found,) = [text for line, text in tour.items() if words in line]
     return found
 
 
-def test_the_tour_indexes_every_sample_note(tour: dict[str, str]) -> None:
+def test_the_tour_indexes_every_sample_note(tour):
     notes = len(list(NOTES.rglob("*.md")))
 
     assert notes == 14
@@ -98,9 +97,7 @@ def test_the_tour_indexes_every_sample_note(tour: dict[str, str]) -> None:
         ("2026-02-10", "memory/2026-02-10.md", "Restore drill"),
     ],
 )
-def test_each_question_of_the_tour_is_answered_by_the_right_note(
-    tour: dict[str, str], words: str, first_hit: str, shown: str
-) -> None:
+def test_each_question_of_the_tour_is_answered_by_the_right_note(tour, words, first_hit, shown):
     printed = answer(tour, words)
 
     citation = re.search(r"^\d\.\d+ (\S+)#L(\d+)-L(\d+) ", printed, re.MULTILINE)
@@ -108,11 +105,11 @@ def test_each_question_of_the_tour_is_answered_by_the_right_note(
     assert shown in printed
 
 
-def test_the_tour_explains_a_score(tour: dict[str, str]) -> None:
+def test_the_tour_explains_a_score(tour):
     assert "terms=['err_conn_42']" in answer(tour, "--explain")
 
 
-def test_the_tour_shows_the_beginning_of_the_json(tour: dict[str, str]) -> None:
+def test_the_tour_shows_the_beginning_of_the_json(tour):
     begin = answer(tour, "--json").strip().rpartition(",")[0]
 
     (hit,) = json.loads(begin + "}]}")["results"]
@@ -120,7 +117,7 @@ def test_the_tour_shows_the_beginning_of_the_json(tour: dict[str, str]) -> None:
     assert "café on the ferry" in hit["snippet"]
 
 
-def test_the_tour_reads_the_lines_of_a_citation(tour: dict[str, str]) -> None:
+def test_the_tour_reads_the_lines_of_a_citation(tour):
     lines = (NOTES / "memory/runbooks/restore.md").read_text("utf-8").splitlines()
 
     assert answer(tour, "memline get").startswith("\n".join(lines[4:12]))
@@ -139,9 +136,7 @@ def test_the_tour_reads_the_lines_of_a_citation(tour: dict[str, str]) -> None:
         ("GATE_TIMEOUT_7", "memory/runbooks/restore.md"),
     ],
 )
-def test_the_sample_notes_answer_questions_of_every_kind(
-    tour: dict[str, str], copy: Path, path: str, tmp_path: Path, question: str, note: str
-) -> None:
+def test_the_sample_notes_answer_questions_of_every_kind(tour, copy, path, tmp_path, question, note):
     printed = run(
         f"memline search {shlex.quote(question)} --max-results 3 --json",
         path=path,
@@ -156,7 +151,7 @@ def test_the_sample_notes_answer_questions_of_every_kind(
     assert found["stale"] is False
 
 
-def readme_lines() -> Iterator[str]:
+def readme_lines():
     """The lines of the README that are said to work, without their comments."""
     text = (ROOT / "README.md").read_text("utf-8").partition("## Ten lines that work")[2]
     block = text.partition("```sh\n")[2].partition("```")[0]
@@ -165,7 +160,7 @@ def readme_lines() -> Iterator[str]:
             yield line
 
 
-def test_the_lines_of_the_readme_work_as_they_stand(path: str, tmp_path: Path) -> None:
+def test_the_lines_of_the_readme_work_as_they_stand(path, tmp_path):
     lines = list(readme_lines())
     commands = [line for line in lines if line.startswith("memline ")]
     assert len(lines) == 10 and len(commands) == 7

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, paths, until
+from tests.support.workspace import paths, until
 
 pytestmark = pytest.mark.place(server={}, notes=20, is_indexed=True, cache={"enabled": False})
 
 
-def away(place: Place, count: int = 20) -> list[Path]:
+def away(place, count=20):
     """Move so many notes out of the workspace; their files are returned."""
     attic = place.folder / "attic"
     attic.mkdir(exist_ok=True)
@@ -22,14 +21,12 @@ def away(place: Place, count: int = 20) -> list[Path]:
     ]
 
 
-def back(place: Place, files: list[Path]) -> None:
+def back(place, files):
     for file in files:
         shutil.move(file, place.workspace / "memory" / file.name)
 
 
-def test_an_emptied_root_stays_searched_and_is_said_until_its_files_are_back(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_an_emptied_root_stays_searched_and_is_said_until_its_files_are_back(place, server):
     before = place.contents()
 
     files = away(place)
@@ -49,7 +46,7 @@ def test_an_emptied_root_stays_searched_and_is_said_until_its_files_are_back(
     assert {server.texts[digest.hex()] for digest in before.vectors} == {1}
 
 
-def test_files_that_moved_within_the_root_are_paid_for_once(place: Place, server: EmbeddingServer) -> None:
+def test_files_that_moved_within_the_root_are_paid_for_once(place, server):
     calls = len(server.texts)
     (place.workspace / "memory/old").mkdir()
     for file in sorted((place.workspace / "memory").glob("*.md")):
@@ -60,7 +57,7 @@ def test_files_that_moved_within_the_root_are_paid_for_once(place: Place, server
     assert len(server.texts) == calls
 
 
-def test_a_folder_of_extra_paths_is_a_root(place: Place) -> None:
+def test_a_folder_of_extra_paths_is_a_root(place):
     wiki = place.folder / "wiki"
     wiki.mkdir()
     for number in range(5):
@@ -76,7 +73,7 @@ def test_a_folder_of_extra_paths_is_a_root(place: Place) -> None:
     assert place.index().files["removed"] == 5
 
 
-def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(place: Place) -> None:
+def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(place):
     place.workspace.rename(place.folder / "unmounted")
     for args in (["search", "word3x1x7"], ["status"], ["doctor"], ["index"]):
         for options in ([], ["--workspace", str(place.workspace)]):
@@ -95,7 +92,7 @@ def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(pl
 
 
 @pytest.mark.place(server={})
-def test_a_configured_workspace_that_was_never_there_leads_to_its_line_in_the_file(place: Place) -> None:
+def test_a_configured_workspace_that_was_never_there_leads_to_its_line_in_the_file(place):
     place.workspace.rename(place.folder / "elsewhere")
 
     index, search, status = (place.call(*args) for args in (["index"], ["search", "x"], ["status"]))
@@ -110,9 +107,7 @@ def test_a_configured_workspace_that_was_never_there_leads_to_its_line_in_the_fi
         assert "the index holds no notes" not in said
 
 
-def test_up_keeps_an_emptied_root_and_carries_out_plain_removals(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_up_keeps_an_emptied_root_and_carries_out_plain_removals(place, server):
     place.configure(sync={"watchDebounceMs": 20})
     before = place.contents()
     with running_memline(*place.arguments("up")) as running:

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -59,13 +58,13 @@ KINDS = {
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+def shell(monkeypatch, capsys, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     return Shell(monkeypatch, capsys)
 
 
-def make(folder: Path, files: dict[str, str]) -> Path:
+def make(folder, files):
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +73,7 @@ def make(folder: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_folder_of_any_kind_answers_after_init(shell: Shell, tmp_path: Path, name: str) -> None:
+def test_a_folder_of_any_kind_answers_after_init(shell, tmp_path, name):
     files, unread = KINDS[name]
     folder = make(tmp_path / name, files)
     before = sorted(folder.rglob("*"))
@@ -96,7 +95,7 @@ def test_a_folder_of_any_kind_answers_after_init(shell: Shell, tmp_path: Path, n
     assert again.status == 0
 
 
-def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell, tmp_path: Path) -> None:
+def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell, tmp_path):
     folder = make(tmp_path / "notes", {"a.md": "One."})
 
     ran = shell("init", cwd=folder)
@@ -109,7 +108,7 @@ def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell,
 
 
 @pytest.mark.parametrize("mark", [".obsidian/app.json", "logseq/config.edn"])
-def test_init_takes_thousands_of_notes_of_a_vault_or_a_graph(shell: Shell, tmp_path: Path, mark: str) -> None:
+def test_init_takes_thousands_of_notes_of_a_vault_or_a_graph(shell, tmp_path, mark):
     vault = make(tmp_path / "vault", {f"pages/{n}.md": f"Note {n}." for n in range(2_001)} | {mark: "{}"})
 
     ran = shell("init", str(vault), "--yes")
@@ -127,9 +126,7 @@ WIDE = {
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_init_takes_a_home_or_thousands_of_files_only_when_told_to(
-    shell: Shell, tmp_path: Path, home: Path, name: str
-) -> None:
+def test_init_takes_a_home_or_thousands_of_files_only_when_told_to(shell, tmp_path, home, name):
     files, words = WIDE[name]
     folder = make(home if "home" in name else tmp_path / "many", files)
 
@@ -147,9 +144,7 @@ def test_init_takes_a_home_or_thousands_of_files_only_when_told_to(
     assert shell("init", "--yes", "--anyway").status == 0
 
 
-def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(
-    shell: Shell, tmp_path: Path, home: Path
-) -> None:
+def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(shell, tmp_path, home):
     make(home / "notes", {"a.md": "One."})
     many = make(tmp_path / "many", {f"docs/{n}.md": f"Note {n}." for n in range(2_001)})
     (many / ".git").mkdir()
@@ -161,7 +156,7 @@ def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(
     assert repository.status == 0
 
 
-def test_past_sessions_are_mentioned_and_not_read(shell: Shell, tmp_path: Path, home: Path) -> None:
+def test_past_sessions_are_mentioned_and_not_read(shell, tmp_path, home):
     folder = make(tmp_path / "notes", {"a.md": "One."})
     project = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(folder))
     make(
@@ -180,7 +175,7 @@ def test_past_sessions_are_mentioned_and_not_read(shell: Shell, tmp_path: Path, 
     assert shell("search", "two", "--json", cwd=folder).json["results"] == []
 
 
-def test_two_folders_are_kept_apart(shell: Shell, tmp_path: Path) -> None:
+def test_two_folders_are_kept_apart(shell, tmp_path):
     one = make(tmp_path / "one", {"a.md": "Alpha here."})
     two = make(tmp_path / "two", {"deep/b.md": "Beta here."})
     for folder in (one, two):
@@ -191,7 +186,7 @@ def test_two_folders_are_kept_apart(shell: Shell, tmp_path: Path) -> None:
         assert [hit["snippet"] for hit in hits] == [word]
 
 
-def test_every_answer_names_its_workspace(shell: Shell, tmp_path: Path, home: Path) -> None:
+def test_every_answer_names_its_workspace(shell, tmp_path, home):
     notes = make(home / "notes", {"a.md": "Alpha here."})
     (empty := tmp_path / "empty").mkdir()
     file = home / ".config/memline/config.json5"
@@ -213,7 +208,7 @@ def test_every_answer_names_its_workspace(shell: Shell, tmp_path: Path, home: Pa
             assert tools.get(caller, path="a.md")["workspace"] == str(notes)
 
 
-def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell: Shell, tmp_path: Path) -> None:
+def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell, tmp_path):
     words = " ".join(f"word{number}" for number in range(60))
     folder = make(
         tmp_path / "notes",
@@ -232,7 +227,7 @@ def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell: Shell, tm
     assert shown and answer.startswith(f"{shown}\n")
 
 
-def test_a_sample_question_never_begins_like_an_option(shell: Shell, tmp_path: Path) -> None:
+def test_a_sample_question_never_begins_like_an_option(shell, tmp_path):
     folder = make(tmp_path / "notes", {"a.md": "# --no-verify\n\nSkips hooks."})
 
     ran = shell("init", str(folder), "--yes")

@@ -4,17 +4,15 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memline.producers.watching.flush_sessions import FlushSessions
 from memline.shared.clock import ManualClock
 from memline.shared.config.load import load
-from memline.shared.config.schema import AgentSettings
 from memline.shared.flush.flush import Session, flush
 from tests.support.chat_server import ChatServer
-from tests.support.process import Ran, memline, memline_without_rights, running_memline
+from tests.support.process import memline, memline_without_rights, running_memline
 from tests.support.workspace import until
 
 SESSION = "4f9c.jsonl"
@@ -24,7 +22,7 @@ KEY = "sk-proj-abcdefghijklmnop1234567890"
 class Agent:
     """A workspace with a session beside it, and the configuration of its flush."""
 
-    def __init__(self, folder: Path, **memory_flush: Any) -> None:
+    def __init__(self, folder, **memory_flush):
         self.workspace = folder / "ws"
         self.sessions = folder / "state" / "agents" / "main" / "sessions"
         self.workspace.mkdir(parents=True)
@@ -33,7 +31,7 @@ class Agent:
         self.env |= {"HOME": str(folder), "MEMLINE_CONFIG": str(folder / "c.json5"), "OPENAI_API_KEY": ""}
         self.configure(**memory_flush)
 
-    def configure(self, **memory_flush: Any) -> None:
+    def configure(self, **memory_flush):
         defaults = {
             "workspace": str(self.workspace),
             "contextTokens": 30_000,
@@ -44,33 +42,31 @@ class Agent:
         config = Path(self.env["MEMLINE_CONFIG"])
         config.write_text(json.dumps({"agents": {"defaults": defaults}}), encoding="utf-8")
 
-    def say(self, role: str, text: str, **more: Any) -> None:
+    def say(self, role, text, **more):
         content = [{"type": "text", "text": text}, {"type": "thinking", "thinking": "a secret thought"}]
         self.add({"type": "message", "message": {"role": role, "content": content, **more}})
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record):
         with (self.sessions / SESSION).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
-    def flush(self) -> Ran:
+    def flush(self):
         return memline("flush", SESSION, env=self.env)
 
-    def settings(self) -> AgentSettings:
+    def settings(self):
         return load(env={**os.environ, **self.env}).settings.agents["main"]
 
     @property
-    def note(self) -> str:
+    def note(self):
         notes = [*self.workspace.glob("*.md")]
         return notes[0].read_text("utf-8") if notes else ""
 
 
-def at(chat: ChatServer, **more: Any) -> dict[str, Any]:
+def at(chat, **more):
     return {"baseUrl": chat.url, "model": "small", **more}
 
 
-def test_up_flushes_a_session_once_in_a_cycle_and_finds_what_was_kept(
-    tmp_path: Path, chat: ChatServer
-) -> None:
+def test_up_flushes_a_session_once_in_a_cycle_and_finds_what_was_kept(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "I will move to Oslo in May, says Ada.")
 
@@ -91,15 +87,13 @@ def test_up_flushes_a_session_once_in_a_cycle_and_finds_what_was_kept(
     assert "Oslo in May" not in json.dumps(chat.requests[1]["messages"])
 
 
-def test_a_session_is_flushed_when_it_is_due_and_once_between_two_compactions(
-    tmp_path: Path, chat: ChatServer
-) -> None:
+def test_a_session_is_flushed_when_it_is_due_and_once_between_two_compactions(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat), forceFlushTranscriptBytes=5_000)
     memline("index", env=agent.env)
     settings = agent.settings()
     session, clock = Session(settings=settings, path=agent.sessions / SESSION), ManualClock(time.time())
 
-    def outcome() -> str:
+    def outcome():
         return flush(session, clock, if_due=True).outcome
 
     agent.say("user", "hello")
@@ -116,9 +110,7 @@ def test_a_session_is_flushed_when_it_is_due_and_once_between_two_compactions(
     assert len(chat.requests) == 2
 
 
-def test_what_fails_in_the_watcher_is_told_once_and_old_sessions_are_left_alone(
-    tmp_path: Path, chat: ChatServer
-) -> None:
+def test_what_fails_in_the_watcher_is_told_once_and_old_sessions_are_left_alone(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat))
     memline("index", env=agent.env)
     agent.say("assistant", "Hi.", usage={"totalTokens": 29_000})
@@ -134,7 +126,7 @@ def test_what_fails_in_the_watcher_is_told_once_and_old_sessions_are_left_alone(
     assert len(chat.requests) == 1
 
 
-def test_a_conversation_that_is_too_long_is_asked_about_again_with_less_of_it(tmp_path: Path) -> None:
+def test_a_conversation_that_is_too_long_is_asked_about_again_with_less_of_it(tmp_path):
     with ChatServer("- a fact", max_bytes=8_000) as chat:
         agent = Agent(tmp_path, **at(chat))
         for number in range(100):
@@ -146,9 +138,7 @@ def test_a_conversation_that_is_too_long_is_asked_about_again_with_less_of_it(tm
     assert "[earlier turns are left out]" in json.dumps(chat.requests[-1])
 
 
-def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(
-    tmp_path: Path, chat: ChatServer
-) -> None:
+def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", f"My key is {KEY}, keep it safe.")
     agent.say("toolResult", "tool noise")
@@ -181,9 +171,7 @@ def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(
         ),
     ],
 )
-def test_a_model_without_a_usable_answer_is_reported_with_the_reason(
-    tmp_path: Path, chat: ChatServer, status: int, answer: bytes, words: str
-) -> None:
+def test_a_model_without_a_usable_answer_is_reported_with_the_reason(tmp_path, chat, status, answer, words):
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     chat.status, chat.answer = status, answer
@@ -196,7 +184,7 @@ def test_a_model_without_a_usable_answer_is_reported_with_the_reason(
     assert agent.note == ""
 
 
-def test_the_key_is_sent_to_its_own_server_only_and_never_shown(tmp_path: Path, chat: ChatServer) -> None:
+def test_the_key_is_sent_to_its_own_server_only_and_never_shown(tmp_path, chat):
     chat.key = "right-key-1234"
     agent = Agent(tmp_path, **at(chat, apiKey="wrong-key-1234"))
     agent.say("user", "hello")
@@ -210,7 +198,7 @@ def test_the_key_is_sent_to_its_own_server_only_and_never_shown(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("answer", ["NO_REPLY", "", "**NO_REPLY**", "## Session\n\n---"])
-def test_nothing_to_keep_leaves_no_note(tmp_path: Path, chat: ChatServer, answer: str) -> None:
+def test_nothing_to_keep_leaves_no_note(tmp_path, chat, answer):
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     chat.answer = answer
@@ -221,7 +209,7 @@ def test_nothing_to_keep_leaves_no_note(tmp_path: Path, chat: ChatServer, answer
     assert not (agent.workspace / "memory").exists()
 
 
-def test_a_workspace_that_cannot_be_written_costs_nothing(tmp_path: Path, chat: ChatServer) -> None:
+def test_a_workspace_that_cannot_be_written_costs_nothing(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     agent.workspace.chmod(0o555)
@@ -234,7 +222,7 @@ def test_a_workspace_that_cannot_be_written_costs_nothing(tmp_path: Path, chat: 
     assert chat.requests == []
 
 
-def test_where_nothing_is_configured_it_is_said(tmp_path: Path, chat: ChatServer) -> None:
+def test_where_nothing_is_configured_it_is_said(tmp_path, chat):
     agent = Agent(tmp_path)
     agent.say("user", "hello")
     refused = agent.flush()
@@ -246,7 +234,7 @@ def test_where_nothing_is_configured_it_is_said(tmp_path: Path, chat: ChatServer
     assert "memoryFlush" in refused.stderr and chat.requests == []
 
 
-def test_an_unknown_session_is_named_and_a_path_is_refused(tmp_path: Path, chat: ChatServer) -> None:
+def test_an_unknown_session_is_named_and_a_path_is_refused(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.jsonl").write_text("{}\n", encoding="utf-8")

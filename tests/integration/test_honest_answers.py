@@ -5,9 +5,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,14 +19,14 @@ from mcp_types import CallToolResult
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import ROOT, TIMEOUT_S, end, memline, running_memline
-from tests.support.workspace import Place, remote, until
+from tests.support.workspace import remote, until
 
 #: Asks one tool: its name without `memory_`, and its arguments.
 Ask = Callable[..., dict[str, Any]]
 
 
 @contextmanager
-def over_mcp(*options: str) -> Iterator[Ask]:
+def over_mcp(*options):
     """`memline mcp`, and its official client."""
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -39,7 +38,7 @@ def over_mcp(*options: str) -> Iterator[Ask]:
         portal.wrap_async_context_manager(Client(stdio_client(parameters))) as client,
     ):
 
-        async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def call(tool, arguments):
             with anyio.fail_after(TIMEOUT_S):
                 result = await client.call_tool(f"memory_{tool}", arguments)
             assert isinstance(result, CallToolResult) and result.structured_content
@@ -49,7 +48,7 @@ def over_mcp(*options: str) -> Iterator[Ask]:
 
 
 @contextmanager
-def over_http(*options: str) -> Iterator[Ask]:
+def over_http(*options):
     """`memline serve`, and requests."""
     with running_memline(*options, "serve", "--port", "0") as process:
         assert process.stderr
@@ -59,15 +58,13 @@ def over_http(*options: str) -> Iterator[Ask]:
 
 
 @pytest.fixture
-def embeddings() -> Iterator[EmbeddingServer]:
+def embeddings():
     with EmbeddingServer() as running:
         yield running
 
 
 @pytest.mark.parametrize("face", [over_mcp, over_http])
-def test_a_server_brings_changes_in_and_names_what_embeds_them(
-    place: Place, embeddings: EmbeddingServer, face: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_server_brings_changes_in_and_names_what_embeds_them(place, embeddings, face, tmp_path):
     place.configure(**remote(embeddings.url))
     place.write("MEMORY.md", "Invoices are whole cents.\n")
 
@@ -93,7 +90,7 @@ def test_a_server_brings_changes_in_and_names_what_embeds_them(
         assert shlex.join(place.arguments()) in changed["action"]
 
 
-def test_hints_name_the_agent_that_is_not_the_default_one(place: Place, embeddings: EmbeddingServer) -> None:
+def test_hints_name_the_agent_that_is_not_the_default_one(place, embeddings):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     agents = {
         "defaults": {"workspace": str(place.workspace), "memorySearch": remote(embeddings.url)},

@@ -1,7 +1,6 @@
 """The HTTP API as clients and others meet it: answers, refusals, limits, slow and hostile requests."""
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -9,16 +8,15 @@ import httpx
 import pytest
 
 from tests.support.http_api import refused, serving
-from tests.support.workspace import Place
 
 
 @pytest.fixture
-def client(notes: Place) -> Iterator[httpx.Client]:
+def client(notes):
     with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=120) as client:
         yield client
 
 
-def test_lines_status_and_context_have_their_shapes(client: httpx.Client) -> None:
+def test_lines_status_and_context_have_their_shapes(client):
     client.get("/search", params={"query": "x"})
 
     read = client.get("/get", params={"path": "MEMORY.md#L3"}).json()
@@ -27,7 +25,7 @@ def test_lines_status_and_context_have_their_shapes(client: httpx.Client) -> Non
     assert "whole cents" in client.get("/context", params={"private": "true"}).json()["text"]
 
 
-def test_what_takes_several_values_may_be_given_several_times(client: httpx.Client) -> None:
+def test_what_takes_several_values_may_be_given_several_times(client):
     twice = client.get("/get", params=[("paths", "MEMORY.md"), ("paths", "memory/none.md")]).json()
     once = client.get("/get", params={"paths": "MEMORY.md"}).json()
 
@@ -36,9 +34,7 @@ def test_what_takes_several_values_may_be_given_several_times(client: httpx.Clie
 
 
 @pytest.mark.parametrize("tag", [",", " , ", "#", "2026"])
-def test_a_filter_by_what_is_not_a_tag_is_refused_in_the_same_words_on_every_face(
-    client: httpx.Client, notes: Place, tag: str
-) -> None:
+def test_a_filter_by_what_is_not_a_tag_is_refused_in_the_same_words_on_every_face(client, notes, tag):
     asked = {"query": "invoices", "tag": tag}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     body["params"] = {"name": "memory_search", "arguments": asked}
@@ -54,7 +50,7 @@ def test_a_filter_by_what_is_not_a_tag_is_refused_in_the_same_words_on_every_fac
     assert f"{tag!r} is not a tag" in by_command.stderr
 
 
-def test_the_server_says_that_it_is_there_and_ready(client: httpx.Client, notes: Place) -> None:
+def test_the_server_says_that_it_is_there_and_ready(client, notes):
     assert client.get("/health").json()["status"] == "ok"
     assert client.get("/ready").json() == {"status": "ready"}
     client.get("/search", params={"query": "x"})
@@ -80,12 +76,12 @@ WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
 ]
 
 
-def test_a_wrong_request_is_refused_with_a_hint(client: httpx.Client) -> None:
+def test_a_wrong_request_is_refused_with_a_hint(client):
     for path, params, status, said in WRONG_REQUESTS:
         assert said in refused(client.get(path, params=params), status)
 
 
-def test_a_wrong_method_is_answered_with_all_that_the_address_takes(client: httpx.Client) -> None:
+def test_a_wrong_method_is_answered_with_all_that_the_address_takes(client):
     for path, methods in (("/search", {"GET", "HEAD", "POST"}), ("/status", {"GET", "HEAD"})):
         assert {*client.put(path).headers["allow"].split(", ")} == methods
 
@@ -103,14 +99,14 @@ WRONG_BODIES = [
 ]
 
 
-def test_a_wrong_body_is_refused(client: httpx.Client) -> None:
+def test_a_wrong_body_is_refused(client):
     for body, kind, status, said in WRONG_BODIES:
         assert said in refused(client.post("/search", content=body, headers={"content-type": kind}), status)
 
 
 @pytest.mark.parametrize("half", ["\ud800", "\udc00"])
-def test_half_a_character_is_no_error_of_the_server(notes: Place, half: str) -> None:
-    bodies: list[tuple[str, dict[str, Any], int]] = [
+def test_half_a_character_is_no_error_of_the_server(notes, half):
+    bodies = [
         ("/search", {"query": f"cents {half}"}, 200),
         ("/search", {"query": "cents", "tag": [half]}, 200),
         ("/search", {"query": "cents", "sessionKey": half, "path": half}, 200),
@@ -127,8 +123,8 @@ def test_half_a_character_is_no_error_of_the_server(notes: Place, half: str) -> 
 JSON = {"content-type": "application/json"}
 
 
-def test_a_body_without_a_length_is_cut_off_at_the_limit(client: httpx.Client) -> None:
-    def chunks(count: int) -> Iterator[bytes]:
+def test_a_body_without_a_length_is_cut_off_at_the_limit(client):
+    def chunks(count):
         for _ in range(count):
             yield b" " * 1_000
 

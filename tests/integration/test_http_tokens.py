@@ -1,27 +1,25 @@
 """The HTTP API with tokens and several agents: what each opens."""
 
 import json
-from typing import Any
 
 import httpx
 import pytest
 
 from memline.producers.api import auth
 from tests.support.http_api import refused, serving
-from tests.support.workspace import Place
 
 ALL, WORK = "token-for-all", "token-for-work"
 
 
 @pytest.fixture
-def notes(place: Place) -> Place:
+def notes(place):
     place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
     # A search brings changed files in for a second and a half, which is short on a loaded machine.
     place.index()
     return place
 
 
-def with_agents(place: Place) -> Any:
+def with_agents(place):
     """Settings of two agents, and tokens."""
     place.write("../other/MEMORY.md", "The vault code is 7341.\n")
     listed = [
@@ -34,17 +32,17 @@ def with_agents(place: Place) -> Any:
     return place.settings
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer(token):
     return {"authorization": f"Bearer {token}"}
 
 
-def found(client: httpx.Client, query: str, token: str, **params: str) -> list[str]:
+def found(client, query, token, **params):
     answer = client.get("/search", params={"query": query, **params}, headers=bearer(token))
     assert answer.status_code == 200, answer.text
     return [hit["path"] for hit in answer.json()["results"]]
 
 
-def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
+def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes):
     with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         for _ in range(auth.MAX_WRONG_TOKENS):
             refused(client.get("/status", headers=bearer("wrong-token")), 401)
@@ -57,7 +55,7 @@ def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
         assert client.get("/status", headers=bearer(ALL)).status_code == 200
 
 
-def test_the_token_of_an_agent_opens_its_four_calls_and_nothing_else(notes: Place) -> None:
+def test_the_token_of_an_agent_opens_its_four_calls_and_nothing_else(notes):
     with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         metrics = client.get("/metrics", headers=bearer(ALL))
         assert client.get("/status", headers=bearer(WORK)).status_code == 200

@@ -1,12 +1,11 @@
 """Exports of ChatGPT and Claude become notes: masked, private, found, and continued by a further import."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from memline.producers.bridges import import_chats
-from memline.producers.bridges.import_chats import ExportRefused, TakenChats, take_in
+from memline.producers.bridges.import_chats import ExportRefused, take_in
 from tests.support.chat_exports import (
     T0,
     claude,
@@ -18,7 +17,7 @@ from tests.support.chat_exports import (
     node,
     zipped,
 )
-from tests.support.workspace import Place, paths
+from tests.support.workspace import paths
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe attic is empty.\n"}, provider="none")
 
@@ -26,15 +25,15 @@ KEY = "sk-proj-" + "aB3" * 16
 BOATS = gpt("c-1", ("user", "Which dinghy?"), ("assistant", f"The frobnitz, key {KEY}."), title="Boats")
 
 
-def notes(place: Place) -> list[Path]:
+def notes(place):
     return sorted(place.workspace.rglob("imported/**/*.md"))
 
 
-def counts(taken: TakenChats) -> tuple[int, int, int, int]:
+def counts(taken):
     return taken.new, taken.grown, taken.known, taken.gone
 
 
-def test_a_conversation_is_a_note_that_is_found_and_private(place: Place, tmp_path: Path) -> None:
+def test_a_conversation_is_a_note_that_is_found_and_private(place, tmp_path):
     done = place.call("import", "chatgpt", str(gpt_zip(tmp_path / "e.zip", BOATS)), "--json")
     place.index()
 
@@ -50,7 +49,7 @@ def test_a_conversation_is_a_note_that_is_found_and_private(place: Place, tmp_pa
 
 
 @pytest.mark.place(files={"tea.md": "Oolong.\n"}, provider="none")
-def test_in_a_folder_that_is_read_as_a_whole_they_are_at_its_root(place: Place, tmp_path: Path) -> None:
+def test_in_a_folder_that_is_read_as_a_whole_they_are_at_its_root(place, tmp_path):
     tea = claude("u-1", claude_said("human", "Ada drinks oolong."), title="")
     told = place.call("import", "claude", str(claude_zip(tmp_path / "e.zip", tea)))
     place.index()
@@ -61,9 +60,7 @@ def test_in_a_folder_that_is_read_as_a_whole_they_are_at_its_root(place: Place, 
     assert {*paths(place.search("oolong"))} == {"tea.md", str(note.relative_to(place.workspace))}
 
 
-def test_to_import_again_adds_what_is_new_and_no_line_that_was_taken_out(
-    place: Place, tmp_path: Path
-) -> None:
+def test_to_import_again_adds_what_is_new_and_no_line_that_was_taken_out(place, tmp_path):
     other = gpt("c-2", ("user", "Which tea?"))
     first = gpt_zip(tmp_path / "1.zip", BOATS, other)
     grown = gpt(
@@ -82,7 +79,7 @@ def test_to_import_again_adds_what_is_new_and_no_line_that_was_taken_out(
     assert text.endswith(".\n\nUser: Thanks.\n") and "Which dinghy" not in text and text.count("Thanks") == 1
 
 
-def test_a_note_that_was_deleted_or_forgotten_does_not_return(place: Place, tmp_path: Path) -> None:
+def test_a_note_that_was_deleted_or_forgotten_does_not_return(place, tmp_path):
     export = gpt_zip(tmp_path / "e.zip", BOATS, gpt("c-2", ("user", "Which tea?")))
     take_in(place.agent, "chatgpt", export)
     next(each for each in notes(place) if "boats" in each.name).unlink()
@@ -91,12 +88,10 @@ def test_a_note_that_was_deleted_or_forgotten_does_not_return(place: Place, tmp_
     assert len(notes(place)) == 1
 
 
-def test_an_import_that_was_killed_goes_on(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_that_was_killed_goes_on(place, tmp_path, monkeypatch):
     export = gpt_zip(tmp_path / "e.zip", BOATS, gpt("c-2", ("user", "Which tea?")))
 
-    def killed(*_: object) -> None:
+    def killed(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -108,7 +103,7 @@ def test_an_import_that_was_killed_goes_on(
     assert before in [each.read_text("utf-8") for each in notes(place)] and len(notes(place)) == 2
 
 
-def test_of_chatgpt_the_thread_that_is_shown_is_read(place: Place, tmp_path: Path) -> None:
+def test_of_chatgpt_the_thread_that_is_shown_is_read(place, tmp_path):
     hidden = {"is_visually_hidden_from_conversation": True}
     said = {
         "a": gpt_said("user", "asked", metadata={"attachments": [{"name": "boats.pdf"}]}),
@@ -135,7 +130,7 @@ def test_of_chatgpt_the_thread_that_is_shown_is_read(place: Place, tmp_path: Pat
     assert notes(place)[0].read_text("utf-8").endswith("\n\nUser: asked\n\nAssistant: spoken\n")
 
 
-def test_of_claude_blocks_of_text_are_read_in_the_thread_that_ends_last(place: Place, tmp_path: Path) -> None:
+def test_of_claude_blocks_of_text_are_read_in_the_thread_that_ends_last(place, tmp_path):
     above = "parent_message_uuid"
     record = claude(
         "u-1",
@@ -153,7 +148,7 @@ def test_of_claude_blocks_of_text_are_read_in_the_thread_that_ends_last(place: P
     assert (first, second) == ("an old one\n```\ncode\n```\n", "asked\n\nAssistant: answered\n")
 
 
-def test_large_accounts_have_several_files_and_odd_records_are_left_out(place: Place, tmp_path: Path) -> None:
+def test_large_accounts_have_several_files_and_odd_records_are_left_out(place, tmp_path):
     odd = json.dumps([gpt("../../x\0\ud800", ("user", "3"))]).encode()
     members = {
         "mine/conversations-000.json": [BOATS, 5, {"id": "x"}, gpt("c-4", ("system", "nothing"))],
@@ -176,14 +171,14 @@ def test_large_accounts_have_several_files_and_odd_records_are_left_out(place: P
         (b" " * 5_000_000, "would have 5000000 bytes"),
     ],
 )
-def test_what_is_no_export_is_refused(place: Place, tmp_path: Path, content: bytes, words: str) -> None:
+def test_what_is_no_export_is_refused(place, tmp_path, content, words):
     with pytest.raises(ExportRefused, match=words):
         take_in(place.agent, "chatgpt", zipped(tmp_path / "e.zip", {"conversations.json": content}))
 
     assert notes(place) == []
 
 
-def test_a_link_in_the_way_is_not_followed(place: Place, tmp_path: Path) -> None:
+def test_a_link_in_the_way_is_not_followed(place, tmp_path):
     (place.workspace / "memory").mkdir(exist_ok=True)
     (place.workspace / "memory" / "imported").symlink_to(tmp_path)
 

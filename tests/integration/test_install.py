@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ FOREIGN = 'raise RuntimeError("a foreign package was imported")\n'
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", "producers", "shared", "workers")
 
 
-def build(checkout: Path, folder: Path) -> Path:
+def build(checkout, folder):
     """Build the wheel of a checkout into the folder."""
     code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     built = subprocess.run(
@@ -26,19 +25,19 @@ def build(checkout: Path, folder: Path) -> Path:
     return folder / built.stdout.split()[-1]
 
 
-def modules(wheel: Path) -> set[str]:
+def modules(wheel):
     """The modules in a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if name.endswith(".py")}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """The wheel of this checkout."""
     return build(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-def test_a_checkout_without_links_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_a_checkout_without_links_builds_the_same_wheel(wheel, tmp_path):
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "memline", *BESIDE],
         cwd=ROOT,
@@ -62,7 +61,7 @@ def test_a_checkout_without_links_builds_the_same_wheel(wheel: Path, tmp_path: P
 
 
 @pytest.fixture
-def project(wheel: Path, tmp_path: Path) -> Path:
+def project(wheel, tmp_path):
     """Make a project with packages named like our folders, and unpack the wheel beside it."""
     folder = tmp_path / "project"
     for name in ("shared", "producers", "workers"):
@@ -73,7 +72,7 @@ def project(wheel: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def run(project: Path, code: str, *arguments: str) -> Ran:
+def run(project, code, *arguments):
     """Run code in the project as `PYTHONPATH=.` does, with the unpacked wheel behind it."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -87,14 +86,14 @@ def run(project: Path, code: str, *arguments: str) -> Ran:
     return Ran(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
-def test_a_wheel_puts_one_name_on_the_import_path_and_is_typed(wheel: Path) -> None:
+def test_a_wheel_puts_one_name_on_the_import_path_and_is_typed(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"memline"}
     assert "memline/py.typed" in names
 
 
-def test_a_wheel_has_every_file_of_the_three_packages(wheel: Path) -> None:
+def test_a_wheel_has_every_file_of_the_three_packages(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
     tracked = subprocess.run(
@@ -104,7 +103,7 @@ def test_a_wheel_has_every_file_of_the_three_packages(wheel: Path) -> None:
     assert {*tracked} <= names
 
 
-def test_foreign_packages_with_the_names_of_our_folders_are_never_imported(project: Path) -> None:
+def test_foreign_packages_with_the_names_of_our_folders_are_never_imported(project):
     (project / "MEMORY.md").write_text("Invoices are whole cents.\n")
     code = "from memline.producers.start import main; main()"
 

@@ -1,7 +1,6 @@
 """Two workspaces never share an index, and an index is never taken from its workspace."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from tests.support.shell import Shell
 
 
 @pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Iterator[Shell]:
+def shell(monkeypatch, capsys, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
@@ -22,27 +19,25 @@ def shell(
 
 
 @pytest.fixture
-def indexes(home: Path) -> Path:
+def indexes(home):
     return home / ".local/share/memline/memory"
 
 
-def made(folder: Path, text: str) -> Path:
+def made(folder, text):
     folder.mkdir(parents=True)
     (folder / "MEMORY.md").write_text(text)
     return folder
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {file.name for file in folder.glob("*.sqlite")}
 
 
-def cited(shell: Shell, *args: str) -> list[str]:
+def cited(shell, *args):
     return [hit["snippet"] for hit in shell(*args, "--json").json["results"]]
 
 
-def test_two_workspaces_have_two_indexes_and_never_see_each_other(
-    shell: Shell, tmp_path: Path, indexes: Path
-) -> None:
+def test_two_workspaces_have_two_indexes_and_never_see_each_other(shell, tmp_path, indexes):
     one = made(tmp_path / "one", "The alpha secret is in the cellar.\n")
     two = made(tmp_path / "two", "The beta plan is in the attic.\n")
 
@@ -59,7 +54,7 @@ def test_two_workspaces_have_two_indexes_and_never_see_each_other(
         assert memory.search("beta").hits
 
 
-def test_status_config_and_doctor_name_the_same_file(shell: Shell, tmp_path: Path, indexes: Path) -> None:
+def test_status_config_and_doctor_name_the_same_file(shell, tmp_path, indexes):
     folder = made(tmp_path / "one", "A note.\n")
     shell("--workspace", str(folder), "index")
     file = str(indexes / f"main-{workspaces.digest(folder)}.sqlite")
@@ -74,7 +69,7 @@ def test_status_config_and_doctor_name_the_same_file(shell: Shell, tmp_path: Pat
     assert f"memline --workspace {folder} index" in missing.stdout
 
 
-def test_one_file_for_two_workspaces_is_refused(shell: Shell, tmp_path: Path) -> None:
+def test_one_file_for_two_workspaces_is_refused(shell, tmp_path):
     one = made(tmp_path / "one", "Alpha.\n")
     two = made(tmp_path / "two", "Beta.\n")
     config = tmp_path / "c.json5"
@@ -91,9 +86,7 @@ def test_one_file_for_two_workspaces_is_refused(shell: Shell, tmp_path: Path) ->
     assert cited(shell, "--workspace", str(one), "search", "alpha") == ["Alpha."]
 
 
-def test_the_index_of_an_agent_follows_its_configured_workspace(
-    shell: Shell, tmp_path: Path, home: Path, indexes: Path
-) -> None:
+def test_the_index_of_an_agent_follows_its_configured_workspace(shell, tmp_path, home, indexes):
     one = made(tmp_path / "one", "Alpha.\n")
     config = home / ".config/memline/config.json5"
     config.parent.mkdir(parents=True)

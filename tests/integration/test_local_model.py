@@ -1,7 +1,6 @@
 """A model in this process, from index to answer, as a user has it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from memline.shared.embedders.local.engines import ONNX
 from tests.support.local_model import MODEL, Hub, gguf, needs_model, needs_onnx
 from tests.support.onnx_model import tiny
 from tests.support.shell import Shell
-from tests.support.workspace import Place, paths
+from tests.support.workspace import paths
 
 DOOR = "# Office\n\nThe spare key hangs on a hook behind the blue door of the workshop.\n"
 FOOD = "# Food\n\nOn Fridays we bake pizza with tomatoes and basil for everybody.\n"
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.place(
 
 @needs_model
 @pytest.mark.parametrize("provider", ["auto", "local"])
-def test_index_and_hybrid_search_need_a_model_file_and_nothing_else(place: Place, provider: str) -> None:
+def test_index_and_hybrid_search_need_a_model_file_and_nothing_else(place, provider):
     place.configure(provider=provider, local={"modelPath": str(MODEL)}, query={"minScore": 0.1})
 
     indexed = place.run("index", "--json")
@@ -40,7 +39,7 @@ def test_index_and_hybrid_search_need_a_model_file_and_nothing_else(place: Place
 
 
 @needs_onnx
-def test_an_onnx_model_finds_by_meaning_and_token_by_token(place: Place, onnx_folder: Path) -> None:
+def test_an_onnx_model_finds_by_meaning_and_token_by_token(place, onnx_folder):
     place.configure(local={"modelPath": str(onnx_folder)}, query={"minScore": 0.1})
 
     indexed = place.run("index", "--json")
@@ -55,7 +54,7 @@ def test_an_onnx_model_finds_by_meaning_and_token_by_token(place: Place, onnx_fo
 
 
 @needs_model
-def test_status_probes_the_model(place: Place) -> None:
+def test_status_probes_the_model(place):
     place.configure(local={"modelPath": str(MODEL)})
 
     (status,) = place.run("status", "--deep", "--json").json
@@ -64,7 +63,7 @@ def test_status_probes_the_model(place: Place) -> None:
     assert status["status"]["provider"] == "local"
 
 
-def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place: Place) -> None:
+def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place):
     model = place.folder / "chat.gguf"
     model.write_bytes(gguf(general__architecture="llama"))
     place.configure(provider="local", local={"modelPath": str(model)})
@@ -79,9 +78,7 @@ def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place: Place
     assert (answer.mode, answer.stale) == ("keyword", True)
 
 
-def test_a_download_that_is_impossible_says_so_and_words_are_still_found(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_is_impossible_says_so_and_words_are_still_found(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_HF_URL", "http://127.0.0.1:1")
     place.configure(provider="local", local={"modelPath": "hf:owner/repo/model.gguf"})
 
@@ -97,14 +94,14 @@ def test_a_download_that_is_impossible_says_so_and_words_are_still_found(
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+def shell(monkeypatch, capsys, tmp_path):
     """A shell in a folder without notes of its own, from which the only workspace answers."""
     monkeypatch.chdir(tmp_path)
     return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture
-def hub_of_small_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub_of_small_models(tmp_path, monkeypatch):
     """A hub whose small ONNX model knows three colours."""
     tiny(tmp_path / "hub")
     files = {
@@ -122,7 +119,7 @@ def hub_of_small_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield hub
 
 
-def colours(tmp_path: Path) -> Path:
+def colours(tmp_path):
     folder = tmp_path / "colours"
     folder.mkdir()
     (folder / "MEMORY.md").write_text("# Doors\n\nThe red door leads to the garden.\n")
@@ -130,9 +127,7 @@ def colours(tmp_path: Path) -> Path:
 
 
 @needs_onnx
-def test_init_takes_the_small_model_when_it_is_asked_for(
-    shell: Shell, tmp_path: Path, hub_of_small_models: Hub
-) -> None:
+def test_init_takes_the_small_model_when_it_is_asked_for(shell, tmp_path, hub_of_small_models):
     folder = colours(tmp_path)
     assert shell("init", str(folder), "--yes").status == 0
     assert hub_of_small_models.requests == []
@@ -153,9 +148,7 @@ def test_init_takes_the_small_model_when_it_is_asked_for(
     assert written == {"agents": {"defaults": {"memorySearch": keys}}}
 
 
-def test_with_a_configuration_init_says_what_to_add_and_where(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_configuration_init_says_what_to_add_and_where(shell, tmp_path, monkeypatch):
     config = tmp_path / "c.json5"
     config.write_text("// mine\n{}\n")
     monkeypatch.setenv("MEMLINE_CONFIG", str(config))
@@ -167,9 +160,7 @@ def test_with_a_configuration_init_says_what_to_add_and_where(
     assert '"provider": "ollama"' in ran.stdout and '"baseUrl": "http://h:1/"' in ran.stdout
 
 
-def test_without_an_engine_init_names_the_command_and_writes_nothing(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_engine_init_names_the_command_and_writes_nothing(shell, tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "missing", list)
     folder = colours(tmp_path)
 
@@ -182,9 +173,7 @@ def test_without_an_engine_init_names_the_command_and_writes_nothing(
 
 
 @pytest.mark.parametrize(("file", "package"), [("model.onnx", "onnxruntime"), ("m.gguf", "llama-cpp-python")])
-def test_a_missing_engine_is_named_wherever_one_looks(
-    place: Place, shell: Shell, monkeypatch: pytest.MonkeyPatch, file: str, package: str
-) -> None:
+def test_a_missing_engine_is_named_wherever_one_looks(place, shell, monkeypatch, file, package):
     model = place.folder / file
     model.write_bytes(gguf() if file.endswith("gguf") else b"\x08\x08")
     (place.folder / "tokenizer.json").write_text("{}")

@@ -1,7 +1,6 @@
 """MCP over HTTP: the official client against the real server, and who may be asked for."""
 
 import json
-from collections.abc import Awaitable, Callable
 
 import anyio
 import httpx
@@ -13,13 +12,12 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.support.http_api import serving
 from tests.support.mcp_calls import call, words
 from tests.support.process import TIMEOUT_S
-from tests.support.workspace import Place
 
 WORK = "token-for-work"
 
 
-def talk(url: str, conversation: Callable[[Client], Awaitable[None]], **headers: str) -> None:
-    async def run() -> None:
+def talk(url, conversation, **headers):
+    async def run():
         with anyio.fail_after(TIMEOUT_S):
             async with (
                 httpx2.AsyncClient(headers=headers, timeout=120) as http,
@@ -30,7 +28,7 @@ def talk(url: str, conversation: Callable[[Client], Awaitable[None]], **headers:
     anyio.run(run)
 
 
-def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Place) -> None:
+def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.write("../other/MEMORY.md", "The vault code is 7341.\n")
     listed = [
@@ -39,11 +37,11 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
     ]
     place.config.write_text(json.dumps({"agents": {"list": listed}}))
 
-    async def is_work(client: Client) -> None:
+    async def is_work(client):
         assert (await call(client, "memory_search", query="vault")).structured_content["results"]
         assert not (await call(client, "memory_search", query="cents")).structured_content["results"]
 
-    async def is_refused(client: Client) -> None:
+    async def is_refused(client):
         refused = await call(client, "memory_search", query="vault")
         assert refused.is_error and "does not open the agent 'main'" in words(refused)
 
@@ -56,10 +54,10 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
         assert httpx.post(f"{url}/mcp", json={}, timeout=120).status_code == 401
 
 
-def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> None:
+def test_the_header_of_a_session_of_another_agent_is_refused(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
 
-    async def is_refused(client: Client) -> None:
+    async def is_refused(client):
         for tool, arguments in (
             ("search", {"query": "cents"}),
             ("get", {"path": "MEMORY.md"}),
@@ -84,7 +82,7 @@ def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> No
         (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600),
     ],
 )
-def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place: Place, body: bytes, code: int) -> None:
+def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place, body, code):
     place.write("MEMORY.md", "x\n")
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -97,7 +95,7 @@ def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place: Place, bod
     assert "pydantic" not in answer.text
 
 
-def test_a_text_that_was_cut_in_the_middle_of_an_emoji_is_taken(place: Place) -> None:
+def test_a_text_that_was_cut_in_the_middle_of_an_emoji_is_taken(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     call = {"name": "memory_search", "arguments": {"query": "cents \ud83d"}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})

@@ -10,17 +10,16 @@ from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.redis_broker import on_redis
 from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
-from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place, note, until
+from tests.support.workspace import note, until
 
 
-def scrape(url: str) -> tuple[str, str]:
+def scrape(url):
     """Content type and text of the page."""
     with urlopen(url, timeout=120) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
 
-def test_a_scrape_follows_the_fleet(place: Place, redis: RedisServer) -> None:
+def test_a_scrape_follows_the_fleet(place, redis):
     place.write("MEMORY.md", note(1))
     env = {"MEMLINE_QUEUE_URL": redis.url}
     on_redis(QueueAddress(redis.url, fleet_name(place.home)))
@@ -48,7 +47,7 @@ def test_a_scrape_follows_the_fleet(place: Place, redis: RedisServer) -> None:
     assert process.returncode == 0
 
 
-def test_the_age_of_a_backup_and_the_disk_are_told(place: Place) -> None:
+def test_the_age_of_a_backup_and_the_disk_are_told(place):
     place.write("MEMORY.md", note(1))
     place.index()
     before = page(FleetCollector(place.settings, [place.agent]))

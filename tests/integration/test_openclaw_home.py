@@ -4,17 +4,13 @@
 """
 
 import json
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memline.producers.actions.forget import targets_of_session
 from memline.producers.memory import Memory
 from memline.shared.config.load import Options, load
-from memline.shared.config.schema import AgentSettings
 from tests.support.chat_server import ChatServer
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.openclaw import chat_models, needs_openclaw, streamed, talk
@@ -25,7 +21,7 @@ SECRET = "sk-proj-aB3dE5gH7jK9mN1pQ3sT5vW7"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """A user's home with a workspace of OpenClaw's."""
     monkeypatch.setenv("HOME", str(tmp_path))
     workspace = tmp_path / ".openclaw/workspace"
@@ -35,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def configuration(layout: str, embeddings: str, chat: str = "http://127.0.0.1:9/v1") -> dict[str, Any]:
+def configuration(layout, embeddings, chat="http://127.0.0.1:9/v1"):
     """The file of a release: with a chat model and an embedding provider of the tests."""
     search = {
         "provider": "openai",
@@ -52,36 +48,34 @@ def configuration(layout: str, embeddings: str, chat: str = "http://127.0.0.1:9/
     return content
 
 
-def agent_of(home: Path) -> AgentSettings:
+def agent_of(home):
     return load(Options(home=home / "memline"), {"HOME": str(home)}).agent()
 
 
 @pytest.fixture
-def opened(home: Path) -> Iterator[Callable[[], Memory]]:
+def opened(home):
     """Opens the memory of the home; what was opened is closed."""
     with ExitStack() as stack:
 
-        def open_() -> Memory:
+        def open_():
             settings = load(Options(home=home / "memline"), {"HOME": str(home)}).settings
             return stack.enter_context(Memory.of(settings, settings.agents["main"]))
 
         yield open_
 
 
-def citations(memory: Memory, question: str) -> list[str]:
+def citations(memory, question):
     return [hit.citation for hit in memory.search(question, source="sessions").hits]
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
+def server():
     with EmbeddingServer() as server:
         yield server
 
 
 @pytest.mark.parametrize("layout", ["early", "newest"])
-def test_both_layouts_are_used_as_they_are(
-    home: Path, server: EmbeddingServer, opened: Callable[[], Memory], layout: str
-) -> None:
+def test_both_layouts_are_used_as_they_are(home, server, opened, layout):
     state = home / ".openclaw"
     (state / "openclaw.json").write_text(json.dumps(configuration(layout, server.url)))
     lines = (
@@ -105,9 +99,7 @@ def test_both_layouts_are_used_as_they_are(
     assert server.texts and not any(SECRET in text for text in server.texts)
 
 
-def test_sessions_in_rows_are_followed_and_stay_when_they_are_deleted(
-    home: Path, opened: Callable[[], Memory]
-) -> None:
+def test_sessions_in_rows_are_followed_and_stay_when_they_are_deleted(home, opened):
     state = home / ".openclaw"
     content = configuration("newest", "http://127.0.0.1:9/v1")
     content["memory"]["search"]["provider"] = "none"
@@ -134,9 +126,7 @@ def test_sessions_in_rows_are_followed_and_stay_when_they_are_deleted(
 
 @needs_openclaw
 @pytest.mark.parametrize("layout", ["early", "newest"])
-def test_homes_that_the_real_program_made(
-    home: Path, server: EmbeddingServer, opened: Callable[[], Memory], layout: str
-) -> None:
+def test_homes_that_the_real_program_made(home, server, opened, layout):
     state = home / ".openclaw"
     with ChatServer() as chat:
         chat.answer = streamed("The walrus took the boat.")

@@ -5,10 +5,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +16,6 @@ from tests.support.chat_server import ChatServer
 from tests.support.http_api import serving
 from tests.support.http_stub import HttpStub, QuietHandler
 from tests.support.openclaw import chat_models, needs_openclaw, streamed, talk
-from tests.support.workspace import Place
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "deploy/openclaw"
@@ -43,7 +40,7 @@ pytestmark = pytest.mark.place(
 )
 
 
-def host(config: dict[str, Any], *calls: dict[str, Any]) -> dict[str, Any]:
+def host(config, *calls):
     """Register the plugin and make the calls, as OpenClaw does."""
     asked = {"plugin": str(PLUGIN / "index.js"), "config": config, "calls": calls}
     ran = subprocess.run(
@@ -54,20 +51,20 @@ def host(config: dict[str, Any], *calls: dict[str, Any]) -> dict[str, Any]:
         timeout=120,
         check=True,
     )
-    said: dict[str, Any] = json.loads(ran.stdout)
+    said = json.loads(ran.stdout)
     return said
 
 
-def search(query: str, **context: str) -> dict[str, Any]:
+def search(query, **context):
     return {"tool": "memory_search", "params": {"query": query}, "context": context}
 
 
-def get(path: str, **context: str) -> dict[str, Any]:
+def get(path, **context):
     return {"tool": "memory_get", "params": {"path": path}, "context": context}
 
 
 @pytest.fixture
-def away() -> Iterator[str]:
+def away():
     """An address where nothing listens, and nothing can begin to."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -75,11 +72,11 @@ def away() -> Iterator[str]:
 
 
 @contextmanager
-def answering(status: int, body: bytes, *, headers: dict[str, str] | None = None) -> Iterator[str]:
+def answering(status, body, *, headers=None):
     """A server that gives the same answer to everything."""
 
     class Handler(QuietHandler):
-        def do_POST(self) -> None:
+        def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
             self.send_response(status)
             for name, text in {"content-length": str(len(body)), **(headers or {})}.items():
@@ -92,7 +89,7 @@ def answering(status: int, body: bytes, *, headers: dict[str, str] | None = None
 
 
 @needs_node
-def test_the_manifest_says_what_the_plugin_registers() -> None:
+def test_the_manifest_says_what_the_plugin_registers():
     manifest = json.loads((PLUGIN / "openclaw.plugin.json").read_text())
     package = json.loads((PLUGIN / "package.json").read_text())
 
@@ -110,7 +107,7 @@ def test_the_manifest_says_what_the_plugin_registers() -> None:
 
 
 @needs_node
-def test_both_tools_answer_over_http(place: Place) -> None:
+def test_both_tools_answer_over_http(place):
     with serving(place.settings) as url:
         found, read, missing, refused = host(
             {"url": f"{url}/"},
@@ -128,7 +125,7 @@ def test_both_tools_answer_over_http(place: Place) -> None:
 
 
 @needs_node
-def test_the_session_decides_about_access_as_in_openclaw(place: Place) -> None:
+def test_the_session_decides_about_access_as_in_openclaw(place):
     direct, group = "agent:main:main", "agent:main:discord:group:7"
     with serving(place.settings) as url:
         in_direct, in_group, elsewhere = host(
@@ -143,7 +140,7 @@ def test_the_session_decides_about_access_as_in_openclaw(place: Place) -> None:
 
 
 @needs_node
-def test_all_agents_can_have_the_memory_of_one(place: Place) -> None:
+def test_all_agents_can_have_the_memory_of_one(place):
     with serving(place.settings) as url:
         (found,) = host(
             {"url": url, "agent": "main"}, search("cents", agentId="work", sessionKey="agent:work:main")
@@ -153,9 +150,7 @@ def test_all_agents_can_have_the_memory_of_one(place: Place) -> None:
 
 
 @needs_node
-def test_the_token_comes_from_the_configuration_or_a_variable(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token_comes_from_the_configuration_or_a_variable(place, monkeypatch):
     token = "a-token-of-tests"
     settings = replace(place.settings, serve=Serve(token=token))
     monkeypatch.setenv("MY_TOKEN", token)
@@ -169,7 +164,7 @@ def test_the_token_comes_from_the_configuration_or_a_variable(
 
 
 @needs_node
-def test_without_memline_the_agent_is_told_so(away: str) -> None:
+def test_without_memline_the_agent_is_told_so(away):
     found, read = host({"url": away}, search("cents"), get("MEMORY.md"))["answers"]
 
     error = f"{away} cannot be reached (ECONNREFUSED)"
@@ -196,7 +191,7 @@ def test_without_memline_the_agent_is_told_so(away: str) -> None:
         (503, b'{"error": "busy", "hint": "later"}', {"retry-after": "1"}),
     ],
 )
-def test_an_answer_that_is_none_is_no_answer(status: int, body: bytes, headers: dict[str, str]) -> None:
+def test_an_answer_that_is_none_is_no_answer(status, body, headers):
     with answering(status, body, headers=headers) as url:
         (found,) = host({"url": url, "timeoutSeconds": 60}, search("cents"))["answers"]
 
@@ -205,7 +200,7 @@ def test_an_answer_that_is_none_is_no_answer(status: int, body: bytes, headers: 
 
 
 @needs_node
-def test_over_mcp_one_process_serves_a_session(place: Place) -> None:
+def test_over_mcp_one_process_serves_a_session(place):
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from memline.producers.start import main; main()"
     command = [sys.executable, "-c", code, *place.arguments()]
     group = {"agentId": "main", "sessionKey": "agent:main:discord:group:7"}
@@ -239,7 +234,7 @@ def test_over_mcp_one_process_serves_a_session(place: Place) -> None:
         ),
     ],
 )
-def test_a_command_that_does_not_work_is_told(command: list[str], error: str) -> None:
+def test_a_command_that_does_not_work_is_told(command, error):
     (found,) = host({"command": command, "timeoutSeconds": 1 if "1 s" in error else 60}, search("cents"))[
         "answers"
     ]
@@ -251,9 +246,7 @@ def test_a_command_that_does_not_work_is_told(command: list[str], error: str) ->
 @needs_openclaw
 @pytest.mark.parametrize("layout", ["early", "newest"])
 @pytest.mark.parametrize("is_running", [True, False])
-def test_the_real_program_loads_it_and_its_agent_gets_the_answers(
-    place: Place, tmp_path: Path, away: str, layout: str, is_running: bool
-) -> None:
+def test_the_real_program_loads_it_and_its_agent_gets_the_answers(place, tmp_path, away, layout, is_running):
     home = tmp_path / "user"
     (home / ".openclaw").mkdir(parents=True)
     # The newest offers most tools by way of a catalogue.

@@ -2,25 +2,23 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 
-def report(place: Place) -> dict[str, Any]:
+def report(place):
     (found,) = place.call("status", "--json").json
     return dict(found)
 
 
-def findings_of(place: Place, code: str) -> list[dict[str, Any]]:
+def findings_of(place, code):
     return [each for each in report(place)["findings"] if each["code"] == code]
 
 
-def test_a_process_that_started_before_its_configuration_changed_is_named(place: Place) -> None:
+def test_a_process_that_started_before_its_configuration_changed_is_named(place):
     place.write("memory/a.md", "# A\n")
     with running_memline(*place.arguments("up")) as process:
         until(lambda: bool(report(place)["processes"]), "its start")
@@ -36,9 +34,7 @@ def test_a_process_that_started_before_its_configuration_changed_is_named(place:
 
 
 @pytest.mark.place(server={}, notes=3)
-def test_a_changed_model_is_told_with_its_price_before_the_first_request(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_a_changed_model_is_told_with_its_price_before_the_first_request(place, server):
     place.index()
     texts = place.vector_states()["ready"]
     # The provider holds its answers: what is told was known before any came.

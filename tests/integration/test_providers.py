@@ -2,19 +2,17 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
-from memline.producers.backends import RunProgress
 from memline.shared.scheduling import model_change
-from tests.support.embedding_server import EmbeddingServer, Received
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place, paths
+from tests.support.workspace import paths
 
 NAMES = ("openai", "gemini", "voyage")
 SERVERS = {"openai": EmbeddingServer, "gemini": GeminiServer, "voyage": VoyageServer}
@@ -37,7 +35,7 @@ pytestmark = pytest.mark.place(notes=NOTES)
 
 
 @pytest.fixture
-def servers() -> Iterator[Servers]:
+def servers():
     """The three providers, each with the key it expects, and with dimensions of its own."""
     with ExitStack() as stack:
         yield {
@@ -46,7 +44,7 @@ def servers() -> Iterator[Servers]:
         }
 
 
-def configure(place: Place, servers: Servers, *, keys: Mapping[str, str] = KEYS, **memory: Any) -> None:
+def configure(place, servers, *, keys=KEYS, **memory):
     """Write a configuration with address and key of every provider; `memory` says which of them counts."""
     providers = {
         ENTRIES[name]: {"baseUrl": servers[name].url, "apiKey": keys.get(name, "")} for name in NAMES
@@ -57,7 +55,7 @@ def configure(place: Place, servers: Servers, *, keys: Mapping[str, str] = KEYS,
     )
 
 
-def is_question(request: Received) -> bool:
+def is_question(request):
     """Whether a request to Gemini or Voyage is for the vector of a question, by its own words."""
     kinds = {
         part.get("taskType", part.get("input_type")) for part in request.body.get("requests", [request.body])
@@ -67,9 +65,7 @@ def is_question(request: Received) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_provider_serves_index_and_hybrid_search_by_its_name_alone(
-    place: Place, servers: Servers, name: str
-) -> None:
+def test_each_provider_serves_index_and_hybrid_search_by_its_name_alone(place, servers, name):
     configure(place, servers, provider=name)
 
     report = place.index()
@@ -86,9 +82,7 @@ def test_each_provider_serves_index_and_hybrid_search_by_its_name_alone(
 
 
 @pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_texts_and_questions_are_never_taken_for_each_other(
-    place: Place, servers: Servers, name: str
-) -> None:
+def test_texts_and_questions_are_never_taken_for_each_other(place, servers, name):
     configure(place, servers, provider=name)
 
     place.index()
@@ -101,9 +95,7 @@ def test_texts_and_questions_are_never_taken_for_each_other(
     assert probe["ok"]
 
 
-def test_three_providers_in_turn_never_mix_and_coming_back_costs_nothing(
-    place: Place, servers: Servers
-) -> None:
+def test_three_providers_in_turn_never_mix_and_coming_back_costs_nothing(place, servers):
     for name in (*NAMES, "gemini"):
         configure(place, servers, provider=name)
         for server in servers.values():
@@ -123,9 +115,7 @@ def test_three_providers_in_turn_never_mix_and_coming_back_costs_nothing(
 
 
 @pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_shortened_vectors_are_another_identity_and_of_unit_length(
-    place: Place, servers: Servers, name: str
-) -> None:
+def test_shortened_vectors_are_another_identity_and_of_unit_length(place, servers, name):
     configure(place, servers, provider=name)
     place.index()
 
@@ -140,9 +130,7 @@ def test_shortened_vectors_are_another_identity_and_of_unit_length(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wrong_key_stops_with_what_to_do_and_the_right_one_goes_on(
-    place: Place, servers: Servers, name: str
-) -> None:
+def test_a_wrong_key_stops_with_what_to_do_and_the_right_one_goes_on(place, servers, name):
     wrong = "wrong-key-but-secret-9876543210"
     configure(place, servers, keys={name: wrong}, provider=name)
 
@@ -168,9 +156,7 @@ def test_a_wrong_key_stops_with_what_to_do_and_the_right_one_goes_on(
 @pytest.mark.parametrize(
     ("keys", "chosen"), [(NAMES, "openai"), (NAMES[1:], "gemini"), (NAMES[2:], "voyage"), ((), "none")]
 )
-def test_auto_takes_the_first_provider_with_a_key(
-    place: Place, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], chosen: str
-) -> None:
+def test_auto_takes_the_first_provider_with_a_key(place, monkeypatch, keys, chosen):
     for name in keys:
         monkeypatch.setenv(f"{name.upper()}_API_KEY", KEYS[name])
     place.configure(provider="auto")
@@ -188,8 +174,8 @@ def test_auto_takes_the_first_provider_with_a_key(
     ],
 )
 def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back(
-    place: Place, servers: Servers, first: str, fault: str, second: str
-) -> None:
+    place, servers, first, fault, second
+):
     configure(place, servers, provider=first, fallback=second)
     servers[first].control({"fault": fault})
 
@@ -223,21 +209,19 @@ def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back
     assert place.status()["fallback"] is None
 
 
-def test_a_run_that_looks_while_the_fallback_is_being_named_waits_for_its_texts(
-    place: Place, servers: Servers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_looks_while_the_fallback_is_being_named_waits_for_its_texts(place, servers, monkeypatch):
     configure(place, servers, provider="voyage", fallback="gemini")
     servers["voyage"].control({"fault": "401"})
     named, looked = threading.Event(), threading.Event()
     want_all = model_change._want_all
-    looks: list[RunProgress] = []
+    looks = []
 
-    def want_all_late(*arguments: Any) -> None:
+    def want_all_late(*arguments):
         named.set()
         looked.wait(120)
         want_all(*arguments)
 
-    def look(progress: RunProgress) -> None:
+    def look(progress):
         looks.extend([progress] if named.is_set() else [])
         if len(looks) == 3:
             looked.set()
@@ -250,7 +234,7 @@ def test_a_run_that_looks_while_the_fallback_is_being_named_waits_for_its_texts(
     assert report.vectors == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
 
 
-def test_a_fallback_that_has_no_key_either_is_told_with_both_reasons(place: Place, servers: Servers) -> None:
+def test_a_fallback_that_has_no_key_either_is_told_with_both_reasons(place, servers):
     configure(place, servers, keys={}, provider="gemini", fallback="voyage")
     content = json.loads(place.config.read_text())
     for entry in content["models"]["providers"].values():
@@ -268,9 +252,7 @@ def test_a_fallback_that_has_no_key_either_is_told_with_both_reasons(place: Plac
     assert paths(answer) == ["memory/note-3.md"]
 
 
-def test_while_the_model_changes_a_question_is_embedded_as_the_vectors_that_are_searched(
-    place: Place, servers: Servers
-) -> None:
+def test_while_the_model_changes_a_question_is_embedded_as_the_vectors_that_are_searched(place, servers):
     configure(place, servers, provider="gemini")
     place.index()
     configure(place, servers, provider="voyage")
@@ -292,9 +274,7 @@ def test_while_the_model_changes_a_question_is_embedded_as_the_vectors_that_are_
     assert [is_question(request) for request in servers["gemini"].requests] == [True]
 
 
-def test_a_plan_knows_the_price_of_the_public_services_alone(
-    place: Place, servers: Servers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_knows_the_price_of_the_public_services_alone(place, servers, monkeypatch):
     monkeypatch.setenv("VOYAGE_API_KEY", "pa-some-key")
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-some-key")
     costs = {}

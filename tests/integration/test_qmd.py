@@ -1,8 +1,6 @@
 """The real qmd, where it is installed: keyword search needs no model. `QMD_PROGRAM` or the PATH names it."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ pytestmark = needs_qmd
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Memory:
+def memory(tmp_path):
     notes = tmp_path / "notes"
     (notes / "memory").mkdir(parents=True)
     (notes / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")
@@ -28,7 +26,7 @@ def memory(tmp_path: Path) -> Memory:
     return opened(tmp_path)
 
 
-def opened(folder: Path, **qmd: Any) -> Memory:
+def opened(folder, **qmd):
     own = {
         "command": f"'{real_qmd()[0]}'",
         "searchMode": "search",
@@ -43,7 +41,7 @@ def opened(folder: Path, **qmd: Any) -> Memory:
     return Memory.of(settings, settings.agents["main"])
 
 
-def test_words_are_found_with_files_and_lines(memory: Memory, tmp_path: Path) -> None:
+def test_words_are_found_with_files_and_lines(memory, tmp_path):
     answer = memory.search("ERR_CONN_42")
 
     assert (answer.backend, answer.fallback) == ("qmd", None)
@@ -58,7 +56,7 @@ def test_words_are_found_with_files_and_lines(memory: Memory, tmp_path: Path) ->
     assert memory.search("--version").backend == "qmd"
 
 
-def test_changes_sessions_and_other_folders_are_followed(memory: Memory, tmp_path: Path, home: Path) -> None:
+def test_changes_sessions_and_other_folders_are_followed(memory, tmp_path, home):
     memory.index()
     (tmp_path / "notes" / "memory" / "copy.md").write_text("A quokka was seen.\n")
     sessions = sessions_folder(home / ".openclaw")

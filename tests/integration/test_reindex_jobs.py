@@ -7,13 +7,10 @@ from memline.producers.reports import job_reports as report
 from memline.shared.config.environment import fleet_name
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import IndexMissing
-from memline.shared.index.jobs import Job
 from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.redis_broker import on_redis
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
-from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place, note, until
+from tests.support.workspace import note, until
 
 #: Notes of three texts each.
 NOTES = 30
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.place(
 )
 
 
-def states(place: Place) -> dict[str, int]:
+def states(place):
     """Vectors by state; none before the store worker has made the index."""
     try:
         return place.vector_states()
@@ -31,27 +28,25 @@ def states(place: Place) -> dict[str, int]:
         return {}
 
 
-def is_settled(place: Place) -> bool:
+def is_settled(place):
     return states(place) == {"ready": 3 * NOTES}
 
 
-def address(place: Place, redis: RedisServer) -> QueueAddress:
+def address(place, redis):
     return QueueAddress(redis.url, fleet_name(place.home))
 
 
-def waiting(place: Place, redis: RedisServer, queue: str) -> int:
+def waiting(place, redis, queue):
     return int(redis.ask("LLEN", f"memline:{fleet_name(place.home)}:{queue}"))
 
 
-def opened(place: Place) -> list[Job]:
+def opened(place):
     """The open jobs, the oldest first."""
     found = report.listed([place.agent], prices={}, only_open=True)
     return [each.job for each in reversed(found)]
 
 
-def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twice(
-    place: Place, redis: RedisServer, server: EmbeddingServer
-) -> None:
+def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twice(place, redis, server):
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
         first = reindex_job.start(place.agent, address(place, redis), force=True)
@@ -65,9 +60,7 @@ def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twic
     assert (done.state, done.files_done, done.texts_done) == ("done", NOTES, 3 * NOTES)
 
 
-def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
-    place: Place, redis: RedisServer
-) -> None:
+def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(place, redis):
     asked = place.run("reindex", "--force", env={"MEMLINE_QUEUE_URL": redis.url})
 
     (job,) = opened(place)
@@ -79,9 +72,7 @@ def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
     assert shown["progress"].startswith(f"0 of {NOTES} files read")
 
 
-def test_a_job_outlives_its_workers_and_an_emptied_redis(
-    place: Place, redis: RedisServer, server: EmbeddingServer
-) -> None:
+def test_a_job_outlives_its_workers_and_an_emptied_redis(place, redis, server):
     with Fleet(place, redis.url) as fleet:
         fleet.start("store")
         job = reindex_job.start(place.agent, address(place, redis), force=True)
@@ -98,9 +89,7 @@ def test_a_job_outlives_its_workers_and_an_emptied_redis(
     assert server.repeated() == {}
 
 
-def test_a_paused_job_waits_while_live_edits_go_on(
-    place: Place, redis: RedisServer, server: EmbeddingServer
-) -> None:
+def test_a_paused_job_waits_while_live_edits_go_on(place, redis, server):
     url = address(place, redis)
     reindex_job.start(place.agent, url)
     (job,) = opened(place)
@@ -122,7 +111,7 @@ def test_a_paused_job_waits_while_live_edits_go_on(
     assert server.repeated() == {}
 
 
-def test_an_index_run_resumes_what_was_cancelled(place: Place, server: EmbeddingServer) -> None:
+def test_an_index_run_resumes_what_was_cancelled(place, server):
     place.index()
     server.control({"fault": "401"})
     place.configure(model="another")

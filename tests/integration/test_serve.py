@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 
-def test_the_server_says_where_it_is_answers_and_ends_well(place: Place) -> None:
+def test_the_server_says_where_it_is_answers_and_ends_well(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
 
     with running_memline(*place.arguments("serve", "--port", "0")) as process:
@@ -28,7 +28,7 @@ def test_the_server_says_where_it_is_answers_and_ends_well(place: Place) -> None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_without_a_token_only_loopback_is_served(place: Place, host: str) -> None:
+def test_without_a_token_only_loopback_is_served(place, host):
     ran = place.run("serve", "--host", host)
 
     assert ran.status == 2
@@ -36,7 +36,7 @@ def test_without_a_token_only_loopback_is_served(place: Place, host: str) -> Non
     assert "MEMLINE_SERVE_TOKEN" in ran.stderr
 
 
-def test_with_a_token_any_address_is_served_and_asks_for_it(place: Place) -> None:
+def test_with_a_token_any_address_is_served_and_asks_for_it(place):
     env = {"MEMLINE_SERVE_TOKEN": "a-token-of-tests"}
 
     with running_memline(*place.arguments("serve", "--host", "0.0.0.0", "--port", "0"), env=env) as process:
@@ -52,7 +52,7 @@ def test_with_a_token_any_address_is_served_and_asks_for_it(place: Place) -> Non
         end(process)
 
 
-def test_a_port_in_use_is_an_error_with_a_hint(place: Place) -> None:
+def test_a_port_in_use_is_an_error_with_a_hint(place):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = place.run("serve", "--port", str(port))
@@ -62,7 +62,7 @@ def test_a_port_in_use_is_an_error_with_a_hint(place: Place) -> None:
     assert f" serve --port {port + 1}" in ran.stderr
 
 
-def test_up_serves_too_and_goes_on_while_its_port_is_taken(place: Place) -> None:
+def test_up_serves_too_and_goes_on_while_its_port_is_taken(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.index()
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -91,7 +91,7 @@ def is_answered(url):
         return False
 
 
-def test_the_context_of_a_session_is_printed(place: Place) -> None:
+def test_the_context_of_a_session_is_printed(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
 
     shared, private = place.run("context"), place.run("context", "--private", "--json")
@@ -101,7 +101,7 @@ def test_the_context_of_a_session_is_printed(place: Place) -> None:
     assert private.json["parts"][0]["path"] == "MEMORY.md"
 
 
-def test_an_agent_without_a_memory_has_no_context_either(place: Place) -> None:
+def test_an_agent_without_a_memory_has_no_context_either(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.configure(enabled=False)
 

@@ -3,18 +3,15 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from memline.producers.actions.forget import targets_of_session
 from memline.producers.runs import following as runs_following
 from memline.producers.watching import watcher
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
-from tests.support.workspace import Place, paths, remote, until
+from tests.support.workspace import paths, remote, until
 
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
 SECRETS = [f"sk-proj-{BODY}", f"hunter{BODY}", f"eyJhbGciOiJIUzI1NiJ9.{BODY}.{BODY}", f"cookie{BODY}"]
@@ -31,24 +28,24 @@ pytestmark = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The sessions folder of the agent `main`."""
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     return sessions_folder(tmp_path / "state")
 
 
-def append(file: Path, text: str) -> None:
+def append(file, text):
     with file.open("a") as handle:
         handle.write(text)
 
 
 @contextmanager
-def following(place: Place) -> Iterator[None]:
+def following(place):
     """`memline up` in a thread of this process."""
     stop = threading.Event()
-    failed: list[BaseException] = []
+    failed = []
 
-    def run() -> None:
+    def run():
         try:
             runs_following.up(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
         except BaseException as error:
@@ -64,11 +61,11 @@ def following(place: Place) -> Iterator[None]:
     assert not failed
 
 
-def citations(place: Place, query: str, **options: str) -> list[str]:
+def citations(place, query, **options):
     return [hit.citation for hit in place.search(query, **options).hits]
 
 
-def test_what_was_said_is_found_with_the_lines_of_its_transcript(place: Place, folder: Path) -> None:
+def test_what_was_said_is_found_with_the_lines_of_its_transcript(place, folder):
     file = folder / "abc.jsonl"
     file.write_text(opening() + said("user", "Where do pelicans sleep?") + tool_result("pelican pelican"))
     append(file, said("assistant", "On the quay."))
@@ -87,7 +84,7 @@ def test_what_was_said_is_found_with_the_lines_of_its_transcript(place: Place, f
     ]
 
 
-def test_a_session_is_found_by_its_day_and_its_first_words(place: Place, folder: Path) -> None:
+def test_a_session_is_found_by_its_day_and_its_first_words(place, folder):
     file = folder / "abc.jsonl"
     file.write_text(opening() + said("user", "Plan the regatta", at="2026-02-08T09:00:00Z") + talk(30))
     (folder / "other.jsonl").write_text(opening() + talk(30, first=100))
@@ -101,7 +98,7 @@ def test_a_session_is_found_by_its_day_and_its_first_words(place: Place, folder:
     assert not paths(place.search("regatta", until="2026-02-07"))
 
 
-def test_growth_is_found_by_the_next_search_without_being_called_stale(place: Place, folder: Path) -> None:
+def test_growth_is_found_by_the_next_search_without_being_called_stale(place, folder):
     file = folder / "abc.jsonl"
     file.write_text(opening() + talk(20))
     place.index()
@@ -118,7 +115,7 @@ def test_growth_is_found_by_the_next_search_without_being_called_stale(place: Pl
     assert place.search("otter").stale
 
 
-def test_a_transcript_becomes_an_archive_and_stays_until_it_is_forgotten(place: Place, folder: Path) -> None:
+def test_a_transcript_becomes_an_archive_and_stays_until_it_is_forgotten(place, folder):
     file = folder / "abc.jsonl"
     file.write_text(opening() + said("user", "Where do pelicans sleep?"))
     (folder / "abc.jsonl.bak").write_text(opening() + said("user", "pelicans in a backup"))
@@ -134,7 +131,7 @@ def test_a_transcript_becomes_an_archive_and_stays_until_it_is_forgotten(place: 
     assert citations(place, "pelicans") == []
 
 
-def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place, folder: Path) -> None:
+def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place, folder):
     (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
     place.index()
     place.configure(sources=["memory"], sync={"onSearch": False})
@@ -148,7 +145,7 @@ def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place
     assert place.rows("SELECT count(*) FROM chunks WHERE text LIKE '%pelican%'") == [(0,)]
 
 
-def test_an_agent_never_sees_the_sessions_of_another(place: Place, folder: Path, tmp_path: Path) -> None:
+def test_an_agent_never_sees_the_sessions_of_another(place, folder, tmp_path):
     (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
     theirs = sessions_folder(tmp_path / "state", "other") / "abc.jsonl"
     theirs.write_text(opening() + said("user", "Where do otters sleep?"))
@@ -163,7 +160,7 @@ def test_an_agent_never_sees_the_sessions_of_another(place: Place, folder: Path,
     assert [hit["snippet"] for hit in found] == ["User: Where do otters sleep?"]
 
 
-def test_a_missing_folder_is_told_in_status_and_index(place: Place, folder: Path) -> None:
+def test_a_missing_folder_is_told_in_status_and_index(place, folder):
     folder.rmdir()
 
     report = place.index()
@@ -175,7 +172,7 @@ def test_a_missing_folder_is_told_in_status_and_index(place: Place, folder: Path
     assert not report.failed
 
 
-def test_while_the_folder_cannot_be_listed_nothing_is_taken_for_gone(place: Place, folder: Path) -> None:
+def test_while_the_folder_cannot_be_listed_nothing_is_taken_for_gone(place, folder):
     (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
     (folder / "shut.jsonl").write_text(opening() + said("user", "Where do otters sleep?"))
     (folder / "shut.jsonl").chmod(0)
@@ -194,9 +191,7 @@ def test_while_the_folder_cannot_be_listed_nothing_is_taken_for_gone(place: Plac
     assert [hit["path"] for hit in found["results"]] == ["sessions/abc.jsonl"]
 
 
-def test_no_secret_leaves_the_process_or_reaches_the_index(
-    place: Place, folder: Path, server: EmbeddingServer
-) -> None:
+def test_no_secret_leaves_the_process_or_reaches_the_index(place, folder, server):
     place.configure(**remote(server.url))
     key, password, token, cookie = SECRETS
     inner = json.dumps({"body": json.dumps({"password": password})})
@@ -224,9 +219,7 @@ def test_no_secret_leaves_the_process_or_reaches_the_index(
     assert BODY[:12] not in sent and BODY[:12] not in rows and BODY[:12].encode() not in file
 
 
-def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(
-    place: Place, folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(place, folder, server, monkeypatch):
     monkeypatch.setattr(watcher, "TRANSCRIPT_QUIET_S", 0.05)
     place.configure(**remote(server.url), sync={"sessions": {"deltaMessages": 5}})
     file = folder / "abc.jsonl"
@@ -248,9 +241,7 @@ def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(
     assert place.status()["chunks"] >= chunks + 2
 
 
-def test_the_start_of_a_session_brings_in_the_end_of_the_last(
-    place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_start_of_a_session_brings_in_the_end_of_the_last(place, folder, monkeypatch):
     monkeypatch.setattr(watcher, "TRANSCRIPT_QUIET_S", 0.05)
     file = folder / "abc.jsonl"
     file.write_text(opening() + talk(6))
@@ -261,16 +252,14 @@ def test_the_start_of_a_session_brings_in_the_end_of_the_last(
         until(lambda: bool(place.rows("SELECT 1 FROM chunks WHERE text LIKE '%walrus%'")), "the end")
 
 
-def test_sessions_of_claude_code_are_found_grow_and_are_forgotten(
-    place: Place, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_of_claude_code_are_found_grow_and_are_forgotten(place, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
     project = tmp_path / "claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(place.workspace))
     project.mkdir(parents=True)
     file = project / "0b1c.jsonl"
 
-    def line(role: str, text: str) -> str:
+    def line(role, text):
         message = {"role": role, "content": text}
         return json.dumps({"type": role, "cwd": str(place.workspace), "message": message}) + "\n"
 

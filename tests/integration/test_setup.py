@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -24,9 +23,7 @@ MCP_CLIENTS = os.environ.get("MCP_CLIENTS", "")
 
 
 @pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, home: Path
-) -> Shell:
+def shell(monkeypatch, capsys, tmp_path, home):
     """A shell with a `memline` of its own, as an install puts one on the disk."""
     script = tmp_path / "bin" / "memline"
     script.parent.mkdir()
@@ -40,16 +37,16 @@ def shell(
     return Shell(monkeypatch, capsys)
 
 
-def folder(path: Path, text: str) -> Path:
+def folder(path, text):
     path.mkdir(parents=True)
     (path / "MEMORY.md").write_text(text)
     return path
 
 
-def ask(entry: dict[str, Any], query: str, cwd: Path) -> list[str]:
+def ask(entry, query, cwd):
     """Start the server of an entry as a client does, and return the snippets of its hits."""
 
-    async def run() -> list[str]:
+    async def run():
         parameters = StdioServerParameters(
             command=entry["command"], args=entry["args"], cwd=cwd, env={"HOME": os.environ["HOME"]}
         )
@@ -62,7 +59,7 @@ def ask(entry: dict[str, Any], query: str, cwd: Path) -> list[str]:
     return anyio.run(run)
 
 
-def test_two_repositories_side_by_side_have_each_their_own_memory(shell: Shell, tmp_path: Path) -> None:
+def test_two_repositories_side_by_side_have_each_their_own_memory(shell, tmp_path):
     for name in ("shop", "blog"):
         folder(tmp_path / name, f"We deploy the {name} on Mondays.\n")
         words = ("setup", "claude", "--write", "--yes", "--file", ".mcp.json")
@@ -77,9 +74,7 @@ def test_two_repositories_side_by_side_have_each_their_own_memory(shell: Shell, 
         ]
 
 
-def test_a_client_with_a_command_of_its_own_is_told_by_it(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_with_a_command_of_its_own_is_told_by_it(shell, tmp_path, monkeypatch):
     notes = folder(tmp_path / "my notes", "x\n")
     theirs, told = tmp_path / "bin" / "claude", tmp_path / "told"
     theirs.write_text(f'#!/bin/sh\nfor each in "$@"; do echo "$each"; done > {told}\n')
@@ -95,9 +90,7 @@ def test_a_client_with_a_command_of_its_own_is_told_by_it(
 
 
 @pytest.mark.parametrize("content", ["{\n  // mine\n  gateway: { port: 1 },\n}\n", "{", "[]"])
-def test_a_file_that_is_not_plain_json_is_left_and_what_to_add_is_printed(
-    shell: Shell, tmp_path: Path, content: str
-) -> None:
+def test_a_file_that_is_not_plain_json_is_left_and_what_to_add_is_printed(shell, tmp_path, content):
     notes = folder(tmp_path / "notes", "x\n")
     file = tmp_path / "openclaw.json"
     file.write_text(content)
@@ -109,7 +102,7 @@ def test_a_file_that_is_not_plain_json_is_left_and_what_to_add_is_printed(
     assert f"Add it yourself to {file}" in ran.stderr
 
 
-def test_all_else_in_a_plain_file_stays(shell: Shell, tmp_path: Path) -> None:
+def test_all_else_in_a_plain_file_stays(shell, tmp_path):
     notes = folder(tmp_path / "notes", "x\n")
     file = tmp_path / "settings.json"
     file.write_text('{"a": "ü", "context_servers": {"x": {}}}')
@@ -122,9 +115,7 @@ def test_all_else_in_a_plain_file_stays(shell: Shell, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(
-    shell: Shell, tmp_path: Path, home: Path
-) -> None:
+def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(shell, tmp_path, home):
     notes = folder(tmp_path / "notes", "x\n")
     shell.setenv("MEMLINE_HOME", str(tmp_path / "data"))
     shell.setenv("OPENAI_API_KEY", "sk-secret")
@@ -141,7 +132,7 @@ def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(
     assert 'env_vars = ["OPENAI_API_KEY"]' in codex and "sk-secret" not in codex
 
 
-def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
+def test_it_asks_before_it_writes(shell, tmp_path):
     notes = folder(tmp_path / "notes", "x\n")
     arguments = ["--workspace", str(notes), "setup", "cursor", "--write"]
 
@@ -159,9 +150,7 @@ def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("existing", "written"), [("opencode.jsonc",) * 2, ("", "opencode.json")])
-def test_the_file_of_a_client_that_exists_is_the_one(
-    shell: Shell, tmp_path: Path, home: Path, existing: str, written: str
-) -> None:
+def test_the_file_of_a_client_that_exists_is_the_one(shell, tmp_path, home, existing, written):
     place = home / ".config" / "opencode"
     if existing:
         place.mkdir(parents=True)
@@ -184,9 +173,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_real_client_is_connected(
-    shell: Shell, tmp_path: Path, home: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_real_client_is_connected(shell, tmp_path, home, name, monkeypatch):
     is_openclaw = name == "openclaw"
     programs = openclaw.PROGRAMS and f"{openclaw.PROGRAMS}/newest" if is_openclaw else MCP_CLIENTS
     if not programs:
@@ -197,7 +184,7 @@ def test_the_real_client_is_connected(
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     shell("--workspace", str(notes), "setup", name, "--write", "--yes")
 
-    def listed() -> str:
+    def listed():
         ran = subprocess.run(
             [Path(programs, name), *arguments],
             cwd=notes,

@@ -4,15 +4,12 @@ import json
 import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memline.producers.reports.metrics import FleetCollector, page
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import memline
-from tests.support.workspace import Place, note
+from tests.support.workspace import note
 
 NOTES = 6
 TEXTS = 3 * NOTES
@@ -20,20 +17,18 @@ TEXTS = 3 * NOTES
 pytestmark = pytest.mark.place(server={"maxRows": 2}, notes=NOTES)
 
 
-def limit(place: Place, *, prices: dict[str, Any] | None = None, **limits: float) -> None:
+def limit(place, *, prices=None, **limits):
     content = json.loads(place.config.read_text())
     place.config.write_text(json.dumps({**content, "limits": limits, "prices": prices or {}}))
 
 
-def tokens_of_a_text(place: Place) -> int:
+def tokens_of_a_text(place):
     """The tokens of the largest text, once it is indexed."""
     (tokens,) = place.rows("SELECT max(tokens) FROM vectors")[0]
     return int(tokens)
 
 
-def test_at_the_ceiling_embedding_pauses_with_a_word_and_search_goes_on(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_at_the_ceiling_embedding_pauses_with_a_word_and_search_goes_on(place, server):
     limit(place, maxTokensPerDay=2500)
 
     report = place.index()
@@ -58,16 +53,14 @@ def test_at_the_ceiling_embedding_pauses_with_a_word_and_search_goes_on(
     assert server.repeated() == {}
 
 
-def test_two_agents_that_index_at_the_same_time_stay_below_one_ceiling(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_two_agents_that_index_at_the_same_time_stay_below_one_ceiling(place, server, tmp_path):
     second = tmp_path / "second"
     (second / "memory").mkdir(parents=True)
     for number in range(NOTES):
         (second / "memory" / f"note-{number}.md").write_text(note(100 + number))
     limit(place, prices={"stub": {"perMillion": 1000.0}}, maxCostPerDay=4.0)
 
-    def index(agent: str, workspace: Path) -> Any:
+    def index(agent, workspace):
         options = ["--workspace", str(workspace), "--agent", agent]
         return memline(*place.arguments(*options, "index"))
 
@@ -84,7 +77,7 @@ def test_two_agents_that_index_at_the_same_time_stay_below_one_ceiling(
     assert spending["limits"]["maxCostPerDay"] == 4.0
 
 
-def test_what_a_provider_refused_is_not_counted(place: Place, server: EmbeddingServer) -> None:
+def test_what_a_provider_refused_is_not_counted(place, server):
     limit(place, maxTokensPerDay=10**6)
     server.control({"fault": "401"})
     place.index()
@@ -98,7 +91,7 @@ def test_what_a_provider_refused_is_not_counted(place: Place, server: EmbeddingS
     assert indexed["tokens"] == sum(tokens for (tokens,) in place.rows("SELECT tokens FROM vectors"))
 
 
-def test_the_counts_are_those_of_the_provider(place: Place, server: EmbeddingServer) -> None:
+def test_the_counts_are_those_of_the_provider(place, server):
     server.control({"script": ["500", "ok", "close", "ok", "504", "429:0.1"]})
     place.index()
     server.control({"script": ["503"]})
@@ -119,7 +112,7 @@ def test_the_counts_are_those_of_the_provider(place: Place, server: EmbeddingSer
     assert today["requests"] == ends["ok"] + received["close"] + received["504"]
 
 
-def test_metrics_show_what_was_spent_and_who_waits(place: Place) -> None:
+def test_metrics_show_what_was_spent_and_who_waits(place):
     limit(place, prices={"stub": {"perMillion": 1000.0}}, maxCostPerDay=0.6)
     report = place.index()
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.pseudo_terminal import on_terminal, plain
-from tests.support.workspace import Place, note, remote, until
+from tests.support.workspace import note, remote, until
 
 FILLER = "Nothing of interest was said about the weather, the lunch, and the plans for the summer."
 NOTE = f"""---
@@ -32,12 +32,12 @@ title: Redis operations
 pytestmark = pytest.mark.place(files={"memory/cache.md": NOTE}, is_indexed=True)
 
 
-def columns(text: str) -> int:
+def columns(text):
     return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_hit_has_six_lines_at_most_within_the_width(place: Place, width: int) -> None:
+def test_a_hit_has_six_lines_at_most_within_the_width(place, width):
     with on_terminal(*place.arguments("search", "wombat timeout"), columns=width) as terminal:
         assert terminal.end() == 0
 
@@ -56,7 +56,7 @@ def test_a_hit_has_six_lines_at_most_within_the_width(place: Place, width: int) 
     assert {word for line in lines[2:] for word in line.split() if word.isascii()} <= words
 
 
-def test_scores_of_vectors_are_shown_where_there_are_vectors(place: Place) -> None:
+def test_scores_of_vectors_are_shown_where_there_are_vectors(place):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
         place.index()
@@ -70,9 +70,7 @@ def test_scores_of_vectors_are_shown_where_there_are_vectors(place: Place) -> No
     ids=str,
 )
 @pytest.mark.parametrize("command", ["search", "doctor"])
-def test_colours_are_switched_off_by_the_environment(
-    place: Place, command: str, variables: dict[str, str], is_coloured: bool
-) -> None:
+def test_colours_are_switched_off_by_the_environment(place, command, variables, is_coloured):
     args = (command, "wombat")[: 1 + (command == "search")]
 
     with on_terminal(*place.arguments(*args), env=variables) as terminal:
@@ -82,13 +80,13 @@ def test_colours_are_switched_off_by_the_environment(
 
 
 @pytest.mark.parametrize("args", [("search", "wombat"), ("doctor",)], ids=" ".join)
-def test_force_color_colours_a_pipe(place: Place, args: tuple[str, ...]) -> None:
+def test_force_color_colours_a_pipe(place, args):
     assert "\x1b[" not in place.call(*args).stdout
     assert "\x1b[" in place.call(*args, env={"FORCE_COLOR": "1"}).stdout
     assert "\x1b[" not in place.call(*args, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
 
 
-def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
+def test_other_programs_get_json_lines_paths_and_places(place):
     place.write("memory/b.md", "# Other\n\nA wombat.\n")
     file = place.workspace / "memory/cache.md"
 
@@ -108,7 +106,7 @@ def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
 
 
 @pytest.mark.parametrize("mark", ["\f", "\v", "\u2028", "\x85", "\x1c"])
-def test_a_place_counts_the_lines_that_editors_count(place: Place, mark: str) -> None:
+def test_a_place_counts_the_lines_that_editors_count(place, mark):
     file = place.write("memory/b.md", f"# Other\n\none{mark}two{mark}three\n\nsaid{mark}the numbat\n")
 
     (found,) = place.call("search", "numbat", "--format", "vimgrep").stdout.removesuffix("\n").split("\n")
@@ -117,14 +115,14 @@ def test_a_place_counts_the_lines_that_editors_count(place: Place, mark: str) ->
     assert place.call("get", "memory/b.md:5").stdout == f"said{mark}the numbat\n"
 
 
-def test_nothing_found_is_nothing_for_other_programs(place: Place) -> None:
+def test_nothing_found_is_nothing_for_other_programs(place):
     ran = place.call("search", "plughxyz", "--format", "files")
 
     assert (ran.status, ran.stdout) == (0, "")
     assert "nothing in the notes matches" in ran.stderr
 
 
-def test_ctrl_c_ends_a_run_in_one_line_that_says_what_is_kept(place: Place) -> None:
+def test_ctrl_c_ends_a_run_in_one_line_that_says_what_is_kept(place):
     with EmbeddingServer() as server:
         server.control({"fault": "hang"})
         place.configure(**remote(server.url))
@@ -142,7 +140,7 @@ def test_ctrl_c_ends_a_run_in_one_line_that_says_what_is_kept(place: Place) -> N
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_progress_fits_its_terminal(place: Place, width: int) -> None:
+def test_progress_fits_its_terminal(place, width):
     place.write("memory/more.md", note(1))
     with EmbeddingServer() as server:
         server.control({"fault": "429"})
@@ -161,7 +159,7 @@ def test_progress_fits_its_terminal(place: Place, width: int) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "doctor"])
-def test_findings_are_wrapped_to_the_terminal_and_not_for_a_pipe(place: Place, command: str) -> None:
+def test_findings_are_wrapped_to_the_terminal_and_not_for_a_pipe(place, command):
     place.write("docs/a.md", "x")
     line = "beside MEMORY.md and memory/ 1 Markdown file is not read: docs/a.md"
 
@@ -176,7 +174,7 @@ def test_findings_are_wrapped_to_the_terminal_and_not_for_a_pipe(place: Place, c
     assert all(len(row) <= 50 or "--workspace " in row for row in rows)
 
 
-def test_watching_a_queue_goes_on_while_redis_is_away(place: Place) -> None:
+def test_watching_a_queue_goes_on_while_redis_is_away(place):
     away = {"MEMLINE_QUEUE_URL": "redis://127.0.0.1:9/0"}
     with on_terminal(*place.arguments("queue", "--watch"), env=away) as terminal:
         terminal.until(lambda shown: shown.count("cannot be reached") >= 2, "a second look")

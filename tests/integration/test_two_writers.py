@@ -1,21 +1,18 @@
 """Two processes on one index at once: both end right, and no text is paid for twice."""
 
-from pathlib import Path
-
 import pytest
 
 from memline.producers.runs import index_run
 from memline.shared.scheduling import leases
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline, wait
 from tests.support.undisturbed import assert_as_undisturbed
-from tests.support.workspace import Place, note, paths, remote, until
+from tests.support.workspace import note, paths, remote, until
 
 NOTES = 24
 
 
 @pytest.fixture
-def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place, server, monkeypatch):
     """Notes of many requests, and a provider that takes its time."""
     monkeypatch.setattr("memline.producers.store_changes.CATCH_UP_BUSY_MS", 60_000)
     server.control({"latency_ms": 30})
@@ -24,9 +21,7 @@ def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
     return place
 
 
-def test_index_beside_a_running_up_waits_for_both_and_pays_once(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_index_beside_a_running_up_waits_for_both_and_pays_once(place, server, tmp_path):
     with running_memline(*place.arguments("up")) as running:
         until(lambda: len(server.requests) > 1, "the first requests")
         first = place.run("index", "--json")
@@ -46,9 +41,7 @@ def test_index_beside_a_running_up_waits_for_both_and_pays_once(
 
 
 @pytest.mark.parametrize("command", ["up", "index"])
-def test_a_note_saved_during_the_first_import_gets_its_vector_first(
-    place: Place, server: EmbeddingServer, command: str
-) -> None:
+def test_a_note_saved_during_the_first_import_gets_its_vector_first(place, server, command):
     # Half a minute for all texts.
     server.control({"latency_ms": 1_500})
     place.configure(**remote(server.url, maxRows=1))
@@ -72,14 +65,12 @@ def test_a_note_saved_during_the_first_import_gets_its_vector_first(
     assert behind > NOTES
 
 
-def received(server: EmbeddingServer) -> list[str]:
+def received(server):
     """All texts that the provider was sent, in their order."""
     return [text for request in list(server.requests) for text in request.body["input"]]
 
 
-def test_two_first_runs_at_once_make_one_index_and_pay_once(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_two_first_runs_at_once_make_one_index_and_pay_once(place, server, tmp_path):
     with (
         running_memline(*place.arguments("index")) as one,
         running_memline(*place.arguments("index")) as other,
@@ -91,7 +82,7 @@ def test_two_first_runs_at_once_make_one_index_and_pay_once(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_searches_beside_a_run_always_answer(place: Place, server: EmbeddingServer) -> None:
+def test_searches_beside_a_run_always_answer(place, server):
     place.index()
     for number in range(NOTES, 2 * NOTES):
         place.write(f"memory/note-{number}.md", note(number))
@@ -107,9 +98,7 @@ def test_searches_beside_a_run_always_answer(place: Place, server: EmbeddingServ
     assert {answer.mode for answer in answers} == {"hybrid"}
 
 
-def test_a_search_that_brings_a_file_in_and_a_run_do_not_disturb_each_other(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_a_search_that_brings_a_file_in_and_a_run_do_not_disturb_each_other(place, server, tmp_path):
     place.configure(sync={"watchDebounceMs": 20, "onSearch": True})
 
     with running_memline(*place.arguments("index")) as process:
@@ -124,9 +113,7 @@ def test_a_search_that_brings_a_file_in_and_a_run_do_not_disturb_each_other(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_a_run_whose_index_is_deleted_begins_again_and_says_so(
-    place: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_a_run_whose_index_is_deleted_begins_again_and_says_so(place, server, tmp_path):
     with running_memline(*place.arguments("index")) as process:
         until(lambda: len(server.requests) > 1, "the first requests")
         place.index_path.unlink()
@@ -138,10 +125,10 @@ def test_a_run_whose_index_is_deleted_begins_again_and_says_so(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_a_run_whose_index_is_deleted_again_and_again_ends_with_words_and_status_1(place: Place) -> None:
+def test_a_run_whose_index_is_deleted_again_and_again_ends_with_words_and_status_1(place):
     with running_memline(*place.arguments("index")) as process:
 
-        def is_over() -> bool:
+        def is_over():
             place.index_path.unlink(missing_ok=True)
             return process.poll() is not None
 
@@ -153,16 +140,14 @@ def test_a_run_whose_index_is_deleted_again_and_again_ends_with_words_and_status
     assert "Traceback" not in stderr
 
 
-def test_a_run_in_which_nothing_moves_says_so_and_ends_with_status_1(
-    place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_which_nothing_moves_says_so_and_ends_with_status_1(place, server, monkeypatch):
     monkeypatch.setattr(index_run, "QUIET_S", 0.1)
     monkeypatch.setattr(index_run, "STALLED_S", 0.3)
     # So may a request that lasts as long as it may.
     monkeypatch.setattr(leases, "lease_s", lambda _: 0.3)
     # A provider that takes a request and does not answer in the time of this test.
     server.control({"latency_ms": 3_000})
-    waited: list[str] = []
+    waited = []
 
     report = place.index(on_progress=lambda progress: waited.append(progress.waiting))
 

@@ -1,10 +1,7 @@
 """A process that goes on searching finds a note that was saved meanwhile."""
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -16,27 +13,25 @@ from tests.support.workspace import Place, until
 SAVES = 5
 
 
-def asked_of_memory(place: Place, stack: ExitStack) -> Callable[[str], dict[str, Any]]:
+def asked_of_memory(place, stack):
     memory = stack.enter_context(Memory.of(place.settings, place.agent, long_lived=True))
     return lambda question: memory.search(question).to_json()
 
 
-def asked_of_serve(place: Place, stack: ExitStack) -> Callable[[str], dict[str, Any]]:
+def asked_of_serve(place, stack):
     client = stack.enter_context(
         httpx.Client(base_url=stack.enter_context(serving(place.settings)), timeout=30)
     )
 
-    def ask(question: str) -> dict[str, Any]:
-        answer: dict[str, Any] = client.post("/search", json={"query": question}).json()
+    def ask(question):
+        answer = client.post("/search", json={"query": question}).json()
         return answer
 
     return ask
 
 
 @pytest.mark.parametrize("asked_of", [asked_of_memory, asked_of_serve])
-def test_a_save_is_found_by_a_warm_process(
-    asked_of: Callable[[Place, ExitStack], Callable[[str], dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_a_save_is_found_by_a_warm_process(asked_of, tmp_path):
     place = Place(folder=tmp_path / "user")
     for number in range(100):
         place.write(f"memory/{number}.md", f"note {number} about whales\n")

@@ -8,15 +8,13 @@ import socket
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
-from http.server import BaseHTTPRequestHandler
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.support.batch_jobs import StoredFile
 from tests.support.embedding_faults import ErrorAnswer
 
 if TYPE_CHECKING:
-    from tests.support.batch_server import BatchSide
+    pass
 
 #: What else can go wrong with a call; `-after`: it had its effect.
 CALL_FAULTS = {
@@ -58,9 +56,7 @@ _PIECE = 1 << 16
 class Exchange:
     """One request and its answer."""
 
-    def __init__(
-        self, side: BatchSide, request: BaseHTTPRequestHandler, call: str, name: str, query: dict[str, str]
-    ) -> None:
+    def __init__(self, side, request, call, name, query):
         self._side = side
         self._stub = side.stub
         self._wire = side.wire
@@ -70,7 +66,7 @@ class Exchange:
         self._query = query
         self._headers = {name.lower(): value for name, value in request.headers.items()}
 
-    def run(self) -> None:
+    def run(self):
         fault, _, argument = self._side.next_fault(self._call).partition(":")
         with tempfile.SpooledTemporaryFile(max_size=1 << 20) as body:
             self._read(body)
@@ -100,14 +96,14 @@ class Exchange:
             else:
                 self._after(fault, iter([json.dumps(answer).encode()]), "application/json")
 
-    def _read(self, body: IO[bytes]) -> None:
+    def _read(self, body):
         left = int(self._headers.get("content-length") or 0)
         while left and (piece := self._request.rfile.read(min(left, _PIECE))):
             body.write(piece)
             left -= len(piece)
         body.seek(0)
 
-    def _refusal(self, fault: str, argument: str) -> ErrorAnswer | None:
+    def _refusal(self, fault, argument):
         if not self._stub.admits(self._headers):
             fault, argument = "401", ""
         if fault == "404":
@@ -120,7 +116,7 @@ class Exchange:
             return None
         return self._stub.error({fault: argument}, {"input": [], "model": "stub"}, self._headers)
 
-    def _perform(self, body: IO[bytes]) -> Any:
+    def _perform(self, body):
         jobs = self._side.jobs
         if not self._side.knows_pages:
             self._query = {name: text for name, text in self._query.items() if name in ("limit", "pageSize")}
@@ -152,7 +148,7 @@ class Exchange:
             return {"id": self._name, "object": "file", "deleted": True}
         return file
 
-    def _upload(self, body: IO[bytes]) -> Any:
+    def _upload(self, body):
         kind = self._headers.get("content-type", "")
         about, start, size = _parts(body, kind)
         wrong = self._wire.upload(about)
@@ -168,7 +164,7 @@ class Exchange:
         file = self._side.jobs.add_file(kept, name=about["filename"], size=size)
         return self._wire.made_file(file)
 
-    def _create(self, body: dict[str, Any]) -> Any:
+    def _create(self, body):
         wrong, file_id, tag, agent = self._wire.creation(body)
         jobs = self._side.jobs
         if not wrong and file_id not in jobs.files:
@@ -179,7 +175,7 @@ class Exchange:
             return self._error(404, f"Input file not found: {file_id}", "not_found")
         return self._wire.job(jobs.make(file_id=file_id, tag=tag, agent=agent, request=body))
 
-    def _after(self, fault: str, pieces: Iterator[bytes], kind: str) -> None:
+    def _after(self, fault, pieces, kind):
         """The answer of a call that worked, with what becomes of it on its way."""
         if fault in ("reset-after", "hang-after"):
             self._vanish(fault)
@@ -204,14 +200,14 @@ class Exchange:
         else:
             self._send(200, pieces, kind)
 
-    def _slowly(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _slowly(self, pieces):
         for piece in pieces:
             for at in range(len(piece)):
                 yield piece[at : at + 1]
                 if self._stub.stopping.wait(0.02):
                     return
 
-    def _vanish(self, fault: str) -> None:
+    def _vanish(self, fault):
         self._request.close_connection = True
         if fault.startswith("hang"):
             self._stub.stopping.wait()
@@ -222,15 +218,15 @@ class Exchange:
 
     def _send(
         self,
-        status: int,
-        pieces: Iterable[bytes],
-        kind: str,
+        status,
+        pieces,
+        kind,
         *,
-        location: str = "",
-        wait: str = "",
-        encoding: str = "",
-        cut: bool = False,
-    ) -> None:
+        location="",
+        wait="",
+        encoding="",
+        cut=False,
+    ):
         """An answer piece by piece; `cut`: its end never comes."""
         request = self._request
         request.send_response(status)
@@ -253,11 +249,11 @@ class Exchange:
         request.wfile.write(b"0\r\n\r\n")
         request.wfile.flush()
 
-    def _error(self, status: int, message: str, code: str) -> ErrorAnswer:
+    def _error(self, status, message, code):
         return self._stub.plain_error(status, message, code)
 
 
-def _parts(body: IO[bytes], content_type: str) -> tuple[dict[str, str], int, int]:
+def _parts(body, content_type):
     """What a multipart body says of its file, and where in it the file is."""
     found = re.search(r"boundary=\"?([^\";]+)", content_type)
     if not found:
@@ -270,7 +266,7 @@ def _parts(body: IO[bytes], content_type: str) -> tuple[dict[str, str], int, int
     # The file is the last part; before it stand fields, or what is to be known about it.
     marks = [at.end() for at in re.finditer(b"--" + re.escape(boundary) + rb"\r\n", head)]
     start = head.index(b"\r\n\r\n", marks[-1]) + 4
-    about: dict[str, str] = {}
+    about = {}
     if related:
         first = head[head.index(b"\r\n\r\n", marks[0]) + 4 : marks[-1] - len(boundary) - 6]
         about["filename"] = json.loads(first).get("file", {}).get("displayName", "")

@@ -18,7 +18,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -97,13 +97,13 @@ class Job:
     reasons: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def is_final(self) -> bool:
+    def is_final(self):
         return self.state in ("completed", "failed", "expired", "cancelled")
 
 
-def parsed_rows(fault: str) -> dict[str, str]:
+def parsed_rows(fault):
     """Row fault -> the word of the texts it is for. Raises ValueError for an unknown one."""
-    faults: dict[str, str] = {}
+    faults = {}
     for part in filter(None, fault.split(",")):
         word, _, argument = part.strip().partition(":")
         if word not in ROW_FAULTS:
@@ -115,29 +115,29 @@ def parsed_rows(fault: str) -> dict[str, str]:
 class Jobs:
     """All jobs and files of a server. Its methods are called under the server's lock, but for lines."""
 
-    def __init__(self, *, read: Callable[[Job, Iterable[bytes]], Iterator[Row]]) -> None:
+    def __init__(self, *, read):
         """`read` makes rows of the lines of an uploaded file; raises ValueError, with a line number."""
         self.lock = threading.RLock()
-        self.files: dict[str, StoredFile] = {}
-        self.jobs: dict[str, Job] = {}
+        self.files = {}
+        self.jobs = {}
         self._read = read
         self._numbers = itertools.count(1)
         self.looks = 0
         self.file_looks = 0
         self.ends = ["completed"]
         self.keeps_metadata = True
-        self.done: int | None = None
+        self.done = None
         self.reason = "invalid_file: the input file cannot be used"
-        self.row_faults: dict[str, str] = {}
+        self.row_faults = {}
         #: Called with the texts of a job that were embedded.
-        self.on_embedded: Callable[[list[str]], None] = lambda texts: None
+        self.on_embedded = lambda texts: None
         #: A line of the results for a row, and of the errors: see the wires.
-        self.write: Callable[[Job, Row, dict[str, str]], bytes] = lambda job, row, faults: b""
-        self.write_error: Callable[[Job, Row, int, str], bytes] = lambda job, row, status, code: b""
+        self.write = lambda job, row, faults: b""
+        self.write_error = lambda job, row, status, code: b""
         #: Whether failed rows go into a file of their own.
         self.has_error_file = True
 
-    def control(self, changes: dict[str, Any]) -> None:
+    def control(self, changes):
         """Change how coming jobs go; see above."""
         self.looks = int(changes.get("looks", self.looks))
         self.file_looks = int(changes.get("file_looks", self.file_looks))
@@ -149,12 +149,12 @@ class Jobs:
         if "rows" in changes:
             self.row_faults = parsed_rows(changes["rows"])
 
-    def add_file(self, content: IO[bytes], *, name: str, size: int) -> StoredFile:
+    def add_file(self, content, *, name, size):
         """Keep an uploaded file, which is `size` bytes from the place where `content` stands."""
         start = content.tell()
         reading = threading.Lock()
 
-        def lines() -> Iterator[bytes]:
+        def lines():
             at = start
             while at < start + size:
                 with reading:
@@ -167,18 +167,18 @@ class Jobs:
         file.content, file.looks_left = content, self.file_looks
         return file
 
-    def remove_file(self, id_: str) -> None:
+    def remove_file(self, id_):
         """Drop a file."""
         content = self.files.pop(id_).content
         if content is not None:
             content.close()
 
-    def close(self) -> None:
+    def close(self):
         """Drop all files."""
         for id_ in list(self.files):
             self.remove_file(id_)
 
-    def make(self, *, file_id: str, tag: str, agent: str, request: dict[str, Any]) -> Job:
+    def make(self, *, file_id, tag, agent, request):
         """A new job over an uploaded file."""
         if not self.keeps_metadata:
             request = {name: value for name, value in request.items() if name != "metadata"}
@@ -197,7 +197,7 @@ class Jobs:
             self._settle(job)
         return job
 
-    def look(self, job: Job) -> Job:
+    def look(self, job):
         """The job after it was looked at once more."""
         if not job.is_final:
             job.looks_left -= 1
@@ -207,22 +207,22 @@ class Jobs:
                 self._settle(job)
         return job
 
-    def cancel(self, job: Job) -> bool:
+    def cancel(self, job):
         """Begin to end a job; False when it is final already."""
         if job.is_final:
             return False
         job.state, job.end = "cancelling", "cancelled"
         return True
 
-    def _settle(self, job: Job) -> None:
+    def _settle(self, job):
         faults = dict(self.row_faults)
         source = self.files.get(job.input_file)
         if source is None:
             job.state, job.reasons = "failed", [_reason("invalid_file: the input file is gone", None)]
             return
-        texts: list[str] = []
+        texts = []
         try:
-            keys: set[str] = set()
+            keys = set()
             for row in self._read(job, source.lines()):
                 if row.key in keys:
                     raise ValueError(len(keys) + 1, f"duplicate_custom_id: {row.key} is used twice")
@@ -247,10 +247,8 @@ class Jobs:
         if job.failed and self.has_error_file:
             job.errors = self._result_file(job, source, faults, worked, good=False)
 
-    def _result_file(
-        self, job: Job, source: StoredFile, faults: dict[str, str], worked: int, *, good: bool
-    ) -> str:
-        def lines() -> Iterator[bytes]:
+    def _result_file(self, job, source, faults, worked, *, good):
+        def lines():
             rows = enumerate(self._read(job, source.lines()))
             if good:
                 wanted = ((row, failure(faults, row.text)) for at, row in rows if at < worked)
@@ -272,9 +270,9 @@ class Jobs:
         kind = "output" if good else "errors"
         return self._store(f"{job.id}_{kind}.jsonl", "batch_output", 0, lines).id
 
-    def _stray(self, job: Job, faults: dict[str, str]) -> list[bytes]:
+    def _stray(self, job, faults):
         """Lines that belong to no row of the job."""
-        made: list[bytes] = []
+        made = []
         if "foreign" in faults:
             row = Row(key=FOREIGN_KEY, text="a text of somebody else", request={})
             made.append(self.write(job, row, {}))
@@ -286,7 +284,7 @@ class Jobs:
             made.append(b"\0" * 100 + b"\n")
         return made
 
-    def _store(self, name: str, purpose: str, size: int, lines: Callable[[], Iterator[bytes]]) -> StoredFile:
+    def _store(self, name, purpose, size, lines):
         file = StoredFile(
             id=f"file-{next(self._numbers):06}",
             name=name,
@@ -299,7 +297,7 @@ class Jobs:
         return file
 
 
-def failure(faults: dict[str, str], text: str) -> tuple[int, str] | None:
+def failure(faults, text):
     """Status and code of a row that fails; status 0: an error object without one."""
     if means(faults, "refused", text):
         return 400, "invalid_request_error"
@@ -312,7 +310,7 @@ def failure(faults: dict[str, str], text: str) -> tuple[int, str] | None:
     return None
 
 
-def spoilt(faults: dict[str, str], rows: Iterable[bytes], stray: list[bytes]) -> Iterator[bytes]:
+def spoilt(faults, rows, stray):
     """The lines of a file with what the faults do to it as a whole."""
     if "permuted" in faults:
         rows = reversed(list(rows))
@@ -329,15 +327,15 @@ def spoilt(faults: dict[str, str], rows: Iterable[bytes], stray: list[bytes]) ->
     yield last[: len(last) // 2] if "half" in faults else last
 
 
-def means(faults: dict[str, str], word: str, text: str) -> bool:
+def means(faults, word, text):
     """Whether a fault is meant for the row of this text."""
     return word in faults and faults[word] in text
 
 
-def _reason(said: str, line: int | None) -> dict[str, Any]:
+def _reason(said, line):
     code, _, message = said.partition(": ")
     return {"code": code, "message": message or code, "param": None, "line": line}
 
 
-def as_line(row: dict[str, Any]) -> bytes:
+def as_line(row):
     return json.dumps(row).encode() + b"\n"

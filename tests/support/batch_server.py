@@ -24,17 +24,15 @@ import json
 import zlib
 from array import array
 from collections import Counter, deque
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.support.batch_exchange import CALL_FAULTS, Exchange
-from tests.support.batch_jobs import Job, Jobs, Row, means
-from tests.support.batch_wires import Wire
+from tests.support.batch_jobs import Jobs, means
 from tests.support.embedding_faults import FAULTS
 
 if TYPE_CHECKING:
-    from tests.support.embedding_server import EmbeddingServer
+    pass
 
 #: Vectors to pick from when they are to cost nothing.
 POOL = 64
@@ -45,14 +43,14 @@ CALLS = ("upload", "list-files", "file", "create", "list", "look", "output", "er
 class BatchSide:
     """Jobs, files and faults of one server."""
 
-    def __init__(self, stub: EmbeddingServer, wire: Wire) -> None:
+    def __init__(self, stub, wire):
         self.stub = stub
         self.wire = wire
-        self._shown: dict[tuple[int, int, bool], str] = {}
+        self._shown = {}
         self.jobs = Jobs(read=wire.rows)
         self.clear()
 
-    def clear(self) -> None:
+    def clear(self):
         """Begin anew, as a server that was just started."""
         self.jobs.close()
         self.jobs = Jobs(read=self.wire.rows)
@@ -60,15 +58,15 @@ class BatchSide:
         self.jobs.write_error = lambda job, row, status, code: self.wire.bad_row(job, row.key, status, code)
         self.jobs.has_error_file = self.wire.has_error_file
         self.jobs.on_embedded = self.stub.count_texts
-        self.calls: Counter[str] = Counter()
+        self.calls = Counter()
         self.latency_ms = 0.0
         self.page_rows = 100
         self.knows_pages = True
         self.enabled = True
-        self._scripts: dict[str, deque[str]] = {}
-        self._faults: dict[str, str] = {}
+        self._scripts = {}
+        self._faults = {}
 
-    def control(self, changes: dict[str, Any]) -> None:
+    def control(self, changes):
         with self.jobs.lock:
             self.jobs.control(changes)
             self.latency_ms = float(changes.get("latency_ms", self.latency_ms))
@@ -90,7 +88,7 @@ class BatchSide:
             if changes.get("clear_log"):
                 self.calls.clear()
 
-    def log(self) -> dict[str, Any]:
+    def log(self):
         with self.jobs.lock:
             shown = ("id", "tag", "agent", "state", "rows", "done", "failed")
             return {
@@ -99,7 +97,7 @@ class BatchSide:
                 "files": len(self.jobs.files),
             }
 
-    def handle(self, request: BaseHTTPRequestHandler) -> bool:
+    def handle(self, request):
         """Answer a request of the Batch API; False when it is none."""
         parts = urlsplit(request.path)
         found = self.wire.route(request.command, unquote(parts.path))
@@ -112,13 +110,13 @@ class BatchSide:
         Exchange(self, request, call, name, dict(parse_qsl(parts.query))).run()
         return True
 
-    def next_fault(self, call: str) -> str:
+    def next_fault(self, call):
         with self.jobs.lock:
             self.calls[call] += 1
             script = self._scripts.get(call)
             return script.popleft() if script else self._faults.get(call, "")
 
-    def _row(self, job: Job, row: Row, faults: dict[str, str]) -> bytes:
+    def _row(self, job, row, faults):
         """A good row, or one whose vector is none."""
         key = "" if means(faults, "no-key", row.text) else row.key
         dims = self.wire.dims(job, row) or self.stub.dims
@@ -130,7 +128,7 @@ class BatchSide:
                 return self.wire.row(job, key, json.dumps([value] * count))
         return self.wire.row(job, key, self._embedding(row.text, dims, in_base64))
 
-    def _embedding(self, text: str, dims: int, in_base64: bool) -> str:
+    def _embedding(self, text, dims, in_base64):
         if not self.stub.cheap:
             return _as_json(self.stub.vector(text, dims), in_base64)
         place = (zlib.crc32(text.encode("utf-8", "replace")) % POOL, dims, in_base64)
@@ -139,13 +137,13 @@ class BatchSide:
         return self._shown[place]
 
 
-def _checked(fault: str) -> None:
+def _checked(fault):
     word = fault.partition(":")[0]
     if word and word not in CALL_FAULTS and word not in FAULTS:
         known = ", ".join([*CALL_FAULTS, *FAULTS])
         raise ValueError(f"unknown fault {word!r}; known are: {known}")
 
 
-def _as_json(vector: str, in_base64: bool) -> str:
+def _as_json(vector, in_base64):
     """A vector in base64 as it stands in a row."""
     return f'"{vector}"' if in_base64 else json.dumps(list(array("f", base64.b64decode(vector))))

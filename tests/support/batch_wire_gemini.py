@@ -1,11 +1,9 @@
 """Gemini's Batch API on the wire, after ai.google.dev/api/batch-api and /api/files."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from tests.support.batch_jobs import Job, Row, StoredFile, as_line
+from tests.support.batch_jobs import Row, as_line
 from tests.support.batch_wires import Wire, message_of
 
 _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main."
@@ -39,10 +37,10 @@ class GeminiWire(Wire):
     )
     has_error_file = False
 
-    def upload(self, about: dict[str, str]) -> str:
+    def upload(self, about):
         return "" if about.get("filename") else "file.displayName is missing"
 
-    def creation(self, body: dict[str, Any]) -> tuple[str, str, str, str]:
+    def creation(self, body):
         batch = body.get("batch", {})
         config = batch.get("inputConfig") or batch.get("input_config") or {}
         file_id = config.get("fileName") or config.get("file_name") or ""
@@ -53,7 +51,7 @@ class GeminiWire(Wire):
         agent, _, tag = name.removeprefix("memline ").rpartition(" ")
         return wrong, file_id.removeprefix("files/"), tag, agent
 
-    def rows(self, job: Job, lines: Iterable[bytes]) -> Iterator[Row]:
+    def rows(self, job, lines):
         for number, line in enumerate(lines, 1):
             row = json.loads(line)
             if row.keys() != {"key", "request"}:
@@ -61,7 +59,7 @@ class GeminiWire(Wire):
             request = row["request"]
             yield Row(key=row["key"], text=request["content"]["parts"][0]["text"], request=request)
 
-    def file(self, file: StoredFile) -> dict[str, Any]:
+    def file(self, file):
         return {
             "name": f"files/{file.id}",
             "displayName": file.name,
@@ -72,16 +70,16 @@ class GeminiWire(Wire):
             "state": "PROCESSING" if file.looks_left > 0 else "ACTIVE",
         }
 
-    def made_file(self, file: StoredFile) -> dict[str, Any]:
+    def made_file(self, file):
         return {"file": self.file(file)}
 
-    def job(self, job: Job) -> dict[str, Any]:
+    def job(self, job):
         stats = {
             "requestCount": job.rows,
             "successfulRequestCount": job.done,
             "failedRequestCount": job.failed,
         }
-        about: dict[str, Any] = {
+        about = {
             "@type": f"{_TYPE}EmbedContentBatch",
             "model": "models/stub",
             "displayName": job.request.get("batch", {}).get("displayName"),
@@ -91,7 +89,7 @@ class GeminiWire(Wire):
             "state": f"BATCH_STATE_{_BATCH_STATES[job.state]}",
             "name": f"batches/{job.id}",
         }
-        shown: dict[str, Any] = {"name": f"batches/{job.id}", "metadata": about}
+        shown = {"name": f"batches/{job.id}", "metadata": about}
         if job.output:
             about["output"] = {"responsesFile": f"files/{job.output}"}
         if job.is_final:
@@ -105,28 +103,26 @@ class GeminiWire(Wire):
                 shown["error"] = {"code": 3, "message": job.reasons[0]["message"]}
         return shown
 
-    def page(
-        self, kind: str, entries: Sequence[dict[str, Any]], query: dict[str, str], cap: int
-    ) -> dict[str, Any]:
+    def page(self, kind, entries, query, cap):
         start = int(query.get("pageToken", "0").removeprefix("page-"))
         size = min(int(query.get("pageSize", 10)), cap)
-        shown: dict[str, Any] = {}
+        shown = {}
         if entries:
             shown["files" if kind == "files" else "operations"] = list(entries[start : start + size])
         if start + size < len(entries):
             shown["nextPageToken"] = f"page-{start + size}"
         return shown
 
-    def row(self, job: Job, key: str, embedding: str) -> bytes:
+    def row(self, job, key, embedding):
         return f'{{"key":{json.dumps(key)},"response":{{"embedding":{{"values":{embedding}}}}}}}\n'.encode()
 
-    def bad_row(self, job: Job, key: str, status: int, code: str) -> bytes:
+    def bad_row(self, job, key, status, code):
         return as_line({"key": key, "error": {"code": _RPC_CODES[status], "message": message_of(code)}})
 
-    def dims(self, job: Job, row: Row) -> int | None:
+    def dims(self, job, row):
         dims = row.request.get("outputDimensionality")
         return dims if isinstance(dims, int) else None
 
 
-def _zulu(seconds: float) -> str:
+def _zulu(seconds):
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

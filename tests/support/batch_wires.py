@@ -8,11 +8,10 @@ Gemini's is in `batch_wire_gemini`.
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from tests.support.batch_jobs import Job, Row, StoredFile, as_line
+from tests.support.batch_jobs import Row, as_line
 
 MAX_ROWS = 50_000
 
@@ -26,7 +25,7 @@ class Wire(ABC):
     #: Whether failed rows go into a file of their own.
     has_error_file = True
 
-    def route(self, method: str, path: str) -> tuple[str, str] | None:
+    def route(self, method, path):
         """Name and id of the call that is meant; None when it is none of the Batch API."""
         for verb, pattern, name in self.routes:
             found = re.fullmatch(pattern, path)
@@ -35,47 +34,45 @@ class Wire(ABC):
         return None
 
     @abstractmethod
-    def upload(self, about: dict[str, str]) -> str:
+    def upload(self, about):
         """What is wrong with the fields of an upload; empty when nothing is."""
 
     @abstractmethod
-    def creation(self, body: dict[str, Any]) -> tuple[str, str, str, str]:
+    def creation(self, body):
         """Complaint, id of the file, tag and agent of a request for a job."""
 
     @abstractmethod
-    def rows(self, job: Job, lines: Iterable[bytes]) -> Iterator[Row]:
+    def rows(self, job, lines):
         """The rows of an uploaded file. Raises ValueError(line, reason)."""
 
     @abstractmethod
-    def file(self, file: StoredFile) -> dict[str, Any]: ...
+    def file(self, file): ...
 
     @abstractmethod
-    def made_file(self, file: StoredFile) -> dict[str, Any]:
+    def made_file(self, file):
         """The answer to an upload."""
 
     @abstractmethod
-    def job(self, job: Job) -> dict[str, Any]: ...
+    def job(self, job): ...
 
     @abstractmethod
-    def page(
-        self, kind: str, entries: Sequence[dict[str, Any]], query: dict[str, str], cap: int
-    ) -> dict[str, Any]:
+    def page(self, kind, entries, query, cap):
         """A page of a list of files or jobs."""
 
     @abstractmethod
-    def row(self, job: Job, key: str, embedding: str) -> bytes:
+    def row(self, job, key, embedding):
         """A good row; `embedding` is JSON, numbers or a text of base64."""
 
     @abstractmethod
-    def bad_row(self, job: Job, key: str, status: int, code: str) -> bytes:
+    def bad_row(self, job, key, status, code):
         """A failed row; status 0: only the code tells."""
 
-    def dims(self, job: Job, row: Row) -> int | None:
+    def dims(self, job, row):
         """Dimensions that were asked for."""
         dims = row.request.get("dimensions")
         return dims if isinstance(dims, int) else None
 
-    def in_base64(self, job: Job, row: Row) -> bool:
+    def in_base64(self, job, row):
         return row.request.get("encoding_format") == "base64"
 
 
@@ -96,12 +93,12 @@ class OpenAIWire(Wire):
     window = "24h"
     row_keys = frozenset({"custom_id", "method", "url", "body"})
 
-    def upload(self, about: dict[str, str]) -> str:
+    def upload(self, about):
         if about.get("purpose") != "batch":
             return "'purpose' is a required property"
         return "" if about.get("filename", "").endswith(".jsonl") else "Invalid file format for Batch API."
 
-    def creation(self, body: dict[str, Any]) -> tuple[str, str, str, str]:
+    def creation(self, body):
         wrong = ""
         if body.get("endpoint") != "/v1/embeddings":
             wrong = "Invalid value for 'endpoint'."
@@ -112,7 +109,7 @@ class OpenAIWire(Wire):
             wrong = "Invalid 'metadata'."
         return wrong, body.get("input_file_id", ""), metadata.get("tag", ""), metadata.get("agent", "")
 
-    def rows(self, job: Job, lines: Iterable[bytes]) -> Iterator[Row]:
+    def rows(self, job, lines):
         for number, line in enumerate(lines, 1):
             if number > MAX_ROWS:
                 raise ValueError(number, f"too_many_tasks: max {MAX_ROWS} requests in a batch")
@@ -121,14 +118,14 @@ class OpenAIWire(Wire):
                 raise ValueError(number, "invalid_json_line: this line has other keys than it must")
             yield Row(key=row["custom_id"], text=self._text(row["body"]), request=row["body"])
 
-    def _text(self, body: dict[str, Any]) -> str:
+    def _text(self, body):
         given = body["input"]
         return given if isinstance(given, str) else given[0]
 
-    def time(self, seconds: float) -> Any:
+    def time(self, seconds):
         return int(seconds)
 
-    def file(self, file: StoredFile) -> dict[str, Any]:
+    def file(self, file):
         return {
             "id": file.id,
             "object": "file",
@@ -141,7 +138,7 @@ class OpenAIWire(Wire):
 
     made_file = file
 
-    def job(self, job: Job) -> dict[str, Any]:
+    def job(self, job):
         return {
             "id": job.id,
             "object": "batch",
@@ -157,9 +154,7 @@ class OpenAIWire(Wire):
             "metadata": job.request.get("metadata"),
         }
 
-    def page(
-        self, kind: str, entries: Sequence[dict[str, Any]], query: dict[str, str], cap: int
-    ) -> dict[str, Any]:
+    def page(self, kind, entries, query, cap):
         ids = [entry["id"] for entry in entries]
         start = ids.index(query["after"]) + 1 if query.get("after") in ids else 0
         size = min(int(query.get("limit", 20)), cap)
@@ -172,7 +167,7 @@ class OpenAIWire(Wire):
             "has_more": start + size < len(entries),
         }
 
-    def row(self, job: Job, key: str, embedding: str) -> bytes:
+    def row(self, job, key, embedding):
         body = (
             f'{{"object":"list","data":[{{"object":"embedding","index":0,"embedding":{embedding}}}],'
             '"model":"stub","usage":{"prompt_tokens":1,"total_tokens":1}}'
@@ -182,7 +177,7 @@ class OpenAIWire(Wire):
             f'"request_id":"r","body":{body}}},"error":null}}\n'
         ).encode()
 
-    def bad_row(self, job: Job, key: str, status: int, code: str) -> bytes:
+    def bad_row(self, job, key, status, code):
         error = {"code": code, "message": message_of(code)}
         body = {"error": {**error, "type": code}}
         response = {"status_code": status, "request_id": "r", "body": body} if status else None
@@ -197,36 +192,36 @@ class VoyageWire(OpenAIWire):
     window = "12h"
     row_keys = frozenset({"custom_id", "body"})
 
-    def creation(self, body: dict[str, Any]) -> tuple[str, str, str, str]:
+    def creation(self, body):
         wrong, file_id, tag, agent = super().creation(body)
         if not body.get("request_params", {}).get("model"):
             wrong = "request_params.model is required."
         return wrong, file_id, tag, agent
 
-    def rows(self, job: Job, lines: Iterable[bytes]) -> Iterator[Row]:
+    def rows(self, job, lines):
         for number, row in enumerate(super().rows(job, lines), 1):
             if row.request.keys() != {"input"}:
                 raise ValueError(number, "invalid_json_line: body takes the input alone")
             yield row
 
-    def dims(self, job: Job, row: Row) -> int | None:
+    def dims(self, job, row):
         dims = job.request["request_params"].get("output_dimension")
         return dims if isinstance(dims, int) else None
 
-    def in_base64(self, job: Job, row: Row) -> bool:
+    def in_base64(self, job, row):
         return job.request["request_params"].get("encoding_format") == "base64"
 
-    def time(self, seconds: float) -> Any:
+    def time(self, seconds):
         return datetime.fromtimestamp(seconds, UTC).isoformat()
 
-    def bad_row(self, job: Job, key: str, status: int, code: str) -> bytes:
+    def bad_row(self, job, key, status, code):
         if not status:
             return super().bad_row(job, key, status, code)
         response = {"status_code": status, "message": message_of(code)}
         return as_line({"batch_id": job.id, "custom_id": key, "response": response, "error": None})
 
 
-def message_of(code: str) -> str:
+def message_of(code):
     """What a provider says of a row that failed with this code."""
     return {
         "batch_expired": "This request could not be executed before the completion window expired.",

@@ -2,8 +2,6 @@
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 #: 1 October 2026.
@@ -12,12 +10,12 @@ T0 = 1_790_812_800.0
 Json = dict[str, Any]
 
 
-def node(name: str, parent: str | None, message: Json | None = None, children: Sequence[str] = ()) -> Json:
+def node(name, parent, message=None, children=()):
     """A node of a conversation of ChatGPT."""
     return {"id": name, "parent": parent, "children": [*children], "message": message}
 
 
-def gpt_said(role: str, *parts: object, kind: str = "text", **more: Any) -> Json:
+def gpt_said(role, *parts, kind="text", **more):
     """A message of ChatGPT."""
     return {
         "id": f"m-{role}",
@@ -33,7 +31,7 @@ def gpt_said(role: str, *parts: object, kind: str = "text", **more: Any) -> Json
     }
 
 
-def gpt(name: str, *said: tuple[str, str], title: str | None = "A talk", at: float = T0, **more: Any) -> Json:
+def gpt(name, *said, title="A talk", at=T0, **more):
     """A conversation of ChatGPT: what each side said, one below the other."""
     mapping = {"root": node("root", None)}
     above = "root"
@@ -52,7 +50,7 @@ def gpt(name: str, *said: tuple[str, str], title: str | None = "A talk", at: flo
     }
 
 
-def claude_said(sender: str, *blocks: str | Json, **more: Any) -> Json:
+def claude_said(sender, *blocks, **more):
     """A message of Claude."""
     content = [{"type": "text", "text": each} if isinstance(each, str) else each for each in blocks]
     return {
@@ -68,7 +66,7 @@ def claude_said(sender: str, *blocks: str | Json, **more: Any) -> Json:
     }
 
 
-def claude(name: str, *messages: Json, title: str = "A talk", **more: Any) -> Json:
+def claude(name, *messages, title="A talk", **more):
     """A conversation of Claude."""
     return {
         "uuid": name,
@@ -82,7 +80,7 @@ def claude(name: str, *messages: Json, title: str = "A talk", **more: Any) -> Js
     }
 
 
-def zipped(file: Path, members: Mapping[str, object]) -> Path:
+def zipped(file, members):
     """Write a zip; what is not bytes is written as JSON."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -91,12 +89,12 @@ def zipped(file: Path, members: Mapping[str, object]) -> Path:
     return file
 
 
-def gpt_zip(file: Path, *conversations: Json) -> Path:
+def gpt_zip(file, *conversations):
     """An export of ChatGPT, with what lies beside its conversations."""
     beside = {"chat.html": b"<html></html>", "user.json": {"id": "user-1"}}
     return zipped(file, {"conversations.json": [*conversations], **beside})
 
 
-def claude_zip(file: Path, *conversations: Json) -> Path:
+def claude_zip(file, *conversations):
     """An export of Claude, in a folder, with what lies beside its conversations."""
     return zipped(file, {"data/conversations.json": [*conversations], "data/users.json": []})

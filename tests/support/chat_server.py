@@ -3,7 +3,6 @@
 import json
 import threading
 from contextlib import suppress
-from typing import Any
 
 from tests.support.http_stub import HttpStub, QuietHandler
 
@@ -11,11 +10,11 @@ from tests.support.http_stub import HttpStub, QuietHandler
 class ChatServer(HttpStub):
     base_path = "/v1"
 
-    def __init__(self, answer: str = "NO_REPLY", *, key: str = "", max_bytes: int = 1 << 30) -> None:
+    def __init__(self, answer="NO_REPLY", *, key="", max_bytes=1 << 30):
         #: What it says, or bytes that it answers with as they are.
-        self.answer: str | bytes = answer
+        self.answer = answer
         #: What it says before that, in order.
-        self.answers: list[str | bytes] = []
+        self.answers = []
         self.status = 200
         self.key = key
         #: Where it sends everybody instead of answering.
@@ -24,11 +23,11 @@ class ChatServer(HttpStub):
         self.may_answer = threading.Event()
         self.may_answer.set()
         #: Bodies received, in order.
-        self.requests: list[dict[str, Any]] = []
+        self.requests = []
         stub = self
 
         class Handler(QuietHandler):
-            def do_POST(self) -> None:
+            def do_POST(self):
                 size = int(self.headers["content-length"])
                 stub.requests.append(json.loads(self.rfile.read(size)))
                 stub.may_answer.wait(120)
@@ -49,7 +48,7 @@ class ChatServer(HttpStub):
                     message = {"role": "assistant", "content": answer}
                     self._send(stub.status, json.dumps({"choices": [{"message": message}]}).encode())
 
-            def _send(self, status: int, body: bytes) -> None:
+            def _send(self, status, body):
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))

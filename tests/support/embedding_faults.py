@@ -4,9 +4,7 @@ import base64
 import hashlib
 import json
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 FAULTS = {
     "ok": "no fault",
@@ -67,22 +65,22 @@ class ErrorAnswer:
     encoding: str = ""
 
 
-def texts_of(body: dict[str, Any]) -> list[str]:
+def texts_of(body):
     given = body.get("input", [])
     return [given] if isinstance(given, str) else list(given)
 
 
-def digest_of(text: str) -> str:
+def digest_of(text):
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def tokens_of(text: str) -> int:
+def tokens_of(text):
     return -(-len(text) // 4)
 
 
-def parsed(fault: str) -> dict[str, str]:
+def parsed(fault):
     """Fault word -> its argument. An HTTP date has a comma, so an unknown word belongs to the one before."""
-    faults: dict[str, str] = {}
+    faults = {}
     last = ""
     for part in fault.split(",") if fault else []:
         word, _, argument = part.strip().partition(":")
@@ -96,13 +94,13 @@ def parsed(fault: str) -> dict[str, str]:
     return faults
 
 
-def checked(fault: str) -> str:
+def checked(fault):
     """`fault` itself. Raises ValueError when it is none."""
     parsed(fault)
     return fault
 
 
-def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str, str]) -> ErrorAnswer | None:
+def error_answer(faults, body, headers):
     """The error that the faults want for this request, if any."""
     if "401" in faults:
         given = headers.get("authorization", "")
@@ -137,7 +135,7 @@ def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str
     return _cap_error(faults, texts_of(body))
 
 
-def _cap_error(faults: dict[str, str], texts: list[str]) -> ErrorAnswer | None:
+def _cap_error(faults, texts):
     caps = {name: int(faults.get(name) or 1 << 60) for name in ("max-rows", "max-tokens", "max-text-tokens")}
     tokens = [tokens_of(text) for text in texts]
     for name in ("text-quota", "text-quota-unnamed"):
@@ -168,11 +166,11 @@ def _cap_error(faults: dict[str, str], texts: list[str]) -> ErrorAnswer | None:
     return None
 
 
-def vectors_answer(faults: dict[str, str], body: dict[str, Any], vector: Callable[[str], str]) -> bytes:
+def vectors_answer(faults, body, vector):
     """The list of vectors, with what the faults do to it. `vector` makes one in base64."""
     texts = texts_of(body)
     in_base64 = body.get("encoding_format") == "base64" and not faults.keys() & {"floats", "no-base64"}
-    data: list[dict[str, Any]] = []
+    data = []
     for index, text in enumerate(texts):
         embedding = _spoilt(faults, text, vector(text))
         shown = embedding if in_base64 else list(array("f", base64.b64decode(embedding)))
@@ -198,7 +196,7 @@ def vectors_answer(faults: dict[str, str], body: dict[str, Any], vector: Callabl
     return answer[: len(answer) // 2] if "truncated" in faults else answer
 
 
-def _spoilt(faults: dict[str, str], text: str, embedding: str) -> str:
+def _spoilt(faults, text, embedding):
     if "wrong-dims" in faults:
         embedding = base64.b64encode(base64.b64decode(embedding)[:-4]).decode()
     for name, value in (("nan", float("nan")), ("zero", 0.0)):
@@ -208,6 +206,6 @@ def _spoilt(faults: dict[str, str], text: str, embedding: str) -> str:
     return embedding
 
 
-def _error(status: int, message: str, code: str, *, retry_after: str = "") -> ErrorAnswer:
+def _error(status, message, code, *, retry_after=""):
     body = {"error": {"message": message, "type": code, "code": code}}
     return ErrorAnswer(status=status, body=json.dumps(body).encode(), retry_after=retry_after)

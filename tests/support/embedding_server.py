@@ -25,7 +25,6 @@ import time
 import urllib.request
 import zlib
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.server import ThreadingHTTPServer
@@ -74,14 +73,14 @@ class EmbeddingServer(HttpStub):
     def __init__(
         self,
         *,
-        fault: str = "",
-        script: Sequence[str] = (),
-        latency_ms: float = 0,
-        dims: int = 384,
-        key: str = "",
-        port: int = 0,
-        cheap: bool = False,
-    ) -> None:
+        fault="",
+        script=(),
+        latency_ms=0,
+        dims=384,
+        key="",
+        port=0,
+        cheap=False,
+    ):
         """`key`: answer 401 without `Authorization: Bearer <key>`; empty: anybody may ask.
 
         `cheap`: texts share a few vectors, so that many cost little.
@@ -89,27 +88,27 @@ class EmbeddingServer(HttpStub):
         self.cheap = cheap
         self.key = key
         self.latency_ms = latency_ms
-        self.requests: list[Received] = []
+        self.requests = []
         #: SHA-256 (hex) of a text -> how many times it was received.
-        self.texts: Counter[str] = Counter()
+        self.texts = Counter()
         self.stopping = threading.Event()
         self.lock = threading.Lock()
         self.dims = dims
         self._embedders = {dims: FakeEmbedder(dims=dims)}
         #: (SHA-256 of a text, dimensions) -> its vector in base64, so that a text costs its making once.
-        self._vectors: dict[tuple[str, int], str] = {}
+        self._vectors = {}
         self.batches = BatchSide(self, self.batch_wire())
         self.control({"fault": fault, "script": list(script)})
         self._served = _Server(("127.0.0.1", port), _Handler)
         self._served.stub = self
         super().__init__(self._served)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stopping.set()
         super().__exit__()
         self.batches.jobs.close()
 
-    def control(self, changes: dict[str, Any]) -> None:
+    def control(self, changes):
         """What `POST /control` does."""
         with self.lock:
             if "fault" in changes:
@@ -123,7 +122,7 @@ class EmbeddingServer(HttpStub):
         if "batch" in changes:
             self.batches.control(changes["batch"])
 
-    def log(self) -> dict[str, Any]:
+    def log(self):
         """What `GET /log` answers."""
         with self.lock:
             shown = [
@@ -133,7 +132,7 @@ class EmbeddingServer(HttpStub):
             texts = dict(self.texts)
         return {"requests": shown, "texts": texts, "batch": self.batches.log()}
 
-    def until_unconnected(self, within_s: float = 30) -> None:
+    def until_unconnected(self, within_s=30):
         """Wait until all that was sent by clients that are gone has been read, and their connections closed.
 
         A request that a killed process has written still comes after its end.
@@ -145,22 +144,22 @@ class EmbeddingServer(HttpStub):
             assert time.monotonic() < deadline, f"{len(self._served.connections)} connections are still open"
             time.sleep(0.005)
 
-    def die(self) -> None:
+    def die(self):
         """End as a killed server does: connections that clients kept are gone too."""
         self.__exit__()
         self._served.drop()
 
-    def count_texts(self, texts: Sequence[str]) -> None:
+    def count_texts(self, texts):
         """Count texts as received."""
         with self.lock:
             self.texts.update(digest_of(text) for text in texts)
 
-    def repeated(self) -> dict[str, int]:
+    def repeated(self):
         """The texts that came more than once."""
         with self.lock:
             return {digest: times for digest, times in self.texts.items() if times > 1}
 
-    def receive(self, headers: dict[str, str], body: dict[str, Any], size: int) -> dict[str, str]:
+    def receive(self, headers, body, size):
         """Log a request before anything else happens to it; the faults to answer it with."""
         texts = texts_of(self.plain(body))
         digests = [digest_of(text) for text in texts]
@@ -181,39 +180,37 @@ class EmbeddingServer(HttpStub):
             self.texts.update(digests)
         return parsed(fault)
 
-    def serves(self, path: str) -> bool:
+    def serves(self, path):
         """Whether embedding requests are sent to this path."""
         return path == f"{self.base_path}/embeddings"
 
-    def plain(self, body: dict[str, Any]) -> dict[str, Any]:
+    def plain(self, body):
         """A request in OpenAI's words: `input`, and if given `model`, `dimensions`, `encoding_format`."""
         return body
 
-    def admits(self, headers: Mapping[str, str]) -> bool:
+    def admits(self, headers):
         """Whether the request brings the key."""
         return not self.key or headers.get("authorization") == f"Bearer {self.key}"
 
-    def complaint(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> ErrorAnswer | None:
+    def complaint(self, path, headers, body):
         """What is wrong with a request that is not as documented; OpenAI's own is checked by nobody here."""
         return None
 
-    def error(
-        self, faults: dict[str, str], body: dict[str, Any], headers: dict[str, str]
-    ) -> ErrorAnswer | None:
+    def error(self, faults, body, headers):
         """The error that the faults want for a request, if any."""
         return error_answer(faults, body, headers)
 
-    def plain_error(self, status: int, message: str, code: str) -> ErrorAnswer:
+    def plain_error(self, status, message, code):
         """An error in the provider's shape."""
         body = {"error": {"message": message, "type": code, "param": None, "code": code}}
         return ErrorAnswer(status=status, body=json.dumps(body).encode())
 
-    def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
+    def answer(self, faults, body):
         """The vectors, with what the faults do to them."""
         dims = body.get("dimensions") or self.dims
         return vectors_answer(faults, body, lambda text: self.vector(text, dims))
 
-    def vector(self, text: str, dims: int) -> str:
+    def vector(self, text, dims):
         """The vector of a text in base64."""
         picked = zlib.crc32(text.encode("utf-8", "replace")) % POOL if self.cheap else -1
         place = (str(picked) if self.cheap else digest_of(text), dims)
@@ -234,30 +231,30 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     stub: EmbeddingServer
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args):
         super().__init__(*args)
         #: Those that are open.
-        self.connections: set[Any] = set()
+        self.connections = set()
         self._counting = threading.Lock()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request, client_address):
         with self._counting:
             self.connections.add(request)
         super().process_request(request, client_address)
 
-    def shutdown_request(self, request: Any) -> None:
+    def shutdown_request(self, request):
         super().shutdown_request(request)
         with self._counting:
             self.connections.discard(request)
 
-    def drop(self) -> None:
+    def drop(self):
         """Close the connections that are open, under whatever uses them."""
         with self._counting:
             for each in self.connections:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request, client_address):
         """A client that was killed in the middle is no fault of this server."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError, ValueError)):
             super().handle_error(request, client_address)
@@ -270,17 +267,17 @@ class _Handler(QuietHandler):
     disable_nagle_algorithm = True
     server: _Server
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         if self.path.endswith("/log"):
             self._json(200, self.server.stub.log())
         else:
             self.do_DELETE()
 
-    def do_DELETE(self) -> None:
+    def do_DELETE(self):
         if not self.server.stub.batches.handle(self):
             self._json(404, {"error": {"message": "unknown path"}})
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         if self.server.stub.batches.handle(self):
             return
         length = int(self.headers.get("Content-Length") or 0)
@@ -298,7 +295,7 @@ class _Handler(QuietHandler):
         else:
             self._json(404, {"error": {"message": "unknown path"}})
 
-    def _embeddings(self, body: dict[str, Any], size: int) -> None:
+    def _embeddings(self, body, size):
         stub = self.server.stub
         headers = {name.lower(): value for name, value in self.headers.items()}
         faults = stub.receive(headers, body, size)
@@ -324,18 +321,18 @@ class _Handler(QuietHandler):
             }
             self._answer(error.status, error.body, error.kind, headers=headers)
 
-    def _json(self, status: int, body: dict[str, Any]) -> None:
+    def _json(self, status, body):
         self._answer(status, json.dumps(body).encode(), "application/json")
 
     def _answer(
         self,
-        status: int,
-        body: bytes,
-        kind: str,
+        status,
+        body,
+        kind,
         *,
-        headers: Mapping[str, str] = MappingProxyType({}),
-        cut: bool = False,
-    ) -> None:
+        headers=MappingProxyType({}),
+        cut=False,
+    ):
         """`headers` without a value are left out."""
         self.send_response(status)
         self.send_header("Content-Type", kind)

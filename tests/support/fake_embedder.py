@@ -5,7 +5,6 @@ The stub servers answer with it, so a search in a test finds what a real model w
 
 import re
 from array import array
-from collections.abc import Sequence
 from hashlib import blake2b
 
 from memline.shared.embedders.protocol import Identity
@@ -29,30 +28,30 @@ Features = tuple[tuple[int, int], ...]
 class FakeEmbedder:
     """Signed hashes of words and character trigrams (of a CJK run: characters and pairs), unit length."""
 
-    def __init__(self, *, dims: int = 384, model: str = "fake", max_rows: int = 256) -> None:
+    def __init__(self, *, dims=384, model="fake", max_rows=256):
         self._identity = Identity(provider="fake", model=model, dims=dims)
         self._caps = RequestCaps(max_rows=max_rows, max_tokens=150_000)
         self._dims = dims
-        self._words: dict[str, Features] = {}
+        self._words = {}
 
     @property
-    def identity(self) -> Identity:
+    def identity(self):
         return self._identity
 
     @property
-    def caps(self) -> RequestCaps:
+    def caps(self):
         return self._caps
 
-    def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
+    def embed_documents(self, texts):
         return [self._embed(text) for text in texts]
 
-    def embed_query(self, text: str, *, timeout_s: float) -> bytes:
+    def embed_query(self, text, *, timeout_s):
         return self._embed(text)
 
-    def close(self) -> None:
+    def close(self):
         self._words.clear()
 
-    def _embed(self, text: str) -> bytes:
+    def _embed(self, text):
         # Each word counts once: a text is about what it names, not about how often it says "the".
         sums = [0] * self._dims
         for word in set(_WORD.findall(text.lower())):
@@ -63,15 +62,15 @@ class FakeEmbedder:
                 sums[dimension] += weight
         return unit_vector(array("d", sums), dims=self._dims)
 
-    def _learn(self, word: str) -> Features:
+    def _learn(self, word):
         if len(self._words) >= MAX_WORDS:
             self._words.clear()
         features = self._hashed(_parts(word))
         self._words[word] = features
         return features
 
-    def _hashed(self, parts: dict[str, int]) -> Features:
-        features: list[tuple[int, int]] = []
+    def _hashed(self, parts):
+        features = []
         for part, weight in parts.items():
             number = int.from_bytes(
                 blake2b(part.encode("utf-8", "replace"), digest_size=8).digest(), "little"
@@ -80,7 +79,7 @@ class FakeEmbedder:
         return tuple(features)
 
 
-def _parts(word: str) -> dict[str, int]:
+def _parts(word):
     """What a word stands for, each with its weight."""
     if _DENSE_RUN.match(word):
         pairs = [word[at : at + 2] for at in range(len(word) - 1)]

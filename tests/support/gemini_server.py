@@ -13,8 +13,6 @@ import base64
 import json
 import re
 from array import array
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import unquote
 
 from tests.support.batch_wire_gemini import GeminiWire
@@ -52,16 +50,16 @@ class GeminiServer(EmbeddingServer):
     base_path = "/v1beta"
     batch_wire = GeminiWire
 
-    def control(self, changes: dict[str, Any]) -> None:
+    def control(self, changes):
         for fault in (changes.get("fault", ""), *changes.get("script", ())):
             if any(word in fault for word in _SENSELESS):
                 raise ValueError(f"Gemini cannot do {fault!r}")
         super().control(changes)
 
-    def serves(self, path: str) -> bool:
+    def serves(self, path):
         return _METHOD.fullmatch(path) is not None
 
-    def plain(self, body: dict[str, Any]) -> dict[str, Any]:
+    def plain(self, body):
         requests = body.get("requests", [body])
         first = requests[0] if requests else {}
         return {
@@ -70,26 +68,24 @@ class GeminiServer(EmbeddingServer):
             "dimensions": first.get("outputDimensionality"),
         }
 
-    def admits(self, headers: Mapping[str, str]) -> bool:
+    def admits(self, headers):
         return not self.key or headers.get("x-goog-api-key") == self.key
 
-    def complaint(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> ErrorAnswer | None:
+    def complaint(self, path, headers, body):
         wrong = _wrong(path, headers, body)
         return _status(400, wrong, "INVALID_ARGUMENT") if wrong else None
 
-    def error(
-        self, faults: dict[str, str], body: dict[str, Any], headers: dict[str, str]
-    ) -> ErrorAnswer | None:
+    def error(self, faults, body, headers):
         answer = error_answer(faults, self.plain(body), {})
         if answer is None or not answer.body.startswith(b'{"error": {"message"') or answer.status == 200:
             return answer
         said = json.loads(answer.body)["error"]
         return _reworded(answer, said["message"], said["code"])
 
-    def plain_error(self, status: int, message: str, code: str) -> ErrorAnswer:
+    def plain_error(self, status, message, code):
         return _status(status, message, {400: "INVALID_ARGUMENT", 404: "NOT_FOUND"}.get(status, "UNKNOWN"))
 
-    def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
+    def answer(self, faults, body):
         plain = self.plain(body)
         dims = plain["dimensions"] or self.dims
         whole = {name: argument for name, argument in faults.items() if name != "truncated"}
@@ -101,7 +97,7 @@ class GeminiServer(EmbeddingServer):
             answer = json.dumps({"embedding": embeddings[0]} if embeddings else {}).encode()
         return answer[: len(answer) // 2] if "truncated" in faults else answer
 
-    def vector(self, text: str, dims: int) -> str:
+    def vector(self, text, dims):
         made = super().vector(text, dims)
         if dims == self.dims:
             return made
@@ -109,13 +105,13 @@ class GeminiServer(EmbeddingServer):
         return base64.b64encode(shortened.tobytes()).decode()
 
 
-def _text(request: Mapping[str, Any]) -> str:
+def _text(request):
     content = request.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     return str(parts[0].get("text", "")) if parts else ""
 
 
-def _wrong(path: str, headers: Mapping[str, str], body: dict[str, Any]) -> str:
+def _wrong(path, headers, body):
     """What is not as documented; empty when all is."""
     place, _, query = path.partition("?")
     method = _METHOD.fullmatch(place)
@@ -138,7 +134,7 @@ def _wrong(path: str, headers: Mapping[str, str], body: dict[str, Any]) -> str:
     )
 
 
-def _wrong_request(request: dict[str, Any], model: str, *, batch: bool) -> str:
+def _wrong_request(request, model, *, batch):
     unknown = request.keys() - {"model", "content", "taskType", "title", "outputDimensionality"}
     if unknown:
         return f'Invalid JSON payload received. Unknown name "{min(unknown)}": Cannot find field.'
@@ -159,7 +155,7 @@ def _wrong_request(request: dict[str, Any], model: str, *, batch: bool) -> str:
     return ""
 
 
-def _reworded(answer: ErrorAnswer, message: str, code: str) -> ErrorAnswer:
+def _reworded(answer, message, code):
     """An error of OpenAI's in the words and details of Google's."""
     if code == "invalid_api_key":
         reason = {"@type": _RPC + "ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
@@ -200,7 +196,7 @@ def _reworded(answer: ErrorAnswer, message: str, code: str) -> ErrorAnswer:
     return _status(400, message, "INVALID_ARGUMENT")
 
 
-def _quota(quota_id: str, *, limit: int, delay: str) -> ErrorAnswer:
+def _quota(quota_id, *, limit, delay):
     metric = "generativelanguage.googleapis.com/embed_content_free_tier_requests"
     text = (
         "You exceeded your current quota, please check your plan and billing details. For more information "
@@ -208,7 +204,7 @@ def _quota(quota_id: str, *, limit: int, delay: str) -> ErrorAnswer:
         f"metric: {metric}, limit: {limit}, model: gemini-embedding-1.0"
     )
     violation = {"quotaMetric": metric, "quotaId": quota_id, "quotaValue": str(limit)}
-    details: list[dict[str, Any]] = [
+    details = [
         {"@type": _RPC + "QuotaFailure", "violations": [violation]},
         {"@type": _RPC + "Help", "links": [{"url": "https://ai.google.dev/gemini-api/docs/rate-limits"}]},
     ]
@@ -218,8 +214,8 @@ def _quota(quota_id: str, *, limit: int, delay: str) -> ErrorAnswer:
     return _status(429, text, "RESOURCE_EXHAUSTED", *details)
 
 
-def _status(code: int, message: str, status: str, *details: dict[str, Any]) -> ErrorAnswer:
-    error: dict[str, Any] = {"code": code, "message": message, "status": status}
+def _status(code, message, status, *details):
+    error = {"code": code, "message": message, "status": status}
     if details:
         error["details"] = list(details)
     return ErrorAnswer(status=code, body=json.dumps({"error": error}, indent=2).encode())

@@ -1,11 +1,8 @@
 """The HTTP server of tests: the real one, in a thread, on a port that was free."""
 
 import threading
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
 
-import httpx
 from msgspec.structs import replace
 
 from memline.producers.api.app import Api
@@ -13,11 +10,10 @@ from memline.producers.api.calls import Calls
 from memline.producers.api.server import listen, run, url_of
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
-from memline.shared.config.schema import Settings
 
 
 @contextmanager
-def serving(settings: Settings, **options: Any) -> Iterator[str]:
+def serving(settings, **options):
     """Serve these agents until the end of the block; gives the address."""
     serve = replace(settings.serve or Serve(), port=0, **options)
     agents = tuple(settings.agents)
@@ -34,7 +30,7 @@ def serving(settings: Settings, **options: Any) -> Iterator[str]:
             thread.join()
 
 
-def refused(response: httpx.Response, status: int) -> str:
+def refused(response, status):
     """What an error says; every error has the same shape."""
     assert response.status_code == status, response.text
     body = response.json()

@@ -2,11 +2,10 @@
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format, *args):
         """Say nothing."""
 
 
@@ -16,22 +15,22 @@ class HttpStub:
     #: What follows the port in `url`.
     base_path = ""
 
-    def __init__(self, served: ThreadingHTTPServer | type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, served):
         if isinstance(served, type):
             served = ThreadingHTTPServer(("127.0.0.1", 0), served)
         self._http = served
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
-    def url(self) -> str:
+    def url(self):
         """The base URL for clients."""
         return f"http://127.0.0.1:{self._http.server_port}{self.base_path}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()

@@ -2,26 +2,17 @@
 
 import struct
 import time
-from collections.abc import Sequence
-from typing import Any
 
 from memline.shared.config.schema import Batch
-from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, jobs, vectors
-from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
-from memline.shared.index.jobs import Job
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
-from memline.shared.index.vectors import Backlog
-from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, model_change
 from memline.shared.scheduling.embed_results import Failure
-from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.leases import Request
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")
@@ -32,7 +23,7 @@ CAPS = RequestCaps(max_rows=100, max_tokens=100_000)
 BATCH_RULES = health.batch_rules(Batch())
 
 
-def file_row(path: str, *texts: str, at: int = 1, outcome: str = "indexed") -> FileRow:
+def file_row(path, *texts, at=1, outcome="indexed"):
     """A file whose every text is a chunk of one line."""
     chunks = tuple(Chunk(start_line=n, end_line=n, text=text) for n, text in enumerate(texts, 1))
     return FileRow(
@@ -48,68 +39,68 @@ def file_row(path: str, *texts: str, at: int = 1, outcome: str = "indexed") -> F
     )
 
 
-def vector(*values: float) -> bytes:
+def vector(*values):
     return struct.pack(f"<{len(values)}f", *values)
 
 
-def vector_of(text: str) -> bytes:
+def vector_of(text):
     """A unit vector of four dimensions that depends on the text alone."""
     raw = [byte - 127.5 for byte in text_hash(text)[:4]]
     norm = sum(value * value for value in raw) ** 0.5
     return vector(*(value / norm for value in raw))
 
 
-def lease_all(writer: IndexWriter, *, credits: int = 8) -> list[Request]:
+def lease_all(writer, *, credits=8):
     return writer.lease(CAPS, credits=credits, only_full=False)
 
 
-def answer(writer: IndexWriter, requests: Sequence[Request]) -> None:
+def answer(writer, requests):
     """Store the right vector for every text of the requests."""
     for request in requests:
         rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request.texts]
         writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
 
 
-def fail(writer: IndexWriter, request: Request, kind: str, *, retry_after_s: float | None = None) -> None:
+def fail(writer, request, kind, *, retry_after_s=None):
     failure = Failure(kind=kind, error=f"it was {kind}", action="do something", retry_after_s=retry_after_s)
     hashes = [text.hash for text in request.texts]
     writer.record_failure(request.identity, request.lease, hashes, failure, LearnedCaps())
 
 
-def use(writer: IndexWriter, choice: Choice) -> None:
+def use(writer, choice):
     """Embed with the provider of a choice from now on."""
     with writer.session() as (_, now):
         model_change.use(writer.accounts, choice, now)
 
 
-def forget_vectors(writer: IndexWriter) -> None:
+def forget_vectors(writer):
     """Drop every vector, as `index --re-embed` does."""
     with writer.session() as (connection, now):
         model_change.forget_vectors(connection, now)
 
 
-def make_job(writer: IndexWriter, *paths: str, now_ns: int = 0, force: bool = False) -> Job:
+def make_job(writer, *paths, now_ns=0, force=False):
     """A reindex that has to read these files; those observed from `now_ns` on have been read."""
     with writer.transaction() as (connection, _):
         files = [(path, 1) for path in paths]
         return jobs.create(connection, jobs.REINDEX, by="me@here", now_ns=now_ns, files=files, force=force)
 
 
-def cancel_backfill(writer: IndexWriter) -> int:
+def cancel_backfill(writer):
     """Cancel all jobs; how many texts."""
     with writer.transaction() as (connection, now):
         given_up = [jobs.cancel(connection, job, now) for job in jobs.open_jobs(connection)]
         return sum(texts for _, texts in filter(None, given_up))
 
 
-def target_id(writer: IndexWriter) -> int:
+def target_id(writer):
     """The row id of the identity that texts are embedded with."""
     target = identities.target(writer.connection)
     assert target is not None
     return target.id
 
 
-def batch_failed(accounts: Accounts, error: str, now: float) -> Health:
+def batch_failed(accounts, error, now):
     """A batch of OpenAI failed."""
     return health.update(
         accounts,
@@ -119,12 +110,12 @@ def batch_failed(accounts: Accounts, error: str, now: float) -> Health:
     )
 
 
-def backlog(writer: IndexWriter) -> Backlog:
+def backlog(writer):
     """States of the vectors that the index wants."""
     return vectors.backlog(writer.connection, target_id(writer))
 
 
-def nearest(writer: IndexWriter, text: str) -> list[str]:
+def nearest(writer, text):
     """The texts that have a vector of the searched model, the nearest to `text` first."""
     active = identities.active(writer.connection)
     assert active is not None
@@ -138,7 +129,7 @@ def nearest(writer: IndexWriter, text: str) -> list[str]:
     return [scalar(writer.connection, text_of, vector_id) for vector_id, _ in found]
 
 
-def add_batch(writer: IndexWriter, token: str, *, texts: int = 0, **columns: Any) -> None:
+def add_batch(writer, token, *, texts=0, **columns):
     """Put a batch at the provider into an index, with so many new texts and all others that are wanted."""
     writer.retarget(MODEL_A)
     if texts:

@@ -6,9 +6,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +17,7 @@ Shape = list[int | str | None]
 _EPSILON = 1e-12
 
 
-def make(gguf_file: Path, folder: Path) -> Path:
+def make(gguf_file, folder):
     """Write the model of a GGUF file of a BERT with mean pooling; return `model.onnx`."""
     import gguf
 
@@ -47,13 +45,13 @@ TINY_WORDS = ("[UNK]", "[CLS]", "[SEP]", "red", "green", "blue")
 
 
 def tiny(
-    folder: Path,
+    folder,
     *,
-    inputs: tuple[str, ...] = ("input_ids", "attention_mask"),
-    of_text: bool = False,
-    of_tokens: bool = True,
-    dims: int = 4,
-) -> Path:
+    inputs=("input_ids", "attention_mask"),
+    of_text=False,
+    of_tokens=True,
+    dims=4,
+):
     """Write a model that knows three colours: the vector of a token is its row, 1 at its own number.
 
     `of_text`: it has `sentence_embedding` as an output, which is always that of the last token.
@@ -62,7 +60,7 @@ def tiny(
 
     rows = np.eye(len(TINY_WORDS), dims, dtype=np.float32) + 0.01
     nodes = [helper.make_node("Gather", ["rows", "input_ids"], ["last_hidden_state"])]
-    outputs: dict[str, Shape] = {}
+    outputs = {}
     if of_tokens:
         outputs["last_hidden_state"] = ["batch", "sequence", dims]
     if of_text or not of_tokens:
@@ -74,14 +72,14 @@ def tiny(
 
 
 def of_words(
-    folder: Path,
-    words: Sequence[str],
-    nodes: list[Any],
+    folder,
+    words,
+    nodes,
     *,
-    inputs: Sequence[str],
-    outputs: Mapping[str, Shape],
-    constants: Mapping[str, Any],
-) -> Path:
+    inputs,
+    outputs,
+    constants,
+):
     """Write a graph, and the tokenizer of these whole words, of which those in brackets are special."""
     from onnx import TensorProto, helper, numpy_helper
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -109,7 +107,7 @@ def of_words(
     return model
 
 
-def _tokenizer(pieces: list[str]) -> Any:
+def _tokenizer(pieces):
     """A WordPiece tokenizer of GGUF's vocabulary, which marks beginnings of words in place of the rest."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -135,12 +133,12 @@ def _tokenizer(pieces: list[str]) -> Any:
 class _Graph:
     """Collects the nodes of a BERT graph; every method returns the name of what it makes."""
 
-    def __init__(self, weights: dict[str, Any]) -> None:
+    def __init__(self, weights):
         self._weights = weights
-        self._nodes: list[Any] = []
-        self._constants: dict[str, Any] = {}
+        self._nodes = []
+        self._constants = {}
 
-    def bert(self, layers: int, heads: int) -> bytes:
+    def bert(self, layers, heads):
         from onnx import TensorProto, checker, helper
 
         ids, mask, kinds = "input_ids", "attention_mask", "token_type_ids"
@@ -157,7 +155,7 @@ class _Graph:
         for number in range(layers):
             state = self._layer(f"blk.{number}.", state, masked, heads)
         self._nodes.append(helper.make_node("Identity", [state], ["last_hidden_state"]))
-        axes: list[int | str | None] = ["batch", "sequence"]
+        axes = ["batch", "sequence"]
         dims = self._weights["token_embd.weight"].shape[1]
         graph = helper.make_graph(
             self._nodes,
@@ -170,7 +168,7 @@ class _Graph:
         checker.check_model(model)
         return bytes(model.SerializeToString())
 
-    def _layer(self, name: str, state: str, masked: str, heads: int) -> str:
+    def _layer(self, name, state, masked, heads):
         dims = self._weights["token_embd.weight"].shape[1]
         split = self._ints([0, 0, heads, dims // heads])
         query, key, value = (
@@ -188,33 +186,33 @@ class _Graph:
             self._op("Add", self._linear(inner, f"{name}ffn_down"), state), f"{name}layer_output_norm"
         )
 
-    def _linear(self, state: str, name: str) -> str:
+    def _linear(self, state, name):
         product = self._op("MatMul", state, self._constant(f"{name}.t", self._weights[f"{name}.weight"].T))
         return self._op("Add", product, self._weight(f"{name}.bias"))
 
-    def _norm(self, state: str, name: str) -> str:
+    def _norm(self, state, name):
         return self._op(
             "LayerNormalization", state, self._weight(f"{name}.weight"), self._weight(f"{name}.bias"),
             axis=-1, epsilon=_EPSILON,
         )  # fmt: skip
 
-    def _op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def _op(self, kind, *inputs, **attributes):
         from onnx import helper
 
         made = f"{kind}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, list(inputs), [made], **attributes))
         return made
 
-    def _weight(self, name: str) -> str:
+    def _weight(self, name):
         return self._constant(name, self._weights[name])
 
-    def _ints(self, numbers: int | list[int]) -> str:
+    def _ints(self, numbers):
         return self._constant(f"ints_{numbers}", np.array(numbers, np.int64))
 
-    def _floats(self, number: float) -> str:
+    def _floats(self, number):
         return self._constant(f"floats_{number}", np.array(number, np.float32))
 
-    def _constant(self, name: str, numbers: Any) -> str:
+    def _constant(self, name, numbers):
         from onnx import numpy_helper
 
         if name not in self._constants:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ needs_openclaw = pytest.mark.skipif(
 )
 
 
-def chat_models(url: str) -> dict[str, Any]:
+def chat_models(url):
     """The part of a configuration that has the agent talk to a chat server of the tests."""
     model = {"id": "chat", "name": "Chat", "reasoning": False, "input": ["text"], "contextWindow": 128_000}
     costs = {"cost": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0), "maxTokens": 4096}
@@ -25,9 +24,9 @@ def chat_models(url: str) -> dict[str, Any]:
     return {"models": {"providers": {"stub": stub}}, "agents": {"defaults": defaults}}
 
 
-def streamed(text: str, *, call: dict[str, str] | None = None) -> bytes:
+def streamed(text, *, call=None):
     """An answer of a chat model as a stream of events: a text, or the call of a tool."""
-    delta: dict[str, Any] = {"role": "assistant", "content": text}
+    delta = {"role": "assistant", "content": text}
     if call:
         asked = {"index": 0, "id": "call_1", "type": "function", "function": call}
         delta = {"role": "assistant", "tool_calls": [asked]}
@@ -39,7 +38,7 @@ def streamed(text: str, *, call: dict[str, str] | None = None) -> bytes:
     return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
 
 
-def talk(layout: str, home: Path, session: str, message: str) -> None:
+def talk(layout, home, session, message):
     """Have the agent `main` of a release (`early`, `newest`) answer a message."""
     subprocess.run(
         [

@@ -4,9 +4,6 @@ Its schema was read from databases that OpenClaw 2026.9.6 made. `tests/integrati
 holds this against the real program where it is installed.
 """
 
-from pathlib import Path
-from typing import Any
-
 import zstandard
 
 from memline.shared.sqlite import library
@@ -37,18 +34,16 @@ _COMPRESSED_FROM = 1024
 class SessionDatabase:
     """The database of one agent, open as its program has it."""
 
-    def __init__(self, state_dir: Path, agent: str = "main", *, is_plain: bool = False) -> None:
+    def __init__(self, state_dir, agent="main", *, is_plain=False):
         self.path = state_dir / "agents" / agent / "agent" / "openclaw-agent.sqlite"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._is_plain = is_plain
-        self.connection: Any = library().connect(
-            str(self.path), isolation_level=None, check_same_thread=False
-        )
+        self.connection = library().connect(str(self.path), isolation_level=None, check_same_thread=False)
         self.connection.executescript(_PLAIN if is_plain else _TABLES)
         # What is written stays in the log, as while a program has just written it.
         self.connection.execute("PRAGMA wal_autocheckpoint = 0")
 
-    def say(self, session: str, lines: str, *, at_ms: int = 1_770_000_000_000, key: str = "") -> None:
+    def say(self, session, lines, *, at_ms=1_770_000_000_000, key=""):
         """Append the lines of a transcript, one record each."""
         run = self.connection.execute
         (first,) = run("SELECT count(*) FROM transcript_events WHERE session_id = ?", (session,)).fetchone()
@@ -72,11 +67,11 @@ class SessionDatabase:
                 (session, key or f"agent:main:{session}"),
             )
 
-    def delete(self, session: str) -> None:
+    def delete(self, session):
         """Delete a session, as OpenClaw does."""
         for table in ("transcript_events", *(() if self._is_plain else ("session_windows",))):
             self.connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session,))
 
-    def close(self) -> None:
+    def close(self):
         """Close it, as when its program ends."""
         self.connection.close()

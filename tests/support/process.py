@@ -8,11 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 #: The checkout: children import the packages from here, wherever they run.
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,26 +45,22 @@ class Ran:
     args: tuple[str, ...] = ()
 
     @property
-    def json(self) -> Any:
+    def json(self):
         """What it printed on standard output."""
         return json.loads(self.stdout)
 
 
-def memline(
-    *args: str, env: Mapping[str, str] | None = None, before: str = "", timeout_s: float = TIMEOUT_S
-) -> Ran:
+def memline(*args, env=None, before="", timeout_s=TIMEOUT_S):
     """Run a command line to its end; `before` is Python that the process runs first."""
     return python(f"{before}\n{_MEMLINE}", *args, env=env, timeout_s=timeout_s)
 
 
-def memline_without_rights(*args: str, env: Mapping[str, str] | None = None, before: str = "") -> Ran:
+def memline_without_rights(*args, env=None, before=""):
     """The same as a user for whom file permissions hold."""
     return memline(*args, env=env, before=f"{before}\n{_DROP_RIGHTS}")
 
 
-def python(
-    script: str, *args: str, env: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
-) -> Ran:
+def python(script, *args, env=None, timeout_s=TIMEOUT_S):
     """Run Python code in a process of its own."""
     done = subprocess.run(
         _command(script, args),
@@ -80,9 +74,7 @@ def python(
 
 
 @contextmanager
-def running_memline(
-    *args: str, env: Mapping[str, str] | None = None, before: str = ""
-) -> Iterator[subprocess.Popen[str]]:
+def running_memline(*args, env=None, before=""):
     """A command line that runs beside the test; killed at the end if nobody ended it.
 
     `before`: as in `memline`.
@@ -104,21 +96,21 @@ def running_memline(
         process.communicate()
 
 
-def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
+def end(process, number=signal.SIGTERM):
     """Send a signal, wait for the end, and give what the process said on standard error."""
     with suppress(ProcessLookupError):
         process.send_signal(number)
     return wait(process)
 
 
-def wait(process: subprocess.Popen[str]) -> str:
+def wait(process):
     """Wait for the end, and give what the process said on standard error."""
     return process.communicate(timeout=TIMEOUT_S)[1]
 
 
-def _command(script: str, args: Sequence[str]) -> list[str]:
+def _command(script, args):
     return [sys.executable, "-c", script, *args]
 
 
-def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+def _environment(more):
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **(more or {})}

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from tests.support.process import ROOT, TIMEOUT_S
@@ -25,22 +24,22 @@ _MAIN = "from memline.producers.start import main; main()"
 class Terminal:
     """A process whose input, output and errors are one terminal."""
 
-    def __init__(self, pid: int, master: int) -> None:
+    def __init__(self, pid, master):
         self.pid = pid
         #: Everything that was shown so far.
         self.shown = ""
-        self.status: int | None = None
+        self.status = None
         self._master = master
 
-    def interrupt(self) -> None:
+    def interrupt(self):
         """Press Ctrl-C."""
         os.write(self._master, b"\x03")
 
-    def type(self, text: str) -> None:
+    def type(self, text):
         """Type a text, with the line end that Enter is."""
         os.write(self._master, text.encode())
 
-    def until(self, holds: Callable[[str], bool], what: str = "it") -> str:
+    def until(self, holds, what="it"):
         """Read what is shown until `holds`, and return it."""
         deadline = time.monotonic() + TIMEOUT_S
         while not holds(self.shown):
@@ -48,7 +47,7 @@ class Terminal:
             assert self._read(deadline), f"the process ended before {what}: {self.shown!r}"
         return self.shown
 
-    def end(self) -> int:
+    def end(self):
         """Read to the end of the process and return its exit status, or minus the signal that ended it."""
         if self.status is None:
             deadline = time.monotonic() + TIMEOUT_S
@@ -57,7 +56,7 @@ class Terminal:
             self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.status
 
-    def _read(self, deadline: float) -> bool:
+    def _read(self, deadline):
         ready, _, _ = select.select([self._master], [], [], max(deadline - time.monotonic(), 0))
         try:
             data = os.read(self._master, 1 << 16) if ready else b"\0"
@@ -69,9 +68,7 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(
-    *args: str, columns: int = 80, env: Mapping[str, str] | None = None, before: str = ""
-) -> Iterator[Terminal]:
+def on_terminal(*args, columns=80, env=None, before=""):
     """Run `memline` on a terminal of so many columns; `before` is Python that the process runs first."""
     variables = {
         **{name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")},
@@ -106,6 +103,6 @@ def on_terminal(
         os.close(master)
 
 
-def plain(shown: str) -> str:
+def plain(shown):
     """Take colours and links off, and the line ends of a terminal."""
     return _STYLES.sub("", shown).replace("\r\n", "\n")

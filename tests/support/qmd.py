@@ -49,37 +49,37 @@ class FakeQmd:
     folder: Path
     plan: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.folder.mkdir(parents=True)
         self.program.write_text(f"#!{sys.executable}\n{_PROGRAM}")
         self.program.chmod(0o755)
         self.does()
 
     @property
-    def program(self) -> Path:
+    def program(self):
         return self.folder / "qmd"
 
-    def does(self, **plan: dict[str, Any]) -> None:
+    def does(self, **plan):
         """Have it behave otherwise from now on: `search={"stdout": …, "stderr": …, "status": …}`."""
         self.plan |= plan
         part = self.folder / "plan.part"
         part.write_text(json.dumps(self.plan))
         part.replace(self.folder / "plan.json")
 
-    def calls(self, command: str = "") -> list[dict[str, Any]]:
+    def calls(self, command=""):
         """What it was called with, in order: `args`, `env`, `cwd`."""
         file = self.folder / "calls.jsonl"
         calls = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
         return [call for call in calls if not command or call["args"][0] == command]
 
 
-def row(file: str, *, text: str = "@@ -1,1 @@ (0 before, 0 after)\nwords", **more: Any) -> dict[str, Any]:
+def row(file, *, text="@@ -1,1 @@ (0 before, 0 after)\nwords", **more):
     """A result as qmd prints it."""
     return {"docid": "#abc123", "score": 0.5, "file": f"qmd://{file}", "snippet": text, **more}
 
 
 @cache
-def real_qmd() -> tuple[str, str]:
+def real_qmd():
     """The real program, or why there is none."""
     program = os.environ.get(VARIABLE) or shutil.which("qmd")
     if not program:

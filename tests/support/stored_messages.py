@@ -1,35 +1,33 @@
 """Dead letters of a fleet as its broker leaves them in Redis, without a broker."""
 
 import time
-from typing import Any
 
 import msgspec
-import redis
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
-from memline.shared.queue.messages import ChunkFiles, Envelope, Wire
+from memline.shared.queue.messages import ChunkFiles, Envelope
 
 
 class StoredMessages:
     """A client of the fleet `memline:<name>`, and dead letters put on its queues."""
 
-    def __init__(self, url: str, name: str = "t") -> None:
+    def __init__(self, url, name="t"):
         self.url = QueueAddress(url, name)
         self._fleet = f"memline:{name}"
-        self.client: redis.Redis = redis_client.client(self.url)
+        self.client = redis_client.client(self.url)
 
     def put(
         self,
-        queue: str,
-        name: str,
-        message: Wire,
+        queue,
+        name,
+        message,
         *,
-        ago_s: float = 0,
-        actor: str = "",
-        error: str = "",
-        **options: Any,
-    ) -> None:
+        ago_s=0,
+        actor="",
+        error="",
+        **options,
+    ):
         base, at_ms = f"{self._fleet}:{queue}", (time.time() - ago_s) * 1000
         stored = Envelope(queue, actor or f"{queue}_it", [message], {}, {}, name, int(at_ms))
         content = msgspec.msgpack.encode(msgspec.structs.asdict(stored))
@@ -38,5 +36,5 @@ class StoredMessages:
         self.client.set(f"{self._fleet}:error:{name}", error)
 
 
-def files(*paths: str, agent: str = "main") -> ChunkFiles:
+def files(*paths, agent="main"):
     return ChunkFiles(agent=agent, source="memory", paths=paths)

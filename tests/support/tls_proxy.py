@@ -15,22 +15,22 @@ CERTIFICATE = Path(__file__).parents[1] / "fixtures/untrusted.pem"
 class TlsProxy:
     """Passes on what it is sent to a port of this machine, until the end of its block."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port):
         #: How often a client has connected, with a handshake that went well or not.
         self.connections = 0
         self._target = port
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(CERTIFICATE)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
+        self.port = self._listener.getsockname()[1]
+        self._open = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
-    def __enter__(self) -> TlsProxy:
+    def __enter__(self):
         self._threads[0].start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         for each in (self._listener, *self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -38,7 +38,7 @@ class TlsProxy:
         for thread in self._threads:
             thread.join(120)
 
-    def _accept(self) -> None:
+    def _accept(self):
         while True:
             try:
                 raw, _ = self._listener.accept()
@@ -49,7 +49,7 @@ class TlsProxy:
             self._threads.append(thread)
             thread.start()
 
-    def _serve(self, raw: socket.socket) -> None:
+    def _serve(self, raw):
         """Pass on both ways, in one thread: two must not use a TLS connection at once."""
         # ValueError: `select` of a socket that the end has closed.
         with suppress(OSError, ValueError), self._context.wrap_socket(raw, server_side=True) as client:

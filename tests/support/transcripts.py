@@ -8,29 +8,28 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.programs import FORMATS
-from memline.shared.sessions.read_session import SessionReading, read_session
-from memline.shared.sessions.stores import TranscriptStore
+from memline.shared.sessions.read_session import read_session
 
 
-def said(role: str, text: str, *, at: str = "2026-02-10T10:00:00.000Z") -> str:
+def said(role, text, *, at="2026-02-10T10:00:00.000Z"):
     """The line of a message."""
     message = {"role": role, "content": [{"type": "text", "text": text}]}
     return json.dumps({"type": "message", "timestamp": at, "message": message}, ensure_ascii=False) + "\n"
 
 
-def opening(session: str = "abc") -> str:
+def opening(session="abc"):
     """The first line of a transcript."""
     record = {"type": "session", "version": 3, "id": session, "timestamp": "2026-02-10T10:00:00.000Z"}
     return json.dumps(record) + "\n"
 
 
-def tool_result(text: str) -> str:
+def tool_result(text):
     """The line of what a tool gave."""
     message = {"role": "toolResult", "content": [{"type": "text", "text": text}]}
     return json.dumps({"type": "message", "message": message}) + "\n"
 
 
-def talk(turns: int, *, first: int = 0, words: int = 40) -> str:
+def talk(turns, *, first=0, words=40):
     """Turns of user and agent, each with words of its own."""
     return "".join(
         said(
@@ -41,14 +40,14 @@ def talk(turns: int, *, first: int = 0, words: int = 40) -> str:
     )
 
 
-def sessions_folder(state_dir: Path, agent: str = "main") -> Path:
+def sessions_folder(state_dir, agent="main"):
     """The sessions folder of an agent, made."""
     folder = state_dir / "agents" / agent / "sessions"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def store_of(program: str, place: Path, workspace: str = "/w/proj") -> TranscriptStore:
+def store_of(program, place, workspace="/w/proj"):
     """The sessions of a program that were held in a workspace; `place` is where it keeps them."""
     places = dict.fromkeys(PROGRAMS, place)
     settings = AgentSettings(
@@ -62,12 +61,12 @@ def store_of(program: str, place: Path, workspace: str = "/w/proj") -> Transcrip
     return store
 
 
-def names_in(store: TranscriptStore) -> list[str]:
+def names_in(store):
     """The names of the sessions that a store finds."""
     return [file.path.rpartition("/")[2].removesuffix(".jsonl") for file in store.discover().files]
 
 
-def reading(store: TranscriptStore, program: str, name: str) -> SessionReading:
+def reading(store, program, name):
     """What an index gets of a session."""
     return read_session(
         partial(store.open, f"sessions/{program}/{name}.jsonl"),
@@ -78,6 +77,6 @@ def reading(store: TranscriptStore, program: str, name: str) -> SessionReading:
     )
 
 
-def said_in(store: TranscriptStore, program: str, name: str) -> list[str]:
+def said_in(store, program, name):
     """Who said what in a session, a line each."""
     return [line for chunk in reading(store, program, name).chunks for line in chunk.text.split("\n")]

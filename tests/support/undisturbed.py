@@ -1,13 +1,10 @@
 """What an index must be after any trouble: that of one calm run over the same notes."""
 
-from collections.abc import Collection
-from pathlib import Path
-
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Contents, Place, remote
+from tests.support.workspace import Place, remote
 
 
-def undisturbed(place: Place, folder: Path) -> Contents:
+def undisturbed(place, folder):
     """What a single run in one process, with a provider of its own, makes of the notes of a place."""
     with EmbeddingServer(dims=16) as other:
         calm = Place(folder=folder / "calm", memory=remote(other.url))
@@ -19,7 +16,7 @@ def undisturbed(place: Place, folder: Path) -> Contents:
     return calm.contents()
 
 
-def assert_as_undisturbed(place: Place, folder: Path) -> None:
+def assert_as_undisturbed(place, folder):
     """The index of a place equals that of a calm run."""
     right, found = undisturbed(place, folder), place.contents()
     assert found.files == right.files
@@ -27,7 +24,7 @@ def assert_as_undisturbed(place: Place, folder: Path) -> None:
     assert found.vectors == right.vectors
 
 
-def assert_paid_once(server: EmbeddingServer, *, but: Collection[str] = (), at_most: int = 0) -> None:
+def assert_paid_once(server, *, but=(), at_most=0):
     """No text was embedded twice, but for those given and so many that were on the way at a kill."""
     repeated = {digest: times for digest, times in server.repeated().items() if digest not in but}
     again = sum(times - 1 for times in repeated.values())

@@ -8,8 +8,6 @@ A request that is not as https://docs.voyageai.com/reference/embeddings-api has 
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from tests.support.batch_wires import VoyageWire
 from tests.support.embedding_faults import ErrorAnswer, error_answer, tokens_of
@@ -32,16 +30,14 @@ class VoyageServer(EmbeddingServer):
 
     batch_wire = VoyageWire
 
-    def plain(self, body: dict[str, Any]) -> dict[str, Any]:
+    def plain(self, body):
         return {**body, "dimensions": body.get("output_dimension")}
 
-    def complaint(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> ErrorAnswer | None:
+    def complaint(self, path, headers, body):
         wrong = _wrong(headers, body)
         return _detail(400, wrong) if wrong else None
 
-    def error(
-        self, faults: dict[str, str], body: dict[str, Any], headers: dict[str, str]
-    ) -> ErrorAnswer | None:
+    def error(self, faults, body, headers):
         if "429-plan" in faults:
             return _detail(429, _PLAN)
         answer = error_answer(faults, body, {})
@@ -50,14 +46,14 @@ class VoyageServer(EmbeddingServer):
         said = json.loads(answer.body)["error"]
         return _reworded(answer, said["message"], said["code"], str(body.get("model")))
 
-    def plain_error(self, status: int, message: str, code: str) -> ErrorAnswer:
+    def plain_error(self, status, message, code):
         return _detail(status, message)
 
-    def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
+    def answer(self, faults, body):
         return super().answer(faults, self.plain(body))
 
 
-def _wrong(headers: Mapping[str, str], body: dict[str, Any]) -> str:
+def _wrong(headers, body):
     """What is not as documented; empty when all is."""
     if not headers.get("authorization", "").startswith("Bearer "):
         return "Provide an API key in the Authorization header."
@@ -85,7 +81,7 @@ def _wrong(headers: Mapping[str, str], body: dict[str, Any]) -> str:
     return ""
 
 
-def _reworded(answer: ErrorAnswer, message: str, code: str, model: str) -> ErrorAnswer:
+def _reworded(answer, message, code, model):
     """An error of OpenAI's in the words of Voyage's."""
     numbers = [int(number) for number in re.findall(r"\d+", message)]
     if code == "invalid_api_key":
@@ -112,14 +108,14 @@ def _reworded(answer: ErrorAnswer, message: str, code: str, model: str) -> Error
     return _detail(400, message)
 
 
-def _too_many_tokens(cap: int, tokens: int) -> str:
+def _too_many_tokens(cap, tokens):
     return (
         f"The max allowed tokens per submitted batch is {cap}. Your batch has {tokens} tokens after "
         "truncation. Please lower the number of tokens in the batch."
     )
 
 
-def _detail(status: int, text: str, *, retry_after: str = "") -> ErrorAnswer:
+def _detail(status, text, *, retry_after=""):
     return ErrorAnswer(status=status, body=json.dumps({"detail": text}).encode(), retry_after=retry_after)
 
 

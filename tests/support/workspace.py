@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -14,16 +13,13 @@ from typing import Any
 from unittest.mock import patch
 
 from memline.producers import cli
-from memline.producers.backends import IndexReport
 from memline.producers.memory import Memory
 from memline.producers.reports.status import report
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Options, load
-from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.index import driver
 from memline.shared.index.accounts import AccountFile
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer
 from tests.support import process
 from tests.support.process import Ran
 
@@ -52,36 +48,36 @@ class Place:
     memory: dict[str, Any] = field(default_factory=dict)
     agent_name: str = "main"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.workspace.mkdir(parents=True)
         self.save()
 
     @property
-    def workspace(self) -> Path:
+    def workspace(self):
         return self.folder / "notes"
 
     @property
-    def home(self) -> Path:
+    def home(self):
         return self.folder / "home"
 
     @property
-    def config(self) -> Path:
+    def config(self):
         return self.folder / "config.json5"
 
     @property
-    def index_path(self) -> Path:
+    def index_path(self):
         return self.home / "memory" / f"{self.agent_name}.sqlite"
 
-    def configure(self, **memory: Any) -> None:
+    def configure(self, **memory):
         """Change keys of `memorySearch`; the blocks given replace those before."""
         self.memory.update(memory)
         self.save()
 
-    def save(self) -> None:
+    def save(self):
         defaults = {"workspace": str(self.workspace), "memorySearch": self.memory}
         self.config.write_text(json.dumps({"agents": {"defaults": defaults}}))
 
-    def write(self, path: str, text: str | bytes) -> Path:
+    def write(self, path, text):
         """Make a note; folders on the way are made too."""
         file = self.workspace / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,12 +87,12 @@ class Place:
     def furnish(
         self,
         *,
-        folders: Sequence[str] = (),
-        files: Mapping[str, str | bytes] | None = None,
-        notes: int = 0,
-        is_indexed: bool = False,
-        **memory: Any,
-    ) -> None:
+        folders=(),
+        files=None,
+        notes=0,
+        is_indexed=False,
+        **memory,
+    ):
         """Make `folders`, write `files` and so many numbered notes, with these keys of `memorySearch`."""
         self.configure(**memory)
         for folder in folders:
@@ -109,83 +105,83 @@ class Place:
             self.index()
 
     @property
-    def settings(self) -> Settings:
+    def settings(self):
         return load(Options(config=self.config, home=self.home)).settings
 
     @property
-    def agent(self) -> AgentSettings:
+    def agent(self):
         return load(Options(config=self.config, home=self.home)).agent(None)
 
     # In this process.
 
-    def index(self, **options: Any) -> IndexReport:
+    def index(self, **options):
         """`memline index`."""
         return bring_up_to_date(self.settings, self.agent, **options)
 
-    def search(self, query: str, **options: Any) -> Answer:
+    def search(self, query, **options):
         """`memline search`."""
         with Memory.of(self.settings, self.agent) as memory:
             return memory.ask(SearchRequest(query=query, **options))
 
-    def report(self, *, deep: bool = False) -> dict[str, Any]:
+    def report(self, *, deep=False):
         """`memline status --json` of the agent."""
         return report(self.settings, self.agent, deep=deep)
 
-    def status(self) -> dict[str, Any]:
+    def status(self):
         """Its `status` block."""
-        status: dict[str, Any] = self.report()["status"]
+        status = self.report()["status"]
         return status
 
     # As a command line.
 
-    def arguments(self, *args: str) -> list[str]:
+    def arguments(self, *args):
         return ["--config", str(self.config), "--home", str(self.home), *args]
 
-    def typed(self, command: str) -> str:
+    def typed(self, command):
         """A command as hints give it: with the options of `arguments`."""
         return shlex.join(["memline", *self.arguments()]) + f" {command}"
 
-    def run(self, *args: str, **options: Any) -> Ran:
+    def run(self, *args, **options):
         return process.memline(*self.arguments(*args), **options)
 
-    def call(self, *args: str, env: Mapping[str, str] | None = None) -> Ran:
+    def call(self, *args, env=None):
         """The same in this process, where that of a user adds nothing but its start."""
         out, err = StringIO(), StringIO()
         with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, env or {}):
             status = cli.run(self.arguments(*args))
         return Ran(status=status, stdout=out.getvalue(), stderr=err.getvalue(), args=args)
 
-    def run_without_rights(self, *args: str, **options: Any) -> Ran:
+    def run_without_rights(self, *args, **options):
         return process.memline_without_rights(*self.arguments(*args), **options)
 
     # What the index holds.
 
-    def rows(self, sql: str, *values: object) -> list[Any]:
+    def rows(self, sql, *values):
         with closing(driver.open_reader(self.index_path)) as reader:
             return reader.execute(sql, values).fetchall()
 
-    def execute(self, sql: str, *values: object) -> None:
+    def execute(self, sql, *values):
         with closing(driver.open_writer(self.index_path)) as writer:
             writer.execute(sql, values)
 
-    def execute_accounts(self, sql: str) -> None:
+    def execute_accounts(self, sql):
         """Run SQL on what the home knows of its provider accounts."""
         with closing(AccountFile(self.agent.account_path)) as file, file.writing() as writer:
             writer.execute(sql)
 
-    def end_cooldowns(self) -> None:
+    def end_cooldowns(self):
         """As if the seconds had passed for which nothing is sent after a no."""
         self.execute_accounts("DELETE FROM limits")
 
-    def outcomes(self) -> dict[str, tuple[str, str]]:
+    def outcomes(self):
         """path -> (outcome, reason), as the ledger has them."""
         rows = self.rows("SELECT path, outcome, reason FROM files WHERE outcome <> 'removed'")
         return {path: (outcome, reason) for path, outcome, reason in rows}
 
-    def vector_states(self) -> dict[str, int]:
+    def vector_states(self):
         return dict(self.rows("SELECT state, count(*) FROM vectors WHERE active = 1 GROUP BY state"))
 
-    def contents(self) -> Contents:
+    def contents(self):
         """What the index holds, its full-text index checked against its chunks on the way."""
         with closing(driver.open_writer(self.index_path)) as connection:
             connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
@@ -206,7 +202,7 @@ class Place:
         )
 
 
-def note(number: int, *, sections: int = 3) -> str:
+def note(number, *, sections=3):
     """A note whose sections are chunks of their own, with no text in common with any other note."""
     parts = [f"# Note {number}\n"]
     for section in range(sections):
@@ -215,7 +211,7 @@ def note(number: int, *, sections: int = 3) -> str:
     return "\n".join(parts)
 
 
-def remote(url: str, **more: Any) -> dict[str, Any]:
+def remote(url, **more):
     """The keys of `memorySearch` that make a stub server the provider."""
     return {
         "provider": "openai",
@@ -224,14 +220,14 @@ def remote(url: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def until(holds: Callable[[], bool], what: str = "it") -> None:
+def until(holds, what="it"):
     """Look again and again until `holds`; fails when that takes longer than anything should."""
     deadline = time.monotonic() + UNTIL_S
     while not timed(holds, 0.01):
         assert time.monotonic() < deadline, f"{what} did not come within {UNTIL_S:g} s"
 
 
-def timed(holds: Callable[[], bool], at_least_s: float) -> bool:
+def timed(holds, at_least_s):
     """Look once; if it does not hold, wait twice as long, since what is awaited needs the processor too."""
     began = time.monotonic()
     if found := holds():
@@ -240,12 +236,12 @@ def timed(holds: Callable[[], bool], at_least_s: float) -> bool:
     return False
 
 
-def paths(answer: Answer) -> Sequence[str]:
+def paths(answer):
     """The paths of the hits."""
     return [hit.path for hit in answer.hits]
 
 
-def outside_reader(folder: Path, pattern: str) -> str:
+def outside_reader(folder, pattern):
     """List the files below a folder whose bytes match, in another process.
 
     One that has an index open would drop its locks by reading the file.

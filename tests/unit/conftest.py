@@ -1,6 +1,3 @@
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from memline.shared.clock import ManualClock
@@ -9,24 +6,24 @@ from tests.support.index_rows import MODEL_A, file_row
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "memory" / "main.sqlite"
 
 
 @pytest.fixture
-def writer(path: Path, clock: ManualClock) -> Iterator[IndexWriter]:
+def writer(path, clock):
     opened = IndexWriter(path, clock=clock)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def wanting(writer: IndexWriter) -> IndexWriter:
+def wanting(writer):
     """An index with one model and two texts that wait for their vectors."""
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", "apples", "pears"))

@@ -1,7 +1,6 @@
 """The benchmarks as a program: they can be named, and what they print can be read. Nothing is timed here."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from benchmarks.bench import Bench
 from benchmarks.figures import Figure, at_least, at_most, table
 
 
-def test_every_benchmark_says_in_its_docstring_what_it_measures() -> None:
+def test_every_benchmark_says_in_its_docstring_what_it_measures():
     assert {"keyword", "hybrid", "warm", "first", "nothing-changed", "save", "memory", "http"} <= set(
         BENCHMARKS
     )
@@ -19,8 +18,8 @@ def test_every_benchmark_says_in_its_docstring_what_it_measures() -> None:
 
 
 def test_a_name_that_is_no_benchmark_is_refused_with_those_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     with pytest.raises(SystemExit) as ended:
         main(["warmth"])
 
@@ -28,7 +27,7 @@ def test_a_name_that_is_no_benchmark_is_refused_with_those_there_are(
     assert "nothing-changed" in capsys.readouterr().err
 
 
-def test_the_table_is_markdown_with_columns_of_one_width() -> None:
+def test_the_table_is_markdown_with_columns_of_one_width():
     figures = [
         at_most("a search", 61.2, 60, "ms CPU"),
         at_least("an index run", 0.8, 0.7, "x by hand", detail="1.0 s and 1.25 s"),
@@ -46,7 +45,7 @@ def test_the_table_is_markdown_with_columns_of_one_width() -> None:
 
 
 @pytest.fixture
-def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sets(tmp_path, monkeypatch):
     """A set of pages and one with evidence, of two notes each."""
     rows = {
         "pages/help": [
@@ -72,9 +71,7 @@ def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [*rows]
 
 
-def test_the_ablation_asks_a_set_of_pages_and_one_with_evidence_without_each_part(
-    tmp_path: Path, sets: list[str]
-) -> None:
+def test_the_ablation_asks_a_set_of_pages_and_one_with_evidence_without_each_part(tmp_path, sets):
     header, _, whole, *others = ablation.rows(Bench(tmp_path / "bench"), sets)
 
     assert header == "| | pages/help | notes |"

@@ -16,7 +16,7 @@ from memline.shared.words import counted, span
         (2, "text", "wait", "2 texts wait"),
     ],
 )
-def test_a_count_and_its_words_agree(count: int, noun: str, verb: str, words: str) -> None:
+def test_a_count_and_its_words_agree(count, noun, verb, words):
     assert counted(count, noun, verb) == words
 
 
@@ -24,5 +24,5 @@ def test_a_count_and_its_words_agree(count: int, noun: str, verb: str, words: st
     ("seconds", "words"),
     [(45, "45 s"), (720, "12 min"), (5400, "1.5 h"), (86_400, "24.0 h"), (345_559, "4 days")],
 )
-def test_a_long_time_is_told_in_its_unit(seconds: float, words: str) -> None:
+def test_a_long_time_is_told_in_its_unit(seconds, words):
     assert span(seconds) == words

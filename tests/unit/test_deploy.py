@@ -3,7 +3,6 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,18 +19,18 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
 @pytest.fixture
-def services() -> dict[str, dict[str, Any]]:
+def services():
     """The services of compose.yaml as `docker compose` reads them, with NOTES alone set."""
 
-    def value(match: re.Match[str]) -> str:
+    def value(match):
         return "/srv/notes" if match[1] == "NOTES" else match[3] if match[2] == "-" else f"({match[3]})"
 
     text = _VARIABLE.sub(value, (DEPLOY / "compose.yaml").read_text("utf-8"))
-    read: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    read = yaml.safe_load(text)["services"]
     return read
 
 
-def known_variables() -> set[str]:
+def known_variables():
     own = {text for name, text in vars(environment).items() if name.isupper() and isinstance(text, str)}
     return own | {
         *sum(environment.PROVIDER_KEYS.values(), ()),
@@ -41,8 +40,8 @@ def known_variables() -> set[str]:
 
 
 def test_the_fleet_has_every_process_which_restart_and_a_redis_that_loses_nothing(
-    services: dict[str, dict[str, Any]],
-) -> None:
+    services,
+):
     procfile = yaml.safe_load((DEPLOY.parent / "Procfile").read_text("utf-8"))
     fleet = {name: each for name, each in services.items() if each["profiles"] == ["fleet"]}
     redis = fleet.pop("redis")
@@ -60,7 +59,7 @@ def test_the_fleet_has_every_process_which_restart_and_a_redis_that_loses_nothin
         assert set(each["environment"]) <= known_variables(), name
 
 
-def test_every_container_and_unit_of_the_examples_is_a_command() -> None:
+def test_every_container_and_unit_of_the_examples_is_a_command():
     text = (DEPLOY / "kubernetes.yaml").read_text("utf-8")
     pods = [
         each["spec"]["template"]["spec"]
@@ -75,7 +74,7 @@ def test_every_container_and_unit_of_the_examples_is_a_command() -> None:
     assert units == {"memline.service", "memline.target", "memline@.service"}
 
 
-def test_alerts_and_the_scaler_read_metrics_that_exist() -> None:
+def test_alerts_and_the_scaler_read_metrics_that_exist():
     (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))["groups"]
     text = " ".join(rule["expr"] for rule in group["rules"]) + (DEPLOY / "kubernetes.yaml").read_text("utf-8")
 
@@ -83,7 +82,7 @@ def test_alerts_and_the_scaler_read_metrics_that_exist() -> None:
     assert set(re.findall(r"\bmemline_(\w+)", text)) <= METRICS.keys()
 
 
-def test_the_image_installs_every_dependency_at_a_version_that_was_tried() -> None:
+def test_the_image_installs_every_dependency_at_a_version_that_was_tried():
     lines = (DEPLOY / "requirements.lock").read_text("utf-8").splitlines()[1:]
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {re.split(r"[<>=!~;\[ ]", line)[0].lower() for line in project["dependencies"]}

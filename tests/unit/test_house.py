@@ -32,19 +32,19 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
-def command(name: str) -> click.Command:
+def command(name):
     found = cli.get_command(click.Context(cli), name)
     assert found is not None
     return found
 
 
-def requirements() -> list[str]:
+def requirements():
     """The names of all dependencies, those of the extras too; one may be in two of them."""
     groups = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
     return [*dict.fromkeys(re.split(r"[\[<>=!~; ]", line)[0] for group in groups for line in group)]
 
 
-def processes() -> dict[str, list[str]]:
+def processes():
     """The lines of the Procfile: the words of each command, by the name of the process."""
     lines = (ROOT / "Procfile").read_text("utf-8").splitlines()
     named = (re.fullmatch(r"([a-z]+):\s+(.+)", line) for line in lines)
@@ -52,7 +52,7 @@ def processes() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_an_example_and_its_line_in_the_list(name: str) -> None:
+def test_every_command_has_help_an_example_and_its_line_in_the_list(name):
     found = command(name)
 
     assert found.epilog and re.search(rf"memline (.* )?{name}\b", found.epilog)
@@ -63,7 +63,7 @@ def test_every_command_has_help_an_example_and_its_line_in_the_list(name: str) -
 
 
 @pytest.mark.parametrize("name", requirements())
-def test_every_dependency_says_what_it_is_for(name: str) -> None:
+def test_every_dependency_says_what_it_is_for(name):
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 
     rows = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
@@ -72,7 +72,7 @@ def test_every_dependency_says_what_it_is_for(name: str) -> None:
     assert len(rows[0].split("|")[2].strip()) > 5
 
 
-def test_no_dependency_is_explained_that_is_not_there() -> None:
+def test_no_dependency_is_explained_that_is_not_there():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     section = page.partition("## What each dependency is for")[2].partition("\n## ")[0]
 
@@ -81,7 +81,7 @@ def test_no_dependency_is_explained_that_is_not_there() -> None:
     assert sorted(explained) == sorted(requirements())
 
 
-def test_http_goes_out_through_one_module() -> None:
+def test_http_goes_out_through_one_module():
     owners = [
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "memline").rglob("*.py")
@@ -91,18 +91,18 @@ def test_http_goes_out_through_one_module() -> None:
     assert owners == ["memline/shared/embedders/http.py"]
 
 
-def test_every_queue_has_a_process_of_its_own() -> None:
+def test_every_queue_has_a_process_of_its_own():
     roles = [words[2:] for words in processes().values() if words[:2] == ["memline", "worker"]]
 
     assert sorted(roles) == sorted([queue] for queue in QUEUES)
 
 
-def test_processes_are_commands_that_exist() -> None:
+def test_processes_are_commands_that_exist():
     assert {words[0] for words in processes().values()} == {"memline"}
     assert {words[1] for words in processes().values()} == {"watch", "worker", "serve"} <= set(COMMANDS)
 
 
-def test_the_sample_configuration_embeds_nothing_and_names_the_sample_notes(home: Path) -> None:
+def test_the_sample_configuration_embeds_nothing_and_names_the_sample_notes(home):
     file = ROOT / "examples" / "config.json5"
 
     loaded = load(Options(config=file), {"HOME": str(home), "OPENAI_API_KEY": "k"})
@@ -125,7 +125,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading():
     assert dead == []
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle():
     """Late imports and those for types count too: such a circle works only as long as nothing moves."""
     graph = grimp.build_graph("memline", cache_dir=None)
     modules = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from memline.shared.errors import IndexFault
 from memline.shared.index import driver, ledger
 from memline.shared.index.vectors import Backlog
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, answer, backlog, file_row, lease_all, nearest
 
 
-def test_texts_of_a_stored_file_are_leased_answered_and_searchable(wanting: IndexWriter) -> None:
+def test_texts_of_a_stored_file_are_leased_answered_and_searchable(wanting):
     requests = lease_all(wanting)
 
     assert [text.text for request in requests for text in request.texts] == ["apples", "pears"]
@@ -25,7 +24,7 @@ def test_texts_of_a_stored_file_are_leased_answered_and_searchable(wanting: Inde
     assert nearest(wanting, "pears")[0] == "pears"
 
 
-def test_a_writer_notices_that_its_file_is_another_one(writer: IndexWriter, path: Path) -> None:
+def test_a_writer_notices_that_its_file_is_another_one(writer, path):
     assert not writer.is_replaced
 
     path.rename(path.with_name("aside"))
@@ -33,7 +32,7 @@ def test_a_writer_notices_that_its_file_is_another_one(writer: IndexWriter, path
     assert writer.is_replaced
 
 
-def test_files_are_stored_together_or_not_at_all(wanting: IndexWriter) -> None:
+def test_files_are_stored_together_or_not_at_all(wanting):
     before = sorted(ledger.entries(wanting.connection))
     bad = replace(file_row("c.md", "plums"), hash=None)
 
@@ -48,11 +47,11 @@ def test_files_are_stored_together_or_not_at_all(wanting: IndexWriter) -> None:
     assert backlog(wanting).wanted == 4
 
 
-def test_a_note_that_changed_is_stored_without_reading_all_vectors(wanting: IndexWriter) -> None:
-    plans: list[str] = []
+def test_a_note_that_changed_is_stored_without_reading_all_vectors(wanting):
+    plans = []
     wanting.store_file(file_row("b.md", "cherries"))
     connection = wanting.connection
-    statements: list[str] = []
+    statements = []
     connection.set_trace_callback(statements.append)
     wanting.store_file(file_row("b.md", "plums", at=2))
     connection.set_trace_callback(None)
@@ -67,8 +66,8 @@ def test_a_note_that_changed_is_stored_without_reading_all_vectors(wanting: Inde
 
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
-    writer: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
-) -> None:
+    writer, path, monkeypatch, reads
+):
     monkeypatch.setattr(driver, "LONG_LOG_BYTES", 20_000)
     log = Path(f"{path}-wal")
     with closing(driver.open_reader(path)) as reader:
@@ -83,7 +82,7 @@ def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
         assert (log.stat().st_size > 20_000) == reads
 
 
-def test_texts_for_another_model_are_left_to_processes_that_have_it(writer: IndexWriter) -> None:
+def test_texts_for_another_model_are_left_to_processes_that_have_it(writer):
 
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", "apples"))

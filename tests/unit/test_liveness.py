@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +13,14 @@ from memline.producers.watching.follow import Follower
 from memline.shared import liveness
 from memline.shared.config import environment
 from memline.shared.liveness import Liveness
-from tests.support.notify_socket import TIMEOUT_S, NotifySocket, notify_socket
-from tests.support.workspace import Place
+from tests.support.notify_socket import TIMEOUT_S, notify_socket
 
 
-def speaker(heard: NotifySocket) -> Liveness:
+def speaker(heard):
     return Liveness(*environment.liveness(heard.variables))
 
 
-def test_pings_are_sent_as_often_as_systemd_needs_and_no_more(tmp_path: Path) -> None:
+def test_pings_are_sent_as_often_as_systemd_needs_and_no_more(tmp_path):
     with notify_socket(tmp_path, watchdog_s=3_600) as heard:
         signs = speaker(heard)
         for _ in range(3):
@@ -32,7 +30,7 @@ def test_pings_are_sent_as_often_as_systemd_needs_and_no_more(tmp_path: Path) ->
         assert heard.until("STOPPING=1") == ["WATCHDOG=1"]
 
 
-def test_without_a_watchdog_there_are_no_pings(tmp_path: Path) -> None:
+def test_without_a_watchdog_there_are_no_pings(tmp_path):
     with notify_socket(tmp_path) as heard:
         signs = Liveness(heard.variables["NOTIFY_SOCKET"])
         signs.ready()
@@ -42,7 +40,7 @@ def test_without_a_watchdog_there_are_no_pings(tmp_path: Path) -> None:
         assert (heard.next(), heard.next()) == ("READY=1", "STOPPING=1")
 
 
-def test_signs_of_life_that_systemd_does_not_hear_hold_up_nothing(tmp_path: Path) -> None:
+def test_signs_of_life_that_systemd_does_not_hear_hold_up_nothing(tmp_path):
     path = tmp_path / "notify.sock"
     Liveness(str(tmp_path / "gone")).ready()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
@@ -56,9 +54,7 @@ def test_signs_of_life_that_systemd_does_not_hear_hold_up_nothing(tmp_path: Path
         assert opened.recv(100) == b"WATCHDOG=1"
 
 
-def test_what_is_said_once_waits_for_a_systemd_that_is_busy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_said_once_waits_for_a_systemd_that_is_busy(tmp_path, monkeypatch):
     monkeypatch.setattr(liveness, "WAIT_S", TIMEOUT_S)
     path = tmp_path / "notify.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
@@ -75,9 +71,7 @@ def test_what_is_said_once_waits_for_a_systemd_that_is_busy(
         ending.join()
 
 
-def test_a_file_is_touched_by_the_loop_and_gone_when_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_touched_by_the_loop_and_gone_when_it_ends(tmp_path, monkeypatch):
     file = tmp_path / "alive"
     monkeypatch.setattr(liveness, "FILE_EVERY_S", 0.0)
     signs = Liveness(*environment.liveness({"MEMLINE_ALIVE_FILE": str(file)}))
@@ -93,7 +87,7 @@ def test_a_file_is_touched_by_the_loop_and_gone_when_it_ends(
     Liveness(file=str(tmp_path / "gone" / "alive")).ready()
 
 
-def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
+def test_an_abstract_socket_is_named_with_an_at_sign():
     name = f"memline-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
         opened.bind(f"\0{name}")
@@ -104,22 +98,18 @@ def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
 
 
 @pytest.mark.parametrize(("other", "watchdog_s"), [(None, 30.0), (0, 30.0), (1, None)])
-def test_the_watchdog_is_of_the_process_that_systemd_started(
-    other: int | None, watchdog_s: float | None
-) -> None:
+def test_the_watchdog_is_of_the_process_that_systemd_started(other, watchdog_s):
     pid = "" if other is None else str(os.getpid() + other)
     env = {"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": pid}
 
     assert environment.liveness(env) == ("/s", watchdog_s, "")
 
 
-def test_a_loop_that_hangs_sends_no_pings(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_that_hangs_sends_no_pings(place, tmp_path, monkeypatch):
     stop, hung, go_on = threading.Event(), threading.Event(), threading.Event()
     rounds = 0
 
-    def tick(_: Follower) -> None:
+    def tick(_):
         nonlocal rounds
         rounds += 1
         if rounds == 4:

@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,19 +11,19 @@ from memline.shared.log_stream import LineStream, dropped_words
 Ends = tuple[int, int]
 
 
-def pipe() -> Ends:
+def pipe():
     return os.pipe()
 
 
-def pair() -> Ends:
+def pair():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     return theirs.detach(), ours.detach()
 
 
 @pytest.fixture(params=[pipe, pair, "of another user"])
-def ends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
+def ends(request, monkeypatch):
     """The end that is read, and the one that is written to; the reader never reads by itself."""
-    make: Callable[[], Ends] = request.param if callable(request.param) else pipe
+    make = request.param if callable(request.param) else pipe
     if not callable(request.param):
         monkeypatch.setattr(log_stream.os, "open", _refused)
     read, written = make()
@@ -33,11 +32,11 @@ def ends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     os.close(written)
 
 
-def _refused(*_: object) -> int:
+def _refused(*_):
     raise PermissionError
 
 
-def drain(read: int) -> bytes:
+def drain(read):
     """All that is there to be read."""
     os.set_blocking(read, False)
     content = b""
@@ -49,7 +48,7 @@ def drain(read: int) -> bytes:
     return content
 
 
-def test_what_finds_no_room_is_dropped_in_whole_lines_and_counted(ends: Ends) -> None:
+def test_what_finds_no_room_is_dropped_in_whole_lines_and_counted(ends):
     read, written = ends
     stream = LineStream(written)
 
@@ -67,7 +66,7 @@ def test_what_finds_no_room_is_dropped_in_whole_lines_and_counted(ends: Ends) ->
     assert os.get_blocking(written)
 
 
-def test_a_line_that_is_longer_than_the_room_is_not_mixed_with_the_next(ends: Ends) -> None:
+def test_a_line_that_is_longer_than_the_room_is_not_mixed_with_the_next(ends):
     read, written = ends
     stream = LineStream(written)
 
@@ -82,7 +81,7 @@ def test_a_line_that_is_longer_than_the_room_is_not_mixed_with_the_next(ends: En
     assert lines[-1] == "last" and len(lines) <= 3
 
 
-def test_a_reader_that_is_gone_ends_nothing() -> None:
+def test_a_reader_that_is_gone_ends_nothing():
     read, written = os.pipe()
     stream = LineStream(written)
     os.close(read)
@@ -91,7 +90,7 @@ def test_a_reader_that_is_gone_ends_nothing() -> None:
     os.close(written)
 
 
-def test_a_line_goes_when_it_is_whole() -> None:
+def test_a_line_goes_when_it_is_whole():
     read, written = os.pipe()
     stream = LineStream(written)
 

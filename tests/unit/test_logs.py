@@ -1,7 +1,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,7 +8,7 @@ from memline.shared import logs
 
 
 @pytest.fixture
-def output() -> Iterator[io.StringIO]:
+def output():
     """What is logged during the test; the root logger is put back afterwards."""
     root = logging.getLogger()
     handlers, level = [*root.handlers], root.level
@@ -18,7 +17,7 @@ def output() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-def test_a_record_is_one_line_of_event_and_fields(output: io.StringIO) -> None:
+def test_a_record_is_one_line_of_event_and_fields(output):
     logs.configure("INFO", "text", output)
 
     logs.Log("chunk", queue="chunk").info("file.chunked", path="a b.md", chunks=3, note="x\ny")
@@ -29,7 +28,7 @@ def test_a_record_is_one_line_of_event_and_fields(output: io.StringIO) -> None:
     assert _time.endswith("Z")
 
 
-def test_records_below_the_level_are_dropped(output: io.StringIO) -> None:
+def test_records_below_the_level_are_dropped(output):
     logs.configure("WARNING", "text", output)
 
     logs.Log("chunk").info("quiet")
@@ -39,9 +38,7 @@ def test_records_below_the_level_are_dropped(output: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize(("level", "lines"), [("INFO", 0), ("DEBUG", 2)])
-def test_what_libraries_say_of_every_request_is_for_debugging(
-    output: io.StringIO, level: str, lines: int
-) -> None:
+def test_what_libraries_say_of_every_request_is_for_debugging(output, level, lines):
     logs.configure(level, "text", output)
 
     logging.getLogger("httpx").info("HTTP Request: POST http://127.0.0.1/v1/embeddings")
@@ -50,7 +47,7 @@ def test_what_libraries_say_of_every_request_is_for_debugging(
     assert len(output.getvalue().splitlines()) == lines
 
 
-def test_json_lines_carry_the_same_fields(output: io.StringIO) -> None:
+def test_json_lines_carry_the_same_fields(output):
     logs.configure("DEBUG", "json", output)
 
     logs.Log("store").debug("rows.written", rows=2, event="not this one")
@@ -64,7 +61,7 @@ def test_json_lines_carry_the_same_fields(output: io.StringIO) -> None:
     )
 
 
-def test_the_fields_of_a_log_are_in_its_lines_alone(output: io.StringIO) -> None:
+def test_the_fields_of_a_log_are_in_its_lines_alone(output):
     logs.configure("INFO", "text", output)
     logs.Log("x", a=1, b=2).error("one")
     logs.Log("x").error("two")
@@ -75,7 +72,7 @@ def test_the_fields_of_a_log_are_in_its_lines_alone(output: io.StringIO) -> None
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
-def test_a_traceback_stays_in_its_line(output: io.StringIO, style: str) -> None:
+def test_a_traceback_stays_in_its_line(output, style):
     logs.configure("INFO", style, output)
 
     try:
@@ -88,7 +85,7 @@ def test_a_traceback_stays_in_its_line(output: io.StringIO, style: str) -> None:
     assert "test_logs.py" in line
 
 
-def test_lines_of_other_libraries_have_the_same_shape(output: io.StringIO) -> None:
+def test_lines_of_other_libraries_have_the_same_shape(output):
     logs.configure("INFO", "text", output)
 
     logging.getLogger("dramatiq.worker").info("started\n%d threads", 4)
@@ -97,7 +94,7 @@ def test_lines_of_other_libraries_have_the_same_shape(output: io.StringIO) -> No
     assert line.endswith('INFO dramatiq.worker "started\\n4 threads"')
 
 
-def test_configuring_again_replaces_the_first_time(output: io.StringIO) -> None:
+def test_configuring_again_replaces_the_first_time(output):
     logs.configure("INFO", "text", io.StringIO())
     logs.configure("INFO", "text", output)
 

@@ -7,11 +7,9 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +24,7 @@ HALF = "a\ud83d"
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
+def notes(tmp_path):
     notes = tmp_path / "notes"
     (notes / "memory").mkdir(parents=True)
     (notes / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")
@@ -35,11 +33,11 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(notes: Path, tmp_path: Path) -> Memory:
+def memory(notes, tmp_path):
     return Memory(notes, home=tmp_path / "home")
 
 
-def test_importing_the_package_loads_nothing_of_it() -> None:
+def test_importing_the_package_loads_nothing_of_it():
     code = "import memline, sys; print([name for name in sys.modules if name.startswith('memline.')])"
 
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -47,14 +45,14 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_the_public_names_are_listed_and_others_are_an_attribute_error() -> None:
+def test_the_public_names_are_listed_and_others_are_an_attribute_error():
     assert {"Memory", "MemlineError", "Answer", "Hit"} <= set(memline.__all__) <= set(dir(memline))
     assert all(hasattr(memline, name) for name in memline.__all__)
     with pytest.raises(AttributeError, match="no attribute 'memory_of'"):
         memline.memory_of  # noqa: B018
 
 
-def test_a_search_returns_frozen_hits_with_citations(memory: Memory) -> None:
+def test_a_search_returns_frozen_hits_with_citations(memory):
     with memory:
         answer = memory.search("whole cents", max_results=1)
 
@@ -67,7 +65,7 @@ def test_a_search_returns_frozen_hits_with_citations(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
-def test_what_is_returned_can_be_copied_and_pickled(memory: Memory, copied: Callable[[Any], Any]) -> None:
+def test_what_is_returned_can_be_copied_and_pickled(memory, copied):
     answer = memory.search("ERR_CONN_42")
 
     for made in (answer, answer.hits[0], memory.get("MEMORY.md"), memory.index(), memory.status()):
@@ -78,13 +76,13 @@ def test_what_is_returned_can_be_copied_and_pickled(memory: Memory, copied: Call
 
 
 @pytest.mark.parametrize("name", ["workspace", "config", "home"])
-def test_an_empty_text_is_not_the_current_folder(notes: Path, name: str) -> None:
+def test_an_empty_text_is_not_the_current_folder(notes, name):
     with pytest.raises(ConfigError, match=f"{name} is an empty text"):
         Memory(**{"workspace": notes, name: ""})
 
 
 @pytest.mark.parametrize("name", ["search", "get", "lint", "append", "index", "status"])
-def test_the_twin_of_a_method_says_of_itself_what_the_method_says(name: str) -> None:
+def test_the_twin_of_a_method_says_of_itself_what_the_method_says(name):
     method, twin = getattr(Memory, name), getattr(Memory, f"a{name}")
 
     assert (twin.__name__, twin.__doc__) == (f"a{name}", method.__doc__)
@@ -92,7 +90,7 @@ def test_the_twin_of_a_method_says_of_itself_what_the_method_says(name: str) -> 
     assert inspect.iscoroutinefunction(twin)
 
 
-def test_a_memory_itself_is_neither_copied_nor_pickled(memory: Memory) -> None:
+def test_a_memory_itself_is_neither_copied_nor_pickled(memory):
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="a Memory cannot be copied or pickled: open one in each process"):
             copied(memory)
@@ -111,9 +109,7 @@ def test_a_memory_itself_is_neither_copied_nor_pickled(memory: Memory) -> None:
         (lambda memory: memory.append("Ada.", chat="agent:main:discord:group:1"), "chat is not a Chat"),
     ],
 )
-def test_an_argument_of_another_type_is_a_type_error_that_names_it(
-    memory: Memory, call: Callable[[Memory], Any], said: str
-) -> None:
+def test_an_argument_of_another_type_is_a_type_error_that_names_it(memory, call, said):
     with pytest.raises(TypeError, match=said):
         call(memory)
 
@@ -121,18 +117,18 @@ def test_an_argument_of_another_type_is_a_type_error_that_names_it(
 @pytest.mark.parametrize(
     "given", [{"first": "2"}, {"lines": 2.0}, {"around": True}, {"around": None}, {"max_chars": "x"}]
 )
-def test_a_count_that_is_not_a_whole_number_is_refused(memory: Memory, given: dict[str, Any]) -> None:
+def test_a_count_that_is_not_a_whole_number_is_refused(memory, given):
     (name,) = given
     with pytest.raises(BadRequest, match=f"{name}: .* is not a whole number"):
         memory.get("MEMORY.md", **given)
 
 
-def test_a_note_is_read_by_a_path_object_too(memory: Memory, notes: Path) -> None:
+def test_a_note_is_read_by_a_path_object_too(memory, notes):
     assert memory.get(Path("MEMORY.md")) == memory.get(notes / "MEMORY.md") == memory.get("MEMORY.md")
     assert memory.get("MEMORY.md", max_chars=-1) == memory.get("MEMORY.md")
 
 
-def test_filters_limit_a_search(memory: Memory) -> None:
+def test_filters_limit_a_search(memory):
     with memory:
         assert memory.search("deploy", path="MEMORY.md").hits == ()
         assert memory.search("deploy", since="2026-02-10", until="2026-02-10", source="all").hits
@@ -151,24 +147,24 @@ def test_filters_limit_a_search(memory: Memory) -> None:
         ({"tag": " , "}, "' , ' is not a tag"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_refused(memory: Memory, options: dict[str, Any], said: str) -> None:
+def test_a_value_that_is_not_allowed_is_refused(memory, options, said):
     with pytest.raises(BadRequest) as error:
         memory.search("invoices", **options)
     assert error.value.message == said
 
 
-def test_values_that_are_empty_or_larger_than_other_callers_may_give_are_allowed(memory: Memory) -> None:
+def test_values_that_are_empty_or_larger_than_other_callers_may_give_are_allowed(memory):
     memory.index()
     assert memory.search("invoices", max_results=500, source="all", tag=(), since="").hits
     assert memory.search("invoices", tag={"a", "b"}) == memory.search("invoices", tag=["b", "a"])
 
 
-def test_an_entry_for_a_note_that_there_is_not_is_refused(memory: Memory) -> None:
+def test_an_entry_for_a_note_that_there_is_not_is_refused(memory):
     with pytest.raises(BadRequest, match="there is no target 'longterm'"):
         memory.append("Invoices are sent on Mondays.", target="longterm")
 
 
-def test_a_note_is_read_by_path_and_by_citation(memory: Memory) -> None:
+def test_a_note_is_read_by_path_and_by_citation(memory):
     assert memory.get("MEMORY.md#L3", around=-1) == memory.get("MEMORY.md#L3")
     assert memory.get("MEMORY.md").lines == 3
     assert memory.get("MEMORY.md#L3").text == "Invoices are whole cents."
@@ -176,7 +172,7 @@ def test_a_note_is_read_by_path_and_by_citation(memory: Memory) -> None:
     assert memory.get("memory/none.md").status == "not_found"
 
 
-def test_in_a_group_the_long_term_note_is_left_out_refused_and_not_written(memory: Memory) -> None:
+def test_in_a_group_the_long_term_note_is_left_out_refused_and_not_written(memory):
     group, direct = (chat_of(f"agent:main:{rest}") for rest in ("discord:group:1", "main"))
     with memory:
         assert [hit.path for hit in memory.search("cents deploy", chat=group).hits] == [
@@ -189,7 +185,7 @@ def test_in_a_group_the_long_term_note_is_left_out_refused_and_not_written(memor
         assert memory.get("MEMORY.md", chat=direct).lines == 3
 
 
-def test_an_entry_is_found_by_the_next_search(memory: Memory) -> None:
+def test_an_entry_is_found_by_the_next_search(memory):
     with memory:
         memory.search("x")
         entry = memory.append("Ada prefers tea.", heading="People")
@@ -198,7 +194,7 @@ def test_an_entry_is_found_by_the_next_search(memory: Memory) -> None:
         assert memory.get(entry.citation).text == entry.text
 
 
-def test_an_index_run_reports_and_the_status_agrees(memory: Memory) -> None:
+def test_an_index_run_reports_and_the_status_agrees(memory):
     with memory:
         report = memory.index()
         status = memory.status()
@@ -208,8 +204,8 @@ def test_an_index_run_reports_and_the_status_agrees(memory: Memory) -> None:
     assert status.details["agentId"] == status.agent == "main"
 
 
-def test_every_call_can_be_awaited(memory: Memory) -> None:
-    async def calls() -> None:
+def test_every_call_can_be_awaited(memory):
+    async def calls():
         assert (await memory.aindex()).files["added"] == 2
         answer, excerpt = await asyncio.gather(memory.asearch("cents"), memory.aget("MEMORY.md", lines=1))
         assert (answer.hits[0].path, excerpt.text) == ("MEMORY.md", "# Facts")
@@ -221,7 +217,7 @@ def test_every_call_can_be_awaited(memory: Memory) -> None:
         asyncio.run(calls())
 
 
-def test_a_closed_memory_opens_again_for_the_next_call(memory: Memory) -> None:
+def test_a_closed_memory_opens_again_for_the_next_call(memory):
     memory.search("cents")
     memory.close()
 
@@ -229,7 +225,7 @@ def test_a_closed_memory_opens_again_for_the_next_call(memory: Memory) -> None:
     memory.close()
 
 
-def test_a_configuration_file_and_an_agent_are_taken(notes: Path, tmp_path: Path) -> None:
+def test_a_configuration_file_and_an_agent_are_taken(notes, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "MEMORY.md").write_text("The vault code is 7341.\n")
@@ -250,7 +246,7 @@ def test_a_configuration_file_and_an_agent_are_taken(notes: Path, tmp_path: Path
         lambda memory: Memory("/no/such/folder"),
     ],
 )
-def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: object) -> None:
+def test_errors_are_of_the_one_tree_and_say_what_to_do(memory, call):
     with pytest.raises(MemlineError) as caught:
         call(memory)  # type: ignore[operator]
 
@@ -271,9 +267,7 @@ def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: obj
         lambda _: Memory("no\0tes"),
     ],
 )
-def test_half_of_a_character_in_an_argument_is_an_error_of_the_one_tree(
-    memory: Memory, call: Callable[[Memory], Any]
-) -> None:
+def test_half_of_a_character_in_an_argument_is_an_error_of_the_one_tree(memory, call):
     memory.index()
 
     with pytest.raises(MemlineError, match=r"not a name in UTF-8|is not a path") as caught:

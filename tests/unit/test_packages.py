@@ -15,7 +15,7 @@ from memline.shared.packages import install_command
 ROOT = Path(__file__).parents[2]
 
 
-def test_pip_is_that_of_the_interpreter_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_that_of_the_interpreter_that_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "find_spec", lambda name: ModuleSpec(name, None))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "executable", "/my venv/bin/python")
@@ -25,9 +25,7 @@ def test_pip_is_that_of_the_interpreter_that_runs(tmp_path: Path, monkeypatch: p
     assert command == "'/my venv/bin/python' -m pip install 'onnxruntime>=1.20' tokenizers"
 
 
-def test_an_environment_of_pipx_gets_packages_injected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_of_pipx_gets_packages_injected(tmp_path, monkeypatch):
     prefix = tmp_path / "venvs/memline"
     prefix.mkdir(parents=True)
     (prefix / "pipx_metadata.json").write_text("{}")
@@ -38,7 +36,7 @@ def test_an_environment_of_pipx_gets_packages_injected(
     assert upgrade == "pipx inject memline --pip-args=--upgrade tokenizers"
 
 
-def test_an_environment_of_uv_has_no_pip_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_of_uv_has_no_pip_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
     without_pip = install_command("tokenizers")
@@ -49,9 +47,7 @@ def test_an_environment_of_uv_has_no_pip_of_its_own(tmp_path: Path, monkeypatch:
     assert shlex.split(without_pip) == ["uv", "pip", "install", "--python", sys.executable, "tokenizers"]
 
 
-def test_a_python_of_the_system_is_asked_as_memline_was_put_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_python_of_the_system_is_asked_as_memline_was_put_there(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "find_spec", lambda name: ModuleSpec(name, None))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
@@ -63,11 +59,11 @@ def test_a_python_of_the_system_is_asked_as_memline_was_put_there(
     assert "pip install --break-system-packages tokenizers" in install_command("tokenizers")
 
 
-def test_missing_modules_are_found_without_importing_any() -> None:
+def test_missing_modules_are_found_without_importing_any():
     assert packages.missing(("json", "no_such_module_of_memline")) == ["no_such_module_of_memline"]
 
 
-def test_no_hint_spells_out_a_command_of_an_installer() -> None:
+def test_no_hint_spells_out_a_command_of_an_installer():
     found = [
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "memline").rglob("*.py")
@@ -77,7 +73,7 @@ def test_no_hint_spells_out_a_command_of_an_installer() -> None:
     assert found == []
 
 
-def test_no_page_installs_memline_by_its_name() -> None:
+def test_no_page_installs_memline_by_its_name():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/**/*.md")]
 
     found = [
@@ -90,9 +86,7 @@ def test_no_page_installs_memline_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("python", ["this", "another"])
-def test_a_compiled_package_of_this_python_is_taken_to_work_without_an_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
-) -> None:
+def test_a_compiled_package_of_this_python_is_taken_to_work_without_an_import(tmp_path, monkeypatch, python):
     suffix = EXTENSION_SUFFIXES[0] if python == "this" else ".cpython-39-riscv64-linux-gnu.so"
     part = tmp_path / "numpy" / f"_core/_multiarray_umath{suffix}"
     part.parent.mkdir(parents=True)

@@ -14,7 +14,6 @@ from memline.shared.providers import (
     LISTED,
     OWN,
     PROVIDERS,
-    Provider,
     known_dims,
     list_prices,
     load,
@@ -24,13 +23,13 @@ from memline.shared.providers import (
 SMALL = ("openai", "text-embedding-3-small")
 
 
-def test_every_default_model_of_a_paid_service_has_a_price() -> None:
+def test_every_default_model_of_a_paid_service_has_a_price():
     for provider in PROVIDERS.values():
         if provider.key_variables:
             assert f"{provider.name}/{provider.default_model}" in list_prices(), provider.name
 
 
-def test_batches_cost_less_where_there_are_any() -> None:
+def test_batches_cost_less_where_there_are_any():
     for model, price in list_prices().items():
         has_batches = model.partition("/")[0] in KINDS
         assert (price.batch_per_million is not None) is has_batches
@@ -38,13 +37,13 @@ def test_batches_cost_less_where_there_are_any() -> None:
             assert price.per_million / 2 <= price.batch_per_million < price.per_million
 
 
-def test_the_table_is_dated() -> None:
+def test_the_table_is_dated():
     (as_of,) = {price.as_of for price in list_prices().values()}
 
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", as_of)
 
 
-def test_a_price_is_for_tokens_and_mode() -> None:
+def test_a_price_is_for_tokens_and_mode():
     price = price_of(*SMALL, public=True, own={})
 
     assert price is not None
@@ -61,20 +60,18 @@ def test_a_price_is_for_tokens_and_mode() -> None:
         ("ollama", "nomic-embed-text", False),
     ],
 )
-def test_the_price_of_a_server_or_model_of_ones_own_is_not_known(
-    provider: str, model: str, public: bool
-) -> None:
+def test_the_price_of_a_server_or_model_of_ones_own_is_not_known(provider, model, public):
     assert price_of(provider, model, public=public, own={}) is None
 
 
-def test_a_model_on_this_machine_is_free() -> None:
+def test_a_model_on_this_machine_is_free():
     price = price_of("local", "m.gguf", public=False, own={})
 
     assert price is not None
     assert (price.cost(10**9, by_batch=False), price.source) == (0.0, FREE)
 
 
-def test_a_price_of_the_users_wins_and_the_longer_name_most() -> None:
+def test_a_price_of_the_users_wins_and_the_longer_name_most():
     own = {
         "text-embedding-3-small": {"perMillion": 1.0},
         "openai/text-embedding-3-small": {"perMillion": 2.0, "currency": "EUR", "asOf": "2026-11-01"},
@@ -91,12 +88,12 @@ def test_a_price_of_the_users_wins_and_the_longer_name_most() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda provider: provider.name)
-def test_the_classes_that_the_table_names_exist(provider: Provider) -> None:
+def test_the_classes_that_the_table_names_exist(provider):
     assert Embedder in load(provider.embedder).__mro__
     assert (provider.batch_hours > 0) is (provider.name in KINDS)
 
 
-def test_the_caps_and_dimensions_of_a_model_win_over_those_of_its_provider() -> None:
+def test_the_caps_and_dimensions_of_a_model_win_over_those_of_its_provider():
     voyage = PROVIDERS["voyage"]
 
     assert voyage.caps_of("voyage-4-lite", public=True).max_tokens > voyage.caps.max_tokens
@@ -105,13 +102,13 @@ def test_the_caps_and_dimensions_of_a_model_win_over_those_of_its_provider() -> 
     assert known_dims("openai", "another-model") == known_dims("another-provider", "m") == 0
 
 
-def test_another_server_of_the_same_protocol_gets_smaller_requests() -> None:
+def test_another_server_of_the_same_protocol_gets_smaller_requests():
     openai = PROVIDERS["openai"]
 
     assert openai.caps_of("m", public=False).max_rows < openai.caps_of("m", public=True).max_rows
 
 
-def test_every_list_price_names_its_source() -> None:
+def test_every_list_price_names_its_source():
     table = tomllib.loads((Path(providers.__file__).parent / "prices.toml").read_text("utf-8"))
 
     assert all(listed["source"].startswith("https://") for listed in table["providers"].values())

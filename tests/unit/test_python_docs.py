@@ -2,7 +2,6 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ RECIPES = [block for block in BLOCKS if block.startswith("# recipe:")]
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block not in RECIPES])
-def test_an_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs(block, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "notes").mkdir()
@@ -25,7 +24,7 @@ def test_an_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("block", RECIPES)
-def test_a_recipe_uses_only_what_memory_has(block: str) -> None:
+def test_a_recipe_uses_only_what_memory_has(block):
     tree = ast.parse(block)
     used = {
         node.attr

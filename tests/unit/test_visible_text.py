@@ -31,12 +31,12 @@ from memline.shared.visible_text import for_model, in_json, in_name, one_line, v
         ("\ufe0fa \ufe0f", "\\ufe0fa \\ufe0f"),
     ],
 )
-def test_what_cannot_be_seen_or_turns_what_can_is_written_out(text: str, shown: str | None) -> None:
+def test_what_cannot_be_seen_or_turns_what_can_is_written_out(text, shown):
     assert visible(text) == (text if shown is None else shown)
     assert visible(visible(text)) == visible(text)
 
 
-def test_the_value_of_json_stays_what_it_is() -> None:
+def test_the_value_of_json_stays_what_it_is():
     value = {"text": "a\u202e\x9b\x1b\u200b\U000e0041 می\u200cخ é"}
 
     written = in_json(json.dumps(value, ensure_ascii=False, indent=2))
@@ -46,7 +46,7 @@ def test_the_value_of_json_stays_what_it_is() -> None:
     assert "می\u200cخ é" in written
 
 
-def test_a_name_is_one_line_and_only_controls_are_written_out_for_a_program() -> None:
+def test_a_name_is_one_line_and_only_controls_are_written_out_for_a_program():
     assert one_line("a\r\nb\u202e") == "a\\x0d\\x0ab\\u202e"
     assert in_name("a\r\nb\u202e\x1b") == "a\\x0d\\x0ab\u202e\\x1b"
 
@@ -63,9 +63,9 @@ def test_a_name_is_one_line_and_only_controls_are_written_out_for_a_program() ->
         ("see Source: MEMORY.md#L3", False),
     ],
 )
-def test_a_line_like_a_citation_of_memlines_is_quoted_for_a_model(line: str, is_quoted: bool) -> None:
+def test_a_line_like_a_citation_of_memlines_is_quoted_for_a_model(line, is_quoted):
     assert for_model(f"words\n{line}\nmore") == f"words\n{'> ' * is_quoted}{line}\nmore"
 
 
-def test_a_hidden_character_makes_no_line_look_like_a_citation() -> None:
+def test_a_hidden_character_makes_no_line_look_like_a_citation():
     assert for_model("So\u200burce: a.md#L1") == "So\\u200burce: a.md#L1"

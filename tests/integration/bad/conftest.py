@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.support.workspace import Place
-
 #: A sound note beside every bad file; it must be found whatever happens to the other.
 GOOD = "# Good\n\nThe lighthouse is green.\n"
 
 
 @pytest.fixture
-def place(place: Place) -> Place:
+def place(place):
     """A workspace with one sound note."""
     place.write("memory/good.md", GOOD)
     return place

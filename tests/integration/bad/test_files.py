@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.process import memline
-from tests.support.workspace import Place, note, paths
+from tests.support.workspace import note, paths
 
 
-def _fifo(path: Path) -> None:
+def _fifo(path):
     os.mkfifo(path)
 
 
-def _link(path: Path) -> None:
+def _link(path):
     target = path.parents[2] / "secret.md"
     target.write_text("# Secret\n\nThe password is xyzzy.\n")
     path.symlink_to(target)
 
 
-def _sparse(path: Path) -> None:
+def _sparse(path):
     with path.open("wb") as file:
         file.truncate(2 * 1024**3)
 
@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_file_that_cannot_be_indexed_is_named_with_its_reason(place: Place, kind: str) -> None:
+def test_a_file_that_cannot_be_indexed_is_named_with_its_reason(place, kind):
     make, outcome, reason = REFUSED[kind]
     make(place.workspace / "memory" / "bad.md")
 
@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_indexed_is_named_with_its_reason(place: Place, ki
     assert place.call("index", "--json").json[0]["files"]["unchanged"] == 1
 
 
-def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(place: Place) -> None:
+def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(place):
     outside = place.folder / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("# Secret\n\nThe password is xyzzy.\n")
@@ -72,7 +72,7 @@ def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(
     assert "xyzzy" not in got.stdout + got.stderr
 
 
-def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place: Place) -> None:
+def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place):
     place.write("memory/diary/day.md", "# Day\n\nThe password is plugh.\n")
     place.index()
     (place.workspace / "memory/diary").rename(place.folder / "moved")
@@ -84,12 +84,12 @@ def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place: Pl
     assert paths(place.search("lighthouse")) == ["memory/good.md"]
 
 
-def _vanish(files: list[Path]) -> None:
+def _vanish(files):
     for file in files:
         file.unlink()
 
 
-def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothing_else(place: Place) -> None:
+def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothing_else(place):
     doomed = [place.write(f"memory/doomed-{number}.md", note(number)) for number in range(3)]
 
     report = place.index(on_plan=lambda _: _vanish(doomed))
@@ -110,9 +110,7 @@ def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothi
     ],
     ids=["not UTF-8", "CRLF", "byte order mark", "UTF-16", "a line of 1 MB"],
 )
-def test_odd_text_is_indexed_and_found_at_its_lines(
-    place: Place, data: bytes, found: str, lines: str
-) -> None:
+def test_odd_text_is_indexed_and_found_at_its_lines(place, data, found, lines):
     place.write("memory/odd.md", data)
 
     report = place.index()
@@ -127,7 +125,7 @@ def test_odd_text_is_indexed_and_found_at_its_lines(
     assert ("not valid UTF-8" in reason) == (b"\xe9" in data)
 
 
-def test_names_that_cannot_be_kept_are_told_and_odd_names_that_can_are_indexed(place: Place) -> None:
+def test_names_that_cannot_be_kept_are_told_and_odd_names_that_can_are_indexed(place):
     folder = os.fsencode(place.workspace / "memory")
     Path(os.fsdecode(folder + b"/caf\xe9.md")).write_text("# Latin\n\nplugh\n")
     odd = ["a b.md", "q?#%.md", "line\nbreak.md", "-dash.md", "日記.md", "quote'\".md"]
@@ -144,7 +142,7 @@ def test_names_that_cannot_be_kept_are_told_and_odd_names_that_can_are_indexed(p
     assert paths(place.search("lighthouse")) == ["memory/good.md"]
 
 
-def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(place: Place) -> None:
+def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(place):
     closed = place.write("memory/closed.md", "# Closed\n\nxyzzy\n")
     folder = place.write("memory/shut/inside.md", "# Inside\n\nplugh\n").parent
     closed.chmod(0)
@@ -183,7 +181,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
 
 
 @pytest.mark.parametrize("name", ["memory", "memory/shut", "memory/shut.md"])
-def test_a_folder_that_could_be_listed_again_is_no_removed_note(place: Place, name: str) -> None:
+def test_a_folder_that_could_be_listed_again_is_no_removed_note(place, name):
     folder = place.write(f"{name}/inside.md", "# Inside\n\nplugh\n").parent
     assert place.run_without_rights("index").status == 0
     folder.chmod(0)
@@ -203,7 +201,7 @@ def test_a_folder_that_could_be_listed_again_is_no_removed_note(place: Place, na
     assert len(place.search("plugh").hits) == 1
 
 
-def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_reported(tmp_path):
     ran = memline("--workspace", str(tmp_path / "nowhere"), "--home", str(tmp_path / "home"), "index")
 
     assert ran.status == 2
@@ -212,7 +210,7 @@ def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     assert "mkdir" not in ran.stderr
 
 
-def test_a_search_beside_a_file_that_cannot_be_read_is_not_behind(place: Place) -> None:
+def test_a_search_beside_a_file_that_cannot_be_read_is_not_behind(place):
     place.write("memory/closed.md", "# Closed\n\nxyzzy\n").chmod(0)
     place.run_without_rights("index")
 

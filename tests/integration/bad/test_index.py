@@ -4,10 +4,8 @@ from contextlib import closing
 
 import pytest
 
-from memline.producers.backends import RunProgress
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import python
-from tests.support.workspace import Place, note, paths, remote
+from tests.support.workspace import note, paths, remote
 
 #: Runs in the process before the command: a write past this many bytes of a file fails, as on a full disk.
 FULL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))"
@@ -26,7 +24,7 @@ with open(sys.argv[1], "r+b") as file:
 """
 
 
-def test_a_read_only_index_folder_is_told_with_its_path_and_search_goes_on(place: Place) -> None:
+def test_a_read_only_index_folder_is_told_with_its_path_and_search_goes_on(place):
     place.index()
     place.write("memory/new.md", "# New\n\nplugh\n")
     # Readable by everybody, written by nobody.
@@ -52,9 +50,7 @@ def test_a_read_only_index_folder_is_told_with_its_path_and_search_goes_on(place
 @pytest.mark.place(server={})
 @pytest.mark.parametrize("kind", ["account_path", "index_path"])
 @pytest.mark.parametrize("is_anothers", [False, True])
-def test_a_file_that_may_not_be_written_is_what_status_and_doctor_name(
-    place: Place, kind: str, is_anothers: bool
-) -> None:
+def test_a_file_that_may_not_be_written_is_what_status_and_doctor_name(place, kind, is_anothers):
     place.index()
     place.write("memory/new.md", "# New\n\nplugh\n")
     file = getattr(place.agent, kind)
@@ -74,7 +70,7 @@ def test_a_file_that_may_not_be_written_is_what_status_and_doctor_name(
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "lighthouse")])
-def test_a_home_that_cannot_be_made_is_told_with_its_path(place: Place, command: tuple[str, ...]) -> None:
+def test_a_home_that_cannot_be_made_is_told_with_its_path(place, command):
     place.folder.chmod(0o555)
 
     ran = place.run_without_rights(*command)
@@ -85,7 +81,7 @@ def test_a_home_that_cannot_be_made_is_told_with_its_path(place: Place, command:
     assert "Traceback" not in ran.stderr
 
 
-def test_a_full_disk_is_told_and_nothing_is_half_written(place: Place, server: EmbeddingServer) -> None:
+def test_a_full_disk_is_told_and_nothing_is_half_written(place, server):
     place.configure(**remote(server.url))
     place.index()
     for number in range(40):
@@ -109,9 +105,7 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(place: Place, server: E
 
 
 @pytest.mark.parametrize("words", ["damaged", "has schema 18, of an older release"])
-def test_a_damaged_index_or_one_of_an_older_release_is_moved_aside_and_the_index_built_again(
-    place: Place, words: str
-) -> None:
+def test_a_damaged_index_or_one_of_an_older_release_is_moved_aside_and_the_index_built_again(place, words):
     place.index()
     if words == "damaged":
         place.index_path.write_bytes(b"this is no database " * 1000)
@@ -133,8 +127,8 @@ def test_a_damaged_index_or_one_of_an_older_release_is_moved_aside_and_the_index
 
 
 def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index_is_built_again(
-    place: Place, server: EmbeddingServer
-) -> None:
+    place, server
+):
     place.configure(**remote(server.url))
     for number in range(30):
         place.write(f"memory/note-{number}.md", note(number))
@@ -143,7 +137,7 @@ def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index
     python(DAMAGE, str(place.index_path))
     place.write("memory/note-7.md", note(7) + "\n")
 
-    notes: list[str] = []
+    notes = []
     report = place.index(force=True, on_note=notes.append)
 
     (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
@@ -155,23 +149,21 @@ def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index
 
 
 @pytest.mark.parametrize("is_last", [False, True], ids=["in the middle", "after its last vector"])
-def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
-    place: Place, server: EmbeddingServer, is_last: bool
-) -> None:
+def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(place, server, is_last):
     server.control({"latency_ms": 30})
     place.configure(**remote(server.url, maxRows=3))
     for number in range(30):
         place.write(f"memory/note-{number}.md", note(number))
-    damaged: list[RunProgress] = []
+    damaged = []
 
-    def damage(progress: RunProgress) -> None:
+    def damage(progress):
         is_due = progress.vectors_done == progress.vectors if is_last else progress.vectors_done > 20
         if progress.files_done == progress.files and progress.vectors and is_due and not damaged:
             damaged.append(progress)
             done = python(DAMAGE, str(place.index_path))
             assert done.status == 0, done.stderr
 
-    notes: list[str] = []
+    notes = []
     report = place.index(on_progress=damage, on_note=notes.append)
 
     assert damaged
@@ -180,7 +172,7 @@ def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
     assert len(place.contents().vectors) == 91
 
 
-def test_the_database_of_another_program_is_refused_and_left_as_it_is(place: Place) -> None:
+def test_the_database_of_another_program_is_refused_and_left_as_it_is(place):
     place.index_path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(place.index_path)) as connection:
         connection.execute("CREATE TABLE chunks (id TEXT PRIMARY KEY, text TEXT)")

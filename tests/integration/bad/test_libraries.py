@@ -1,10 +1,7 @@
-from pathlib import Path
-
 import pytest
 
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import ROOT
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import note, remote
 
 #: Runs in the process before the command: these modules cannot be imported.
 BLOCKED = """
@@ -19,9 +16,7 @@ sys.meta_path[:] = [_Without(finder) for finder in sys.meta_path]
 
 
 @pytest.mark.parametrize("missing", [("sqlite_vec",), ("numpy",), ("sqlean",)], ids=" and ".join)
-def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gone(
-    place: Place, server: EmbeddingServer, missing: tuple[str, ...]
-) -> None:
+def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gone(place, server, missing):
     place.configure(**remote(server.url))
     for number in range(5):
         place.write(f"memory/note-{number}.md", note(number))
@@ -47,9 +42,7 @@ def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gon
     assert place.contents().vectors
 
 
-def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_is_gone(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_is_gone(place, server):
     place.configure(**remote(server.url))
     place.write("memory/note.md", note(3))
     blocked = BLOCKED.format(names={"sqlite_vec", "numpy"})
@@ -72,9 +65,7 @@ def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_i
 
 
 @pytest.mark.parametrize("error", ["ImportError", "RuntimeError"])
-def test_a_numpy_that_cannot_be_imported_is_not_there(
-    place: Place, server: EmbeddingServer, tmp_path: Path, error: str
-) -> None:
+def test_a_numpy_that_cannot_be_imported_is_not_there(place, server, tmp_path, error):
     """A wheel of another Python raises the one, one for another processor the other."""
     place.configure(**remote(server.url))
     place.write("memory/note.md", note(3))
@@ -108,7 +99,7 @@ sqlite3.connect = lambda *args, **options: connect(*args, factory=Without, **opt
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "word3x1x7"), ("doctor",)], ids=" ".join)
-def test_without_full_text_search_there_is_one_clear_error(place: Place, command: tuple[str, ...]) -> None:
+def test_without_full_text_search_there_is_one_clear_error(place, command):
     place.index()
 
     ran = place.run(*command, before=WITHOUT_FTS5)
@@ -119,9 +110,9 @@ def test_without_full_text_search_there_is_one_clear_error(place: Place, command
     assert "Traceback" not in ran.stderr
 
 
-def paths_of(answer: dict[str, list[dict[str, object]]]) -> list[object]:
+def paths_of(answer):
     return [hit["path"] for hit in answer["results"]]
 
 
-def _hits(answer: dict[str, list[dict[str, object]]]) -> list[tuple[object, object]]:
+def _hits(answer):
     return [(hit["citation"], round(float(str(hit["score"])), 4)) for hit in answer["results"]]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 pytestmark = pytest.mark.place(files={"memory/good.md": "# Good\n\nThe lighthouse is white.\n"})
 
@@ -23,7 +23,7 @@ CAFE = os.fsdecode(b"caf\xe9")
         ("search", "lighthouse", "--tag", CAFE),
     ],
 )
-def test_an_argument_that_is_not_utf_8_is_named_in_one_line(place: Place, args: tuple[str, ...]) -> None:
+def test_an_argument_that_is_not_utf_8_is_named_in_one_line(place, args):
     place.index()
 
     ran = place.run(*args)
@@ -32,7 +32,7 @@ def test_an_argument_that_is_not_utf_8_is_named_in_one_line(place: Place, args: 
     assert ran.stderr.splitlines()[0].startswith(r"Error: not a name in UTF-8: caf\xe9")
 
 
-def test_a_folder_whose_name_is_not_utf_8_leaves_nothing_in_the_settings(place: Place) -> None:
+def test_a_folder_whose_name_is_not_utf_8_leaves_nothing_in_the_settings(place):
     folder = place.folder / CAFE
     shutil.copytree(place.workspace, folder)
 
@@ -45,9 +45,7 @@ def test_a_folder_whose_name_is_not_utf_8_leaves_nothing_in_the_settings(place: 
 
 @pytest.mark.parametrize("command", [("search", "lighthouse"), ("get", "memory/good.md"), ("status",)])
 @pytest.mark.parametrize(("number", "name"), [(0, "stdin"), (1, "stdout"), (2, "stderr")])
-def test_a_command_ends_well_with_a_standard_stream_that_is_closed(
-    place: Place, command: tuple[str, ...], number: int, name: str
-) -> None:
+def test_a_command_ends_well_with_a_standard_stream_that_is_closed(place, command, number, name):
     place.write("memory/nul.md", "a\0b")
     place.index()
 
@@ -69,18 +67,16 @@ BROKEN = pytest.mark.parametrize(
 
 @BROKEN
 @pytest.mark.parametrize("command", [("nope",), ("search", "x", "--nope"), ("serve", "--port", "x")])
-def test_a_usage_error_that_cannot_be_printed_has_its_status(
-    place: Place, broken: str, command: tuple[str, ...]
-) -> None:
+def test_a_usage_error_that_cannot_be_printed_has_its_status(place, broken, command):
     assert place.run(*command, before=broken).status == 2
 
 
 @BROKEN
-def test_a_server_that_cannot_say_where_it_is_serves(place: Place, broken: str) -> None:
+def test_a_server_that_cannot_say_where_it_is_serves(place, broken):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    def answers() -> bool:
+    def answers():
         try:
             return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
         except httpx.ConnectError:
@@ -94,7 +90,7 @@ def test_a_server_that_cannot_say_where_it_is_serves(place: Place, broken: str) 
 
 
 @BROKEN
-def test_a_standard_error_that_takes_nothing_ends_no_command(place: Place, broken: str) -> None:
+def test_a_standard_error_that_takes_nothing_ends_no_command(place, broken):
     ran = place.run("index", "--force", "--verbose", before=broken)
 
     assert (ran.status, ran.stderr) == (0, "")

@@ -3,7 +3,6 @@
 import json
 from contextlib import closing
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,8 @@ from memline.shared.errors import BadRequest, MemlineError, PathNotAllowed
 from memline.shared.index import driver
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sync.read_file import FileReader
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.transcripts import opening, said, sessions_folder
-from tests.support.workspace import Place, paths, remote
+from tests.support.workspace import paths, remote
 
 #: No other text has any of these words, nor one that is stemmed to the same.
 SECRET = "The quixotzalp door code is 8841-frobnitz-vexahedral."
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.place(
 )
 
 
-def files_with(folder: Path) -> list[str]:
+def files_with(folder):
     """The files below a folder that hold any of the words, whatever SQLite makes of upper and lower case."""
     return [
         path.name
@@ -39,7 +37,7 @@ def files_with(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def session(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def session(place, tmp_path, monkeypatch):
     """A transcript of OpenClaw that is searched."""
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     place.configure(
@@ -55,7 +53,7 @@ def session(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return file
 
 
-def test_no_byte_of_forgotten_words_is_in_the_index_its_wal_or_the_note(place: Place) -> None:
+def test_no_byte_of_forgotten_words_is_in_the_index_its_wal_or_the_note(place):
     assert files_with(place.home)
     others = [each for each in place.contents().chunks if each[0] != "memory/doors.md"]
 
@@ -69,7 +67,7 @@ def test_no_byte_of_forgotten_words_is_in_the_index_its_wal_or_the_note(place: P
     assert [each for each in place.contents().chunks if each[0] != "memory/doors.md"] == others
 
 
-def test_a_whole_note_goes_with_its_vector_and_what_was_deleted_by_hand_since(place: Place) -> None:
+def test_a_whole_note_goes_with_its_vector_and_what_was_deleted_by_hand_since(place):
     vectors = [row[0] for row in place.rows("SELECT embedding FROM vectors")]
     place.write("memory/doors.md", "# Doors\n\nCurtains.\n")
     place.index()
@@ -84,7 +82,7 @@ def test_a_whole_note_goes_with_its_vector_and_what_was_deleted_by_hand_since(pl
     assert gone[0] not in place.index_path.read_bytes()
 
 
-def test_a_note_that_was_deleted_is_forgotten_by_its_path(place: Place) -> None:
+def test_a_note_that_was_deleted_is_forgotten_by_its_path(place):
     (place.workspace / "memory/doors.md").unlink()
 
     assert place.call("forget", "memory/doors.md", "--yes").status == 0
@@ -93,7 +91,7 @@ def test_a_note_that_was_deleted_is_forgotten_by_its_path(place: Place) -> None:
     assert place.call("forget", "memory/doors.md", "--yes").status == 1
 
 
-def test_a_note_that_cannot_be_changed_stops_it_before_any_other_is(place: Place) -> None:
+def test_a_note_that_cannot_be_changed_stops_it_before_any_other_is(place):
     place.write("memory/zebra.md", "# Zebra\n\nquixotzalp\n".encode("utf-16"))
     place.index()
     before = place.contents()
@@ -105,7 +103,7 @@ def test_a_note_that_cannot_be_changed_stops_it_before_any_other_is(place: Place
     assert SECRET in (place.workspace / "memory/doors.md").read_text()
 
 
-def test_a_query_takes_each_line_with_all_its_words_as_they_are_written(place: Place) -> None:
+def test_a_query_takes_each_line_with_all_its_words_as_they_are_written(place):
     place.write("memory/more.md", "The CODE of the door.\nA code.\nEncoded doors, a code.\nThe door codes.\n")
     place.write("notes.txt", "The door code.\n")
 
@@ -117,7 +115,7 @@ def test_a_query_takes_each_line_with_all_its_words_as_they_are_written(place: P
     assert targets_of_query(place.agent, "door nothing") == targets_of_query(place.agent, '""') == []
 
 
-def test_dated_notes_go_by_their_day(place: Place) -> None:
+def test_dated_notes_go_by_their_day(place):
     place.write("memory/2024-05-01.md", "An owl.\n")
     place.write("memory/2026-05-01.md", "A swan.\n")
 
@@ -126,7 +124,7 @@ def test_dated_notes_go_by_their_day(place: Place) -> None:
     assert found == ["memory/2024-05-01.md#L1-L1"]
 
 
-def test_what_is_read_before_comes_too_late(place: Place) -> None:
+def test_what_is_read_before_comes_too_late(place):
     early = FileReader(place.agent, clock=SystemClock()).read("memory/doors.md", entry=None)
 
     forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L5"))
@@ -137,7 +135,7 @@ def test_what_is_read_before_comes_too_late(place: Place) -> None:
     assert files_with(place.home) == []
 
 
-def test_files_of_the_home_with_the_line_are_named_and_stay(place: Place) -> None:
+def test_files_of_the_home_with_the_line_are_named_and_stay(place):
     back_up([place.agent], None)
     log = place.home / "up.log"
     log.write_text(f"12:01 {SECRET}\n12:02 fine\n")
@@ -150,7 +148,7 @@ def test_files_of_the_home_with_the_line_are_named_and_stay(place: Place) -> Non
     assert files_with(place.index_path.parent) == []
 
 
-def test_an_open_batch_with_the_text_is_named(place: Place, server: EmbeddingServer) -> None:
+def test_an_open_batch_with_the_text_is_named(place, server):
     place.configure(**remote(server.url, batch=BATCH))
     server.control({"batch": {"looks": 1_000}})
     place.write("memory/doors.md", "\n".join([*LINES, "More of it."]) + "\n")
@@ -163,7 +161,7 @@ def test_an_open_batch_with_the_text_is_named(place: Place, server: EmbeddingSer
     assert done.json["atProvider"] == [f"{token[:8]} at openai, file {file}"]
 
 
-def test_a_log_that_a_reader_holds_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_a_reader_holds_is_told(place, monkeypatch):
     monkeypatch.setattr("memline.shared.index.erase.LOG_WAIT_S", 0.1)
     with closing(driver.open_reader(place.index_path)) as reader, driver.snapshot(reader):
         reader.execute("SELECT count(*) FROM chunks").fetchone()
@@ -176,7 +174,7 @@ def test_a_log_that_a_reader_holds_is_told(place: Place, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("way", ["path", "session", "query"])
-def test_a_session_is_barred_for_good_also_from_a_new_index(place: Place, session: Path, way: str) -> None:
+def test_a_session_is_barred_for_good_also_from_a_new_index(place, session, way):
     words = {
         "path": ["sessions/abc.jsonl"],
         "session": ["--session", "abc"],
@@ -198,7 +196,7 @@ def test_a_session_is_barred_for_good_also_from_a_new_index(place: Place, sessio
     assert place.call("forget", "sessions/abc.jsonl", "--yes").status == 1
 
 
-def test_a_session_that_its_program_deleted_is_forgotten(place: Place, session: Path) -> None:
+def test_a_session_that_its_program_deleted_is_forgotten(place, session):
     session.unlink()
     place.index()
 
@@ -207,7 +205,7 @@ def test_a_session_that_its_program_deleted_is_forgotten(place: Place, session: 
     assert files_with(place.home) == []
 
 
-def test_it_lists_and_asks_and_refuses_what_is_odd(place: Place) -> None:
+def test_it_lists_and_asks_and_refuses_what_is_odd(place):
     listed = place.call("forget", "--query", "quixotzalp", "--dry-run")
     asked = place.call("forget", "memory/doors.md#L5")
     nothing = place.call("forget", "--query", "kumquat", "--yes")

@@ -1,8 +1,6 @@
 """Vectors of tokens travel with the vectors of their texts, and are forgotten with them."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,27 +20,27 @@ Tokens = dict[bytes, bytes]
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
+def server():
     """A provider of vectors with more dimensions than tokens keep."""
     with EmbeddingServer(dims=DIMS) as running:
         yield running
 
 
 @pytest.fixture
-def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place, server, monkeypatch):
     monkeypatch.setattr("memline.shared.index_writer.vectors.SLICE_ROWS", 5)
     return indexed(place, server, range(NOTES))
 
 
 @pytest.fixture
-def other(tmp_path: Path, server: EmbeddingServer) -> Place:
+def other(tmp_path, server):
     """Another machine: no notes, no index."""
     there = Place(folder=tmp_path / "other")
     there.configure(**remote(server.url))
     return there
 
 
-def indexed(place: Place, server: EmbeddingServer, notes: range) -> Place:
+def indexed(place, server, notes):
     place.configure(**remote(server.url))
     for number in notes:
         place.write(f"memory/note-{number}.md", note(number))
@@ -50,14 +48,14 @@ def indexed(place: Place, server: EmbeddingServer, notes: range) -> Place:
     return place
 
 
-def raw_of(digest: bytes) -> bytes:
+def raw_of(digest):
     """Tokens of a text, near to few directions as those of a real model are."""
     shared = np.random.default_rng(7).normal(size=(70, DIMS)) * np.geomspace(8, 0.05, 70)[:, None]
     mixed = np.random.default_rng(list(digest)).normal(size=(24, 70)) @ shared
     return token_vectors.pack(range(0, 240, 10), mixed.astype(np.float32))
 
 
-def add_tokens(place: Place, *, fit_tokens: int = 100) -> Tokens:
+def add_tokens(place, *, fit_tokens=100):
     """Give every vector those of its tokens, as a local model does."""
     with closing(IndexWriter.of(place.agent)) as writer, writer.session() as (connection, _):
         row = identities.target(connection)
@@ -70,16 +68,16 @@ def add_tokens(place: Place, *, fit_tokens: int = 100) -> Tokens:
     return tokens_of(place)
 
 
-def tokens_of(place: Place) -> Tokens:
+def tokens_of(place):
     query = "SELECT text_hash, token_vectors.tokens FROM vectors JOIN token_vectors ON vector_id = id"
     return dict(place.rows(query))
 
 
-def axes_of(place: Place) -> bytes:
+def axes_of(place):
     return bytes(place.rows("SELECT coalesce(projection, x'') FROM identities")[0][0])
 
 
-def test_a_backup_holds_them(place: Place, other: Place, tmp_path: Path) -> None:
+def test_a_backup_holds_them(place, other, tmp_path):
     before = add_tokens(place)
     (saved,) = back_up([place.agent], tmp_path / "saved.sqlite")
     other.agent.index_path.parent.mkdir(parents=True)
@@ -91,9 +89,7 @@ def test_a_backup_holds_them(place: Place, other: Place, tmp_path: Path) -> None
     assert (tokens_of(other), axes_of(other)) == (before, axes_of(place))
 
 
-def test_an_index_with_axes_of_its_own_brings_them_to_these(
-    place: Place, other: Place, server: EmbeddingServer, tmp_path: Path
-) -> None:
+def test_an_index_with_axes_of_its_own_brings_them_to_these(place, other, server, tmp_path):
     add_tokens(place)
     indexed(other, server, range(50, 54))
     own = add_tokens(other)
@@ -113,7 +109,7 @@ def test_an_index_with_axes_of_its_own_brings_them_to_these(
         assert cosines.mean() > 0.9
 
 
-def test_what_is_forgotten_takes_them_along(place: Place) -> None:
+def test_what_is_forgotten_takes_them_along(place):
     before = add_tokens(place)
     texts = place.rows(
         "SELECT text_hash FROM chunks JOIN files ON files.id = file_id WHERE path LIKE '%-1.md'"
@@ -127,7 +123,7 @@ def test_what_is_forgotten_takes_them_along(place: Place) -> None:
     assert len(tokens_of(place)) == 3 * NOTES - 3
 
 
-def files_with(folder: Path, contents: list[bytes]) -> list[str]:
+def files_with(folder, contents):
     """The files that hold the beginning of any of these; a page of SQLite has all of it."""
     return [
         path.name

@@ -17,7 +17,7 @@ ROWS = 6
 
 
 @pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
+def place(place, server):
     """Notes whose texts the stub server embeds."""
     place.configure(**remote(server.url, maxRows=ROWS))
     with_notes(place, NOTES)
@@ -25,7 +25,7 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 
 
 @pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatience(monkeypatch):
     """Waits that nobody but ourselves asked for are short."""
     monkeypatch.setattr(health, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, open_s=0.5))
@@ -36,7 +36,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def right(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
+def right(tmp_path_factory):
     """The vectors of a run without any fault, by text hash."""
     with EmbeddingServer(dims=16) as server:
         place = Place(folder=tmp_path_factory.mktemp("right") / "user", memory=remote(server.url))
@@ -45,7 +45,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
         return place.contents().vectors
 
 
-def with_notes(place: Place, count: int) -> None:
+def with_notes(place, count):
     """The workspace with its first `count` notes and no others."""
     for old in place.workspace.rglob("*.md"):
         old.unlink()

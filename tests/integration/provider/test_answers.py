@@ -1,14 +1,11 @@
 import pytest
 
 from tests.integration.provider.conftest import NOTES, ROWS, TEXTS, with_notes
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, note, paths
+from tests.support.workspace import note, paths
 
 
 @pytest.mark.parametrize("fault", ["permuted", "no-index", "floats", "no-base64"])
-def test_unusual_answers_that_fit_give_the_same_vectors(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+def test_unusual_answers_that_fit_give_the_same_vectors(place, server, right, fault):
     server.control({"fault": fault})
 
     report = place.index()
@@ -31,9 +28,7 @@ def test_unusual_answers_that_fit_give_the_same_vectors(
         ("same-index", 2),
     ],
 )
-def test_a_cap_is_learned_and_kept(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str, most_repeated: int
-) -> None:
+def test_a_cap_is_learned_and_kept(place, server, right, fault, most_repeated):
     server.control({"fault": fault})
 
     report = place.index()
@@ -48,9 +43,7 @@ def test_a_cap_is_learned_and_kept(
 
 
 @pytest.mark.parametrize("fault", ["refuse:word3x1x", "nan:word3x1x", "zero:word3x1x", "max-text-tokens:300"])
-def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(place, server, right, fault):
     if fault.startswith("max-text"):
         place.write("memory/note-3.md", note(3) + "\n## Long\n\n" + "word3x1x " * 150)
     server.control({"fault": fault})
@@ -74,7 +67,7 @@ def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(
     assert not place.index().failed
 
 
-def test_a_failed_text_ends_the_command_with_1(place: Place, server: EmbeddingServer) -> None:
+def test_a_failed_text_ends_the_command_with_1(place, server):
     server.control({"fault": "refuse:word3x1x"})
 
     ran = place.call("index", "--json")
@@ -84,9 +77,7 @@ def test_a_failed_text_ends_the_command_with_1(place: Place, server: EmbeddingSe
     assert ran.json[0]["failures"][0]["path"] == "memory/note-3.md"
 
 
-def test_wrong_dimensions_are_refused_from_the_first_answer_on_when_they_are_known(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_wrong_dimensions_are_refused_from_the_first_answer_on_when_they_are_known(place, server):
     place.configure(outputDimensionality=16)
     server.control({"fault": "wrong-dims"})
 
@@ -97,9 +88,7 @@ def test_wrong_dimensions_are_refused_from_the_first_answer_on_when_they_are_kno
     assert "outputDimensionality" in report.action + str(report.failures)
 
 
-def test_a_model_that_changed_behind_its_name_is_not_mixed_and_re_embed_heals_it(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
-) -> None:
+def test_a_model_that_changed_behind_its_name_is_not_mixed_and_re_embed_heals_it(place, server, right):
     place.index()
     before = place.contents().vectors
     place.write("memory/new.md", note(99))

@@ -8,7 +8,7 @@ from memline.shared.scheduling import health
 from tests.integration.provider.conftest import NOTES, ROWS, TEXTS, with_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, paths, remote, until
+from tests.support.workspace import paths, remote, until
 
 #: A definite no, and a word of the way out of it that a user must be told.
 STOPS = {
@@ -28,8 +28,8 @@ LATER = ("429", "500", "503", "close", "error-in-200:429")
 
 @pytest.mark.parametrize("fault", STOPS)
 def test_a_definite_no_pauses_the_provider_and_the_next_run_after_the_mending_finishes(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+    place, server, right, fault
+):
     server.control({"fault": fault})
 
     report = place.index()
@@ -58,9 +58,7 @@ def test_a_definite_no_pauses_the_provider_and_the_next_run_after_the_mending_fi
     assert place.status()["providerHealth"]["state"] == "ok"
 
 
-def test_a_bad_key_ends_the_command_with_1_and_the_mended_one_with_0(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_a_bad_key_ends_the_command_with_1_and_the_mended_one_with_0(place, server):
     server.key = "sk-right"
 
     refused = place.call("index")
@@ -78,9 +76,7 @@ def test_a_bad_key_ends_the_command_with_1_and_the_mended_one_with_0(
 
 
 @pytest.mark.parametrize("fault", [*BROKEN, *LATER, "wrong-dims", "hang"])
-def test_a_passing_fault_costs_nothing_but_time(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+def test_a_passing_fault_costs_nothing_but_time(place, server, right, fault):
     # Until two answers agree nobody knows the dimensions.
     for notes in (1, 2):
         with_notes(place, notes)
@@ -99,8 +95,8 @@ def test_a_passing_fault_costs_nothing_but_time(
 
 @pytest.mark.parametrize("fault", [fault for fault in BROKEN if fault != "duplicate-index"])
 def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_without_end(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+    place, server, right, fault
+):
     server.control({"fault": fault})
 
     report = place.index()
@@ -122,9 +118,7 @@ def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_withou
 
 
 @pytest.mark.parametrize("fault", LATER)
-def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(place, server, right, fault):
     server.control({"fault": fault})
 
     report = place.index()
@@ -143,9 +137,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
     assert place.contents().vectors == right
 
 
-def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
-    place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(place, server, monkeypatch):
     monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, max_failures=2))
     place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
     server.control({"fault": "hang"})
@@ -157,7 +149,7 @@ def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
     assert "no answer within 1 s" in report.warning
 
 
-def test_an_address_where_nobody_listens_is_told_with_what_to_do(place: Place) -> None:
+def test_an_address_where_nobody_listens_is_told_with_what_to_do(place):
     with EmbeddingServer() as gone:
         url = gone.url
     place.configure(**remote(url))
@@ -170,9 +162,7 @@ def test_an_address_where_nobody_listens_is_told_with_what_to_do(place: Place) -
     assert paths(place.search("word3x1x7")) == ["memory/note-3.md"]
 
 
-def test_nobody_calls_before_the_time_that_retry_after_names(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
-) -> None:
+def test_nobody_calls_before_the_time_that_retry_after_names(place, server, right):
     # The calls that are out are answered long after the no: no thread is free for another before it is known.
     server.control({"script": ["429:3", *["slow:1500"] * 3]})
 
@@ -187,9 +177,7 @@ def test_nobody_calls_before_the_time_that_retry_after_names(
     assert place.contents().vectors == right
 
 
-def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
-) -> None:
+def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(place, server, right):
     server.control({"fault": "429:60"})
 
     with running_memline(*place.arguments("index")) as waiting:
@@ -212,9 +200,7 @@ def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(
     assert right.items() <= place.contents().vectors.items()
 
 
-def test_a_run_that_meets_everything_at_once_still_ends_with_the_right_vectors(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
-) -> None:
+def test_a_run_that_meets_everything_at_once_still_ends_with_the_right_vectors(place, server, right):
     server.control({"script": ["slow:1", "500", "html", "429", "short", "close", "nan", "max-rows:2"] * 2})
 
     report = place.index()
@@ -229,11 +215,11 @@ def test_a_run_that_meets_everything_at_once_still_ends_with_the_right_vectors(
 class _Later(SystemClock):
     """A clock that is ahead, as after a wait."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds):
         self._seconds = seconds
 
-    def now(self) -> float:
+    def now(self):
         return super().now() + self._seconds
 
-    def now_ns(self) -> int:
+    def now_ns(self):
         return super().now_ns() + int(self._seconds * 1e9)

@@ -1,9 +1,7 @@
 """Runs against providers for which a full request is too much: each gets its texts in the end."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
 
 import pytest
 
@@ -17,15 +15,13 @@ from memline.shared.queue.messages import (
     StoreFiles,
     StoreVectors,
     Sweep,
-    Wire,
 )
 from memline.workers import context as workers_context
 from memline.workers.context import Context
 from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.index_rows import backlog, file_row
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 
 # An actor belongs to the broker that is current when its module is imported.
 broker.in_process()
@@ -33,7 +29,7 @@ from memline.workers import embed, store  # noqa: E402
 
 
 @pytest.fixture
-def gemini(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[GeminiServer]:
+def gemini(place, monkeypatch):
     """A Gemini that embeds the notes of this place."""
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-test")
     with GeminiServer(dims=16) as running:
@@ -41,9 +37,7 @@ def gemini(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[GeminiServ
         yield running
 
 
-def test_a_server_too_slow_for_a_full_request_is_indexed_and_the_size_is_remembered(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
-) -> None:
+def test_a_server_too_slow_for_a_full_request_is_indexed_and_the_size_is_remembered(place, server, right):
     place.configure(**remote(server.url, maxRows=TEXTS, timeoutSeconds=1))
     server.control({"fault": "slow-text:90"})
 
@@ -67,8 +61,8 @@ def test_a_server_too_slow_for_a_full_request_is_indexed_and_the_size_is_remembe
 
 @pytest.mark.parametrize("fault", ["500-rows:8", "close-rows:8"])
 def test_a_server_that_fails_at_large_requests_and_does_not_say_so_gets_smaller_ones(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
+    place, server, right, fault
+):
     place.configure(**remote(server.url, maxRows=TEXTS))
     server.control({"fault": fault})
 
@@ -82,9 +76,7 @@ def test_a_server_that_fails_at_large_requests_and_does_not_say_so_gets_smaller_
     assert place.status()["breakers"][0]["maxRows"] == 8
 
 
-def test_a_text_that_never_comes_in_time_fails_alone_and_status_says_why(
-    place: Place, server: EmbeddingServer
-) -> None:
+def test_a_text_that_never_comes_in_time_fails_alone_and_status_says_why(place, server):
     with_notes(place, 2)
     place.configure(**remote(server.url, maxRows=1, timeoutSeconds=1))
     server.control({"fault": "hang:word1x1x"})
@@ -102,9 +94,7 @@ def test_a_text_that_never_comes_in_time_fails_alone_and_status_says_why(
 
 
 @pytest.mark.parametrize("fault", ["nan", "html", "zero"])
-def test_a_provider_that_answers_nonsense_is_paid_once_for_what_is_in_flight(
-    place: Place, server: EmbeddingServer, fault: str
-) -> None:
+def test_a_provider_that_answers_nonsense_is_paid_once_for_what_is_in_flight(place, server, fault):
     server.control({"fault": fault})
 
     report = place.index()
@@ -118,9 +108,7 @@ def test_a_provider_that_answers_nonsense_is_paid_once_for_what_is_in_flight(
     assert "(so for any text)" in report.warning and report.action
 
 
-def test_a_quota_of_gemini_that_is_less_than_a_request_gets_through(
-    place: Place, gemini: GeminiServer
-) -> None:
+def test_a_quota_of_gemini_that_is_less_than_a_request_gets_through(place, gemini):
     gemini.control({"fault": "text-quota:8"})
 
     report = place.index()
@@ -131,20 +119,20 @@ def test_a_quota_of_gemini_that_is_less_than_a_request_gets_through(
     assert place.status()["breakers"][0]["maxRows"] == 4
 
 
-def pump(place: Place, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
+def pump(place, clock, monkeypatch):
     """Let one worker of each kind work in a time that this test moves; returns (time, texts) of the calls."""
-    waiting: deque[Wire] = deque([StoreFiles(agent="main", files=(file_row("a.md", *map(str, range(30))),))])
+    waiting = deque([StoreFiles(agent="main", files=(file_row("a.md", *map(str, range(30))),))])
     for module in ("embed", "store"):
         monkeypatch.setattr(f"memline.workers.{module}.send", lambda message, **_: waiting.append(message))
-    calls: list[tuple[float, int]] = []
+    calls = []
     embedding = RemoteEmbedder.embed_documents
 
-    def embed_documents(embedder: RemoteEmbedder, texts: Sequence[str]) -> list[bytes]:
+    def embed_documents(embedder, texts):
         calls.append((clock.now(), len(texts)))
         return embedding(embedder, texts)
 
     monkeypatch.setattr(RemoteEmbedder, "embed_documents", embed_documents)
-    actors: dict[type[Wire], Any] = {
+    actors = {
         EmbedFailed: store.embed_failed,
         EmbedTexts: embed.embed_texts,
         StoreFiles: store.store_files,
@@ -173,8 +161,8 @@ def pump(place: Place, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> l
 
 
 def test_a_quota_that_gemini_does_not_name_is_found_by_halving_after_the_second_no(
-    place: Place, gemini: GeminiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    place, gemini, monkeypatch
+):
     gemini.control({"fault": "text-quota-unnamed:8"})
 
     calls = pump(place, ManualClock(), monkeypatch)
@@ -184,9 +172,7 @@ def test_a_quota_that_gemini_does_not_name_is_found_by_halving_after_the_second_
     assert sizes.count(30) == 2
 
 
-def test_gemini_gets_no_more_texts_in_a_minute_than_the_settings_allow(
-    place: Place, gemini: GeminiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gemini_gets_no_more_texts_in_a_minute_than_the_settings_allow(place, gemini, monkeypatch):
     place.configure(remote={"baseUrl": gemini.url, "requestsPerMinute": 10})
 
     calls = pump(place, ManualClock(), monkeypatch)

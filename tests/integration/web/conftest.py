@@ -1,16 +1,14 @@
 """The dashboard of a server of two agents, with a token for both and one for the second."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
-from memline.shared.config.load import Loaded, Options, load
+from memline.shared.config.load import Options, load
 from tests.support.browser import Browser
 from tests.support.http_api import serving
-from tests.support.workspace import Place
 
 ALL, WORK = "token-for-all", "token-for-work"
 
@@ -18,7 +16,7 @@ ALL, WORK = "token-for-all", "token-for-work"
 Opener = Callable[..., Browser]
 
 
-def configure(place: Place, **blocks: Any) -> Loaded:
+def configure(place, **blocks):
     """Write a configuration of the agents `main` and `work`, with these blocks beside them."""
     agents = [{"id": name, "workspace": str(place.folder / name)} for name in ("main", "work")]
     place.config.write_text(json.dumps({"agents": {"list": agents}, **blocks}))
@@ -26,7 +24,7 @@ def configure(place: Place, **blocks: Any) -> Loaded:
 
 
 @pytest.fixture
-def notes(place: Place) -> Place:
+def notes(place):
     """Two agents with a note each, both indexed."""
     from memline.producers.runs.index_run import bring_up_to_date
 
@@ -39,10 +37,10 @@ def notes(place: Place) -> Place:
 
 
 @pytest.fixture
-def opened(notes: Place) -> Iterator[Opener]:
+def opened(notes):
     with ExitStack() as stack:
 
-        def make(*, blocks: dict[str, Any] | None = None, **serve: Any) -> Browser:
+        def make(*, blocks=None, **serve):
             loaded = configure(notes, serve=serve, **(blocks or {}))
             return stack.enter_context(Browser(stack.enter_context(serving(loaded.settings))))
 
@@ -50,13 +48,13 @@ def opened(notes: Place) -> Iterator[Opener]:
 
 
 @pytest.fixture
-def browser(opened: Opener) -> Browser:
+def browser(opened):
     """A browser at a server without tokens."""
     return opened()
 
 
 @pytest.fixture
-def owner(opened: Opener) -> Browser:
+def owner(opened):
     """A browser that is logged in with the token for all."""
     found = opened(token=ALL, tokens={"work": WORK})
     assert found.log_in(ALL).status_code == 200

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from memline.producers.api.arguments import input_schema
@@ -15,12 +14,11 @@ from memline.producers.web.rendering import path_of
 from memline.shared.index import jobs, meta
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
-from tests.integration.web.conftest import Opener
-from tests.support.browser import Browser, text_of
+from tests.support.browser import text_of
 from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
-from tests.support.workspace import Place, until
+from tests.support.workspace import until
 
 #: Texts that would run, or hide something, if one was not escaped.
 HOSTILE = (
@@ -34,7 +32,7 @@ HOSTILE = (
 )
 
 
-def fill(place: Place, error: str = "the server refuses it") -> str:
+def fill(place, error="the server refuses it"):
     """Have a job of `main` with a failed text, and a batch; return the id of the job."""
     with closing(IndexWriter.of(place.settings.agents["main"])) as writer:
         writer.retarget(MODEL_A)
@@ -45,7 +43,7 @@ def fill(place: Place, error: str = "the server refuses it") -> str:
         return job.token
 
 
-def test_the_overview_says_what_is_behind_and_what_is_wrong(browser: Browser, notes: Place) -> None:
+def test_the_overview_says_what_is_behind_and_what_is_wrong(browser, notes):
     assert "Files behind 0" in browser.shows("/")
     notes.write("../main/memory/new.md", "An umbrella.\n")
 
@@ -54,7 +52,7 @@ def test_the_overview_says_what_is_behind_and_what_is_wrong(browser: Browser, no
     assert "1 file is not in the index yet" in page and "memline index" in page
 
 
-def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser: Browser) -> None:
+def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser):
     answer = browser.get("/search", q="invoices cents", agent="main")
 
     assert "<mark>Invoices</mark>" in answer.text and "<mark>cents</mark>" in answer.text
@@ -66,7 +64,7 @@ def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser: Browser) -
     assert '<tr id="L3" class="asked">' in note.text and "whole cents" in note.text
 
 
-def test_a_long_note_is_shown_in_parts(browser: Browser, notes: Place) -> None:
+def test_a_long_note_is_shown_in_parts(browser, notes):
     notes.write("../main/memory/long.md", "".join(f"line {number}\n" for number in range(1, 1001)))
 
     page = browser.get("/note", agent="main", path="memory/long.md", **{"from": 500, "to": 502})
@@ -76,7 +74,7 @@ def test_a_long_note_is_shown_in_parts(browser: Browser, notes: Place) -> None:
     assert following and "line 800" in browser.client.get(following[1].replace("&amp;", "&")).text
 
 
-def test_jobs_are_paused_resumed_and_cancelled_by_their_buttons(browser: Browser, notes: Place) -> None:
+def test_jobs_are_paused_resumed_and_cancelled_by_their_buttons(browser, notes):
     job = fill(notes)
     shown = browser.shows("/jobs")
     assert job in shown and "1 of 2 files" in shown and "me@here" in shown and "bbbbbbbb" in shown
@@ -92,7 +90,7 @@ def test_jobs_are_paused_resumed_and_cancelled_by_their_buttons(browser: Browser
     assert states == ["paused", "running", "cancelled"]
 
 
-def test_a_provider_is_paused_and_resumed(browser: Browser, notes: Place) -> None:
+def test_a_provider_is_paused_and_resumed(browser, notes):
     fill(notes)
     assert "openai" in browser.shows("/")
 
@@ -101,8 +99,8 @@ def test_a_provider_is_paused_and_resumed(browser: Browser, notes: Place) -> Non
     assert "goes on" in browser.press("/", "Resume").text
 
 
-def test_all_embedding_is_paused_and_resumed(browser: Browser, notes: Place) -> None:
-    def is_paused() -> bool:
+def test_all_embedding_is_paused_and_resumed(browser, notes):
+    def is_paused():
         with reading(notes.settings.agents["work"].index_path) as reader:
             return bool(meta.get(reader, meta.PAUSED, False))
 
@@ -112,7 +110,7 @@ def test_all_embedding_is_paused_and_resumed(browser: Browser, notes: Place) -> 
     assert not is_paused()
 
 
-def test_files_are_listed_with_their_outcome_and_failed_texts(browser: Browser, notes: Place) -> None:
+def test_files_are_listed_with_their_outcome_and_failed_texts(browser, notes):
     fill(notes)
 
     page = browser.shows("/files", agent="main")
@@ -121,14 +119,12 @@ def test_files_are_listed_with_their_outcome_and_failed_texts(browser: Browser, 
 
 
 @pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> RedisServer:
+def redis_server(tmp_path_factory):
     with RedisServer(tmp_path_factory.mktemp("redis")) as running:
         yield running  # type: ignore[misc]
 
 
-def test_dead_letters_are_shown_by_their_error_put_back_and_dropped(
-    opened: Opener, redis_server: RedisServer
-) -> None:
+def test_dead_letters_are_shown_by_their_error_put_back_and_dropped(opened, redis_server):
     stored = StoredMessages(redis_server.url, "web")
     for name, error in (("one", "disk is full"), ("two", "disk is full"), ("three", "<b>odd</b>")):
         stored.put("chunk", name, files("a.md"), error=error)
@@ -144,14 +140,14 @@ def test_dead_letters_are_shown_by_their_error_put_back_and_dropped(
     assert "None." in browser.shows("/queue")
 
 
-def test_without_a_queue_and_without_its_redis_the_page_says_so(opened: Opener) -> None:
+def test_without_a_queue_and_without_its_redis_the_page_says_so(opened):
     assert "Everything runs in one process" in opened().shows("/queue")
     browser = opened(blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
     assert "Redis at " in browser.shows("/queue") and "Redis at " in browser.shows("/")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_texts_and_questions_are_text(opened: Opener, notes: Place, text: str) -> None:
+def test_hostile_names_texts_and_questions_are_text(opened, notes, text):
     name = re.sub(r"[/\x00]", "_", text)
     notes.write(f"../main/memory/{name}.md", f"# {text}\n\nharmless words {text}\n")
     fill(notes, text)
@@ -182,12 +178,12 @@ def test_hostile_names_texts_and_questions_are_text(opened: Opener, notes: Place
 class Tags(HTMLParser):
     """What a browser would make of a page: its tags, and attributes that run something."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.names: set[str] = set()
-        self.attributes: list[tuple[str, str | None]] = []
+        self.names = set()
+        self.attributes = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.names.add(tag)
         for name, text in attrs:
             if (
@@ -198,7 +194,7 @@ class Tags(HTMLParser):
                 self.attributes.append((name, text))
 
 
-def assert_harmless(page: httpx.Response) -> None:
+def assert_harmless(page):
     """Assert that nothing of a hostile text would run, or hide, in a browser."""
     tags = Tags()
     tags.feed(page.text.partition("<body")[2])
@@ -210,7 +206,7 @@ def assert_harmless(page: httpx.Response) -> None:
 ODD = ("", "-1", "9" * 400, "a%00b", "%ED%A0%BD", "%", "..%2F..")
 
 
-def test_no_form_fails_on_missing_or_odd_fields(browser: Browser) -> None:
+def test_no_form_fails_on_missing_or_odd_fields(browser):
     headers = {"origin": browser.url, "content-type": "application/x-www-form-urlencoded"}
     token, failed = f"form_token={browser.form_token()}", []
 
@@ -226,15 +222,13 @@ def test_no_form_fails_on_missing_or_odd_fields(browser: Browser) -> None:
     assert failed == []
 
 
-def test_a_page_that_is_not_there_and_one_that_fails_say_so(
-    browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch):
     missing = browser.get("/nothing")
     assert missing.status_code == 404 and "there is no such page" in text_of(missing)
     asked = browser.client.get("/ui/note", headers={"accept": "application/json"})
     assert asked.status_code == 404 and asked.json()["error"] == "no note is named"
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(pages.job_reports, "listed", fail)
@@ -243,7 +237,7 @@ def test_a_page_that_is_not_there_and_one_that_fails_say_so(
     assert "failed unexpectedly (RuntimeError)" in text_of(broken) and "secret" not in broken.text
 
 
-def test_static_files_are_kept_by_their_digest(browser: Browser) -> None:
+def test_static_files_are_kept_by_their_digest(browser):
     addresses = re.findall(r'"(/ui/static/[^"]+)"', browser.get("/").text)
 
     assert {Path(each).name for each in addresses} == {"memline.css", "memline.js", "icon.svg"}

@@ -12,12 +12,11 @@ from memline.producers.web.dashboard import ACTIONS
 from memline.producers.web.pages import PAGES
 from memline.producers.web.rendering import path_of
 from memline.producers.web.session import FORM_COOKIE, SESSION_COOKIE, SESSION_S
-from tests.integration.web.conftest import ALL, WORK, Opener
+from tests.integration.web.conftest import ALL, WORK
 from tests.support.browser import Browser, text_of
-from tests.support.workspace import Place
 
 
-def test_without_tokens_there_is_no_login(browser: Browser) -> None:
+def test_without_tokens_there_is_no_login(browser):
     answer = browser.client.get("/")
 
     assert answer.url.path == "/ui/" and answer.status_code == 200
@@ -25,7 +24,7 @@ def test_without_tokens_there_is_no_login(browser: Browser) -> None:
     assert browser.get("/login").url.path == "/ui/"
 
 
-def test_a_token_is_asked_for_once_and_leads_to_the_page_that_was_asked(opened: Opener) -> None:
+def test_a_token_is_asked_for_once_and_leads_to_the_page_that_was_asked(opened):
     browser = opened(token=ALL)
 
     asked = browser.get("/search", q="invoices")
@@ -42,14 +41,14 @@ def test_a_token_is_asked_for_once_and_leads_to_the_page_that_was_asked(opened: 
     "target",
     ["https://evil.example/", "//evil.example", "/ui\\evil", "javascript:x", "/search", "/ui/\r\nx:y"],
 )
-def test_a_login_leads_to_no_other_place(opened: Opener, target: str) -> None:
+def test_a_login_leads_to_no_other_place(opened, target):
     browser = opened(token=ALL)
     browser.client.follow_redirects = False
 
     assert browser.log_in(ALL, next=target).headers["location"] == "/ui/"
 
 
-def test_the_cookie_is_for_this_dashboard_alone_and_holds_no_token(opened: Opener) -> None:
+def test_the_cookie_is_for_this_dashboard_alone_and_holds_no_token(opened):
     browser = opened(token=ALL)
     browser.client.follow_redirects = False
 
@@ -64,7 +63,7 @@ def test_the_cookie_is_for_this_dashboard_alone_and_holds_no_token(opened: Opene
     assert "; Secure" in behind_proxy.headers["set-cookie"]
 
 
-def test_a_login_outlives_a_restart_and_ends_with_the_token(opened: Opener) -> None:
+def test_a_login_outlives_a_restart_and_ends_with_the_token(opened):
     first = opened(token=ALL)
     first.log_in(ALL)
     cookie = first.client.cookies[SESSION_COOKIE]
@@ -75,7 +74,7 @@ def test_a_login_outlives_a_restart_and_ends_with_the_token(opened: Opener) -> N
         assert browser.get("/").url.path == page
 
 
-def test_a_cookie_that_was_changed_or_is_too_old_opens_nothing(opened: Opener) -> None:
+def test_a_cookie_that_was_changed_or_is_too_old_opens_nothing(opened):
     browser = opened(token=ALL, tokens={"work": WORK})
     browser.log_in(ALL)
     name, end, signature = browser.client.cookies[SESSION_COOKIE].split(".")
@@ -95,7 +94,7 @@ def test_a_cookie_that_was_changed_or_is_too_old_opens_nothing(opened: Opener) -
         assert answer.url.path == "/ui/login", changed
 
 
-def test_wrong_tokens_are_said_and_limited(opened: Opener, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_tokens_are_said_and_limited(opened, caplog):
     browser = opened(token=ALL)
     for _ in range(auth.MAX_WRONG_TOKENS):
         answer = browser.log_in("wrong-token")
@@ -108,13 +107,13 @@ def test_wrong_tokens_are_said_and_limited(opened: Opener, caplog: pytest.LogCap
     assert browser.log_in(ALL).url.path == "/ui/"
 
 
-def test_a_logout_ends_the_session(owner: Browser) -> None:
+def test_a_logout_ends_the_session(owner):
     assert owner.post("/logout").url.path == "/ui/login"
 
     assert owner.get("/").url.path == "/ui/login"
 
 
-def test_every_page_is_shown_to_a_login_and_to_no_one_else(owner: Browser) -> None:
+def test_every_page_is_shown_to_a_login_and_to_no_one_else(owner):
     with Browser(owner.url) as stranger:
         for page in PAGES:
             shown, refused = owner.get(page.path), stranger.get(page.path)
@@ -132,7 +131,7 @@ def test_every_page_is_shown_to_a_login_and_to_no_one_else(owner: Browser) -> No
                 assert not re.search(inline, answer.text), page.path
 
 
-def test_the_token_of_an_agent_does_not_open_the_dashboard(opened: Opener) -> None:
+def test_the_token_of_an_agent_does_not_open_the_dashboard(opened):
     browser = opened(token=ALL, tokens={"work": WORK})
 
     answer = browser.log_in(WORK)
@@ -141,7 +140,7 @@ def test_the_token_of_an_agent_does_not_open_the_dashboard(opened: Opener) -> No
     assert browser.get("/").url.path == "/ui/login"
 
 
-def test_a_note_outside_the_memory_and_a_transcript_are_not_read(owner: Browser, notes: Place) -> None:
+def test_a_note_outside_the_memory_and_a_transcript_are_not_read(owner, notes):
     secret = Path(notes.folder / "main" / "secret.txt")
     secret.write_text("top secret")
 
@@ -155,7 +154,7 @@ def test_a_note_outside_the_memory_and_a_transcript_are_not_read(owner: Browser,
 SENT_TO = [path_of(name) for name in ACTIONS]
 
 
-def test_an_action_needs_a_form_of_ours(opened: Opener) -> None:
+def test_an_action_needs_a_form_of_ours(opened):
     browser = opened(token=ALL, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
     browser.log_in(ALL)
     ours = {"origin": browser.url}
@@ -179,9 +178,7 @@ def test_an_action_needs_a_form_of_ours(opened: Opener) -> None:
             assert stranger.post(path).url.path == "/ui/login", path
 
 
-def test_an_action_that_fails_is_in_the_log_with_who_and_why(
-    opened: Opener, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_action_that_fails_is_in_the_log_with_who_and_why(opened, caplog):
     browser = opened(token=ALL, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
     browser.log_in(ALL)
     caplog.set_level(logging.INFO)

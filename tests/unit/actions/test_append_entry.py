@@ -1,7 +1,5 @@
 """An entry in a note, and where it is."""
 
-from pathlib import Path
-
 import pytest
 
 from memline.producers.actions.append_entry import MAX_HEADING_CHARS, append
@@ -14,13 +12,13 @@ from memline.shared.sources.paths import MemoryPaths
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> AgentSettings:
+def settings(tmp_path):
     return AgentSettings(
         agent="main", workspace=tmp_path, index_path=tmp_path / "i.sqlite", state_dir=tmp_path
     )
 
 
-def test_an_entry_goes_into_the_log_of_today_and_cites_its_lines(settings: AgentSettings) -> None:
+def test_an_entry_goes_into_the_log_of_today_and_cites_its_lines(settings):
     first = append(settings, "Ada prefers tea.", heading="People", clock=ManualClock())
     second = append(settings, "Bob\nprefers coffee.", heading="People", clock=ManualClock())
 
@@ -33,20 +31,20 @@ def test_an_entry_goes_into_the_log_of_today_and_cites_its_lines(settings: Agent
     assert second.to_json()["bytes"] == len(note.encode())
 
 
-def test_the_long_term_note_keeps_the_spelling_that_is_there(settings: AgentSettings) -> None:
+def test_the_long_term_note_keeps_the_spelling_that_is_there(settings):
     (settings.workspace / "memory.md").write_text("# Facts\n")
 
     assert append(settings, "x", target="longTerm", clock=ManualClock()).path == "memory.md"
 
 
-def test_a_group_does_not_write_the_long_term_note(settings: AgentSettings) -> None:
+def test_a_group_does_not_write_the_long_term_note(settings):
     chat = chat_of("agent:main:discord:group:1")
 
     with pytest.raises(AccessDenied, match="group"):
         append(settings, "x", target="longTerm", chat=chat, clock=ManualClock())
 
 
-def test_a_heading_that_is_too_long_is_refused(settings: AgentSettings) -> None:
+def test_a_heading_that_is_too_long_is_refused(settings):
     with pytest.raises(BadRequest, match="heading has"):
         append(settings, "x", heading="h" * (MAX_HEADING_CHARS + 1), clock=ManualClock())
 
@@ -61,7 +59,7 @@ def test_in_a_folder_that_is_read_as_a_whole_an_entry_is_at_its_root(settings, t
     assert MemoryPaths.of(settings).is_whole
 
 
-def test_a_log_with_nul_bytes_is_not_added_to(settings: AgentSettings) -> None:
+def test_a_log_with_nul_bytes_is_not_added_to(settings):
     path = append(settings, "x", clock=ManualClock()).path
     (settings.workspace / path).write_bytes(b"# d\n\n- old\0\n")
 

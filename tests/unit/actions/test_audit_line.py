@@ -16,9 +16,7 @@ from memline.shared.errors import BadRequest
         (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
 )
-def test_an_action_that_is_cut_off_has_its_line_once(
-    caplog: pytest.LogCaptureFixture, error: BaseException, words: str
-) -> None:
+def test_an_action_that_is_cut_off_has_its_line_once(caplog, error, words):
     caplog.set_level(logging.INFO)
 
     with pytest.raises(type(error)), audited("pause", "ann") as line:

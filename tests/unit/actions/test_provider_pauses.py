@@ -1,5 +1,4 @@
 import time
-from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits
 from tests.support.index_rows import CAPS, MODEL_A, batch_failed, fail, file_row, lease_all, use
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 
 NOW = 1_750_000_000.0
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1", batch={"enabled
 
 
 @pytest.fixture
-def writer(place: Place) -> Iterator[IndexWriter]:
+def writer(place):
     opened = IndexWriter.of(place.agent)
     opened.retarget(MODEL_A)
     opened.store_file(file_row("a.md", "apples"))
@@ -30,25 +29,25 @@ def writer(place: Place) -> Iterator[IndexWriter]:
     opened.close()
 
 
-def may_batch(writer: IndexWriter) -> bool:
+def may_batch(writer):
     with transaction(writer.connection):
         return health.may_batch(writer.accounts, "openai", NOW)
 
 
-def hold(writer: IndexWriter, seconds: float) -> None:
+def hold(writer, seconds):
     """The provider named a time."""
     asked = Health(reason="429: buy more", retry_at=time.time() + seconds)
     with transaction(writer.connection):
         health.update(writer.accounts, "openai", health.REQUESTS, lambda _: asked)
 
 
-def stop_batches(writer: IndexWriter) -> None:
+def stop_batches(writer):
     with transaction(writer.connection):
         for _ in range(2):
             batch_failed(writer.accounts, "it expired", NOW)
 
 
-def test_one_mode_is_paused_and_resumed_without_the_other(place: Place, writer: IndexWriter) -> None:
+def test_one_mode_is_paused_and_resumed_without_the_other(place, writer):
     provider_pauses.pause(place.agent, mode="batch")
     paused = may_batch(writer), len(lease_all(writer))
     provider_pauses.resume(place.agent, mode="batch")
@@ -57,7 +56,7 @@ def test_one_mode_is_paused_and_resumed_without_the_other(place: Place, writer: 
     assert may_batch(writer)
 
 
-def test_a_pause_of_all_is_one_of_batches_as_well(place: Place, writer: IndexWriter) -> None:
+def test_a_pause_of_all_is_one_of_batches_as_well(place, writer):
     provider_pauses.pause(place.agent)
     paused = may_batch(writer), lease_all(writer)
     provider_pauses.resume(place.agent)
@@ -67,7 +66,7 @@ def test_a_pause_of_all_is_one_of_batches_as_well(place: Place, writer: IndexWri
     assert meta.get(writer.connection, meta.PAUSED) is None
 
 
-def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: IndexWriter) -> None:
+def test_resuming_one_mode_leaves_the_others_breaker_open(place, writer):
     stop_batches(writer)
     fail(writer, lease_all(writer)[0], "stop")
 
@@ -78,7 +77,7 @@ def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: 
     assert may_batch(writer)
 
 
-def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexWriter) -> None:
+def test_another_provider_is_meant_only_by_its_name(place, writer):
     stop_batches(writer)
 
     provider_pauses.resume(place.agent, provider="gemini")
@@ -90,9 +89,7 @@ def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexW
     assert len(lease_all(writer)) == 1
 
 
-def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
-    place: Place, writer: IndexWriter
-) -> None:
+def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, writer):
     # A change of the model would begin anew.
     use(writer, choose(place.agent))
     writer.store_file(file_row("b.md", *(f"pears {n}" for n in range(20))))
@@ -114,7 +111,7 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(
     assert len(writer.lease(caps, credits=8, only_full=False)) == 2
 
 
-def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWriter) -> None:
+def test_resuming_batches_ends_no_wait_of_requests(place, writer):
     hold(writer, 50_000)
     limits = FileLimits(writer.accounts.file, SystemClock())
     limits.cool_down(writer.accounts.of("openai"), 50_000)
@@ -124,7 +121,7 @@ def test_resuming_batches_ends_no_wait_of_requests(place: Place, writer: IndexWr
     assert lease_all(writer) == [] and limits.cooldown_s(writer.accounts.of("openai")) > 40_000
 
 
-def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:
+def test_both_modes_of_the_provider_in_use_are_reported(place, writer):
     stop_batches(writer)
 
     requests, batch = place.status()["breakers"]

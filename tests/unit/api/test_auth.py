@@ -3,7 +3,6 @@
 import anyio
 import pytest
 from starlette.datastructures import Headers
-from starlette.types import Message
 
 from memline.producers.api.auth import (
     MAX_CLIENTS,
@@ -15,24 +14,24 @@ from memline.producers.api.auth import (
 from memline.shared.config.installation import Serve
 
 
-async def nothing(*_: object) -> None: ...
+async def nothing(*_): ...
 
 
-def guard_of(serve: Serve) -> Guard:
+def guard_of(serve):
     """A guard behind which nothing is, and where no browser is logged in."""
     authenticator = Authenticator(serve, default_agent="main")
     return Guard(nothing, authenticator=authenticator, session_access=lambda *_: None)
 
 
-def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
+def asked(guard, address, token, *messages):
     """The status of a POST from this address; 0 when it got through."""
-    sent: list[Message] = []
+    sent = []
     waiting = list(messages or ({"type": "http.request"},))
 
-    async def receive() -> Message:
+    async def receive():
         return waiting.pop(0)
 
-    async def send(message: Message) -> None:
+    async def send(message):
         sent.append(message)
 
     scope = {
@@ -46,7 +45,7 @@ def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
     return next((message["status"] for message in sent if "status" in message), 0)
 
 
-def test_a_request_that_ends_in_the_middle_is_not_acted_upon() -> None:
+def test_a_request_that_ends_in_the_middle_is_not_acted_upon():
     guard = guard_of(Serve())
     half = {"type": "http.request", "body": b'{"text": "x"}', "more_body": True}
 
@@ -54,7 +53,7 @@ def test_a_request_that_ends_in_the_middle_is_not_acted_upon() -> None:
     assert asked(guard, "127.0.0.1", "", half, {"type": "http.request", "body": b" "}) == 0
 
 
-def refused(serve: Serve, **headers: str) -> int:
+def refused(serve, **headers):
     """The status that a request with these headers is refused with; 0 when it is not."""
 
     check = OriginCheck(nothing, serve=serve)
@@ -63,7 +62,7 @@ def refused(serve: Serve, **headers: str) -> int:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:7843", "[::1]", "LocalHost:1"])
-def test_loopback_is_answered_by_its_names(host: str) -> None:
+def test_loopback_is_answered_by_its_names(host):
     assert refused(Serve(), host=host) == 0
 
 
@@ -74,16 +73,16 @@ def test_loopback_is_answered_by_its_names(host: str) -> None:
         *("me@localhost", "localhost#evil", "localhost/evil", "localhost:x", "localhost:1:2", "locálhost"),
     ],
 )
-def test_other_names_are_not_answered_on_loopback(host: str) -> None:
+def test_other_names_are_not_answered_on_loopback(host):
     assert refused(Serve(), host=host) == 421
 
 
-def test_a_request_of_http_1_0_without_a_host_is_answered_unless_a_page_asks() -> None:
+def test_a_request_of_http_1_0_without_a_host_is_answered_unless_a_page_asks():
     assert refused(Serve()) == 0
     assert refused(Serve(), origin="http://evil.example") == refused(Serve(), origin="http://") == 403
 
 
-def test_on_all_addresses_an_address_is_a_name_and_a_foreign_name_is_not() -> None:
+def test_on_all_addresses_an_address_is_a_name_and_a_foreign_name_is_not():
     serve = Serve(host="0.0.0.0", token="a-token-of-tests")
 
     assert refused(serve, host="192.168.1.5:7843") == 0
@@ -102,11 +101,11 @@ def test_on_all_addresses_an_address_is_a_name_and_a_foreign_name_is_not() -> No
         ("https://evil.example/://localhost:7843", 403),
     ],
 )
-def test_pages_are_answered_by_their_origin(origin: str, status: int) -> None:
+def test_pages_are_answered_by_their_origin(origin, status):
     assert refused(Serve(), host="localhost:7843", origin=origin) == status
 
 
-def test_two_origin_headers_are_refused() -> None:
+def test_two_origin_headers_are_refused():
     check = OriginCheck(nothing, serve=Serve())
     own = (b"origin", b"http://localhost")
 
@@ -121,7 +120,7 @@ def test_two_origin_headers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("site", "status"), [("same-origin", 0), ("none", 0), ("cross-site", 403), ("same-site", 403)]
 )
-def test_a_request_without_an_origin_is_judged_by_what_the_browser_says(site: str, status: int) -> None:
+def test_a_request_without_an_origin_is_judged_by_what_the_browser_says(site, status):
     assert refused(Serve(), host="localhost", sec_fetch_site=site) == status
 
 
@@ -131,15 +130,15 @@ ALL, MAIN, WORK = "token-for-all", "token-for-main", "token-for-work"
 SERVE = Serve(token=ALL, tokens={"main": MAIN, "work": WORK})
 
 
-def authenticator(serve: Serve = SERVE) -> Authenticator:
+def authenticator(serve=SERVE):
     return Authenticator(serve, default_agent="main")
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer(token):
     return {"authorization": f"Bearer {token}"}
 
 
-def test_without_tokens_every_client_may_ask() -> None:
+def test_without_tokens_every_client_may_ask():
     access = authenticator(Serve()).access({}, "127.0.0.1")
 
     assert access is not None
@@ -150,11 +149,11 @@ def test_without_tokens_every_client_may_ask() -> None:
     )
 
 
-def test_an_empty_token_never_matches_one_that_is_not_set() -> None:
+def test_an_empty_token_never_matches_one_that_is_not_set():
     assert authenticator(Serve(tokens={"main": MAIN})).access(bearer(""), "x") is None
 
 
-def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten() -> None:
+def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten():
     made = authenticator()
 
     waits = [made.wait_s("a", has_access=False, has_token=True) for _ in range(MAX_WRONG_TOKENS + 1)]

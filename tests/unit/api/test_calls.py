@@ -1,9 +1,7 @@
 """What agents get from the one object behind all faces: answers, refusals, and nothing of another agent."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -17,10 +15,10 @@ from tests.support.transcripts import opening, said, sessions_folder
 class Checked:
     """The calls with arguments as a client sends them."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls):
         self._calls = calls
 
-    def __getattr__(self, name: str) -> Callable[[Caller, dict[str, Any]], Any]:
+    def __getattr__(self, name):
         call = getattr(self._calls, name)
         return lambda caller, given: call(caller, **check(getattr(Calls, name), given))
 
@@ -30,7 +28,7 @@ MAIN = Caller(agent="main")
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+def workspace(tmp_path):
     workspace = tmp_path / "notes"
     (workspace / "memory").mkdir(parents=True)
     (workspace / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")
@@ -39,11 +37,11 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def made(workspace: Path, tmp_path: Path) -> Iterator[Maker]:
+def made(workspace, tmp_path):
     """Tools over a configuration: `memorySearch` of the defaults, and other keys of the file."""
-    opened: list[Calls] = []
+    opened = []
 
-    def made(search: dict[str, Any] | None = None, **keys: Any) -> Checked:
+    def made(search=None, **keys):
         agents = {"defaults": {"workspace": str(workspace), "memorySearch": search or {}}}
         agents |= keys.pop("agents", {})
         (tmp_path / "c.json5").write_text(json.dumps({"agents": agents, **keys}))
@@ -56,9 +54,7 @@ def made(workspace: Path, tmp_path: Path) -> Iterator[Maker]:
         tools.close()
 
 
-def test_with_sync_on_search_off_a_search_only_says_that_files_are_behind(
-    made: Maker, workspace: Path
-) -> None:
+def test_with_sync_on_search_off_a_search_only_says_that_files_are_behind(made, workspace):
     made().search(MAIN, {"query": "cents"})
     (workspace / "memory" / "new.md").write_text("The umbrella is in the cellar.\n")
 
@@ -73,14 +69,14 @@ GROUP = Caller(agent="main", session_key="agent:main:discord:group:1")
 @pytest.mark.parametrize(
     ("mode", "caller", "cited"), [("auto", GROUP, False), ("on", GROUP, True), ("off", MAIN, False)]
 )
-def test_citations_go_by_mode_and_chat(made: Maker, mode: str, caller: Caller, cited: bool) -> None:
+def test_citations_go_by_mode_and_chat(made, mode, caller, cited):
     answer = made(memory={"citations": mode}).search(caller, {"query": "deploy"})
 
     (hit,) = answer["results"]
     assert ("citation" in hit, "Source:" in hit["snippet"]) == (cited, cited)
 
 
-def test_a_chat_out_of_scope_gets_an_answer_that_says_so_and_no_note(made: Maker) -> None:
+def test_a_chat_out_of_scope_gets_an_answer_that_says_so_and_no_note(made):
     scope = {"default": "deny", "rules": [{"action": "allow", "match": {"chatType": "direct"}}]}
     tools = made({"append": {"enabled": True}}, memory={"scope": scope})
 
@@ -100,7 +96,7 @@ def test_a_chat_out_of_scope_gets_an_answer_that_says_so_and_no_note(made: Maker
     assert tools.search(direct, {"query": "cents"})["results"]
 
 
-def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made, tmp_path):
     (tmp_path / "home" / "memory").mkdir(parents=True)
     (tmp_path / "home" / "memory" / "main.sqlite").write_bytes(b"SQLite format 3\0" + b"garbage" * 200)
 
@@ -111,7 +107,7 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, 
     assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
 
 
-def test_lines_around_a_citation_are_added(made: Maker, workspace: Path) -> None:
+def test_lines_around_a_citation_are_added(made, workspace):
     (workspace / "memory" / "long.md").write_text("\n".join(f"Line {number}." for number in range(1, 31)))
     tools = made()
 
@@ -128,7 +124,7 @@ def test_lines_around_a_citation_are_added(made: Maker, workspace: Path) -> None
     assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["lines"] == 7
 
 
-def test_several_long_notes_share_one_budget(made: Maker, workspace: Path) -> None:
+def test_several_long_notes_share_one_budget(made, workspace):
     (workspace / "memory" / "a.md").write_text("word " * 10 + "\n" + ("x" * 99 + "\n") * 500)
 
     answer = made().get(MAIN, {"paths": ["memory/a.md", "MEMORY.md", "memory/a.md"], "lines": 500})
@@ -150,14 +146,12 @@ def test_several_long_notes_share_one_budget(made: Maker, workspace: Path) -> No
         ({"paths": ["a.md", {}]}, "paths: "),
     ],
 )
-def test_a_reading_that_is_none_is_refused(made: Maker, given: dict[str, Any], said: str) -> None:
+def test_a_reading_that_is_none_is_refused(made, given, said):
     with pytest.raises(BadRequest, match=said):
         made().get(MAIN, given)
 
 
-def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(
-    made: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(made, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     folder = sessions_folder(tmp_path / "state")
     key = "sk-" + "a1B2" * 12
@@ -195,7 +189,7 @@ def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(
         made({"sources": ["memory"]}).get(MAIN, {"path": hit["citation"]})
 
 
-def test_an_appended_entry_is_found_at_once_and_cited(made: Maker) -> None:
+def test_an_appended_entry_is_found_at_once_and_cited(made):
     tools = made({"append": {"enabled": True}})
     tools.search(MAIN, {"query": "cents"})
 
@@ -206,7 +200,7 @@ def test_an_appended_entry_is_found_at_once_and_cited(made: Maker) -> None:
     assert "\\# not a heading" in added["text"]
 
 
-def test_an_entry_is_appended_even_if_the_index_cannot_be_used(made: Maker, tmp_path: Path) -> None:
+def test_an_entry_is_appended_even_if_the_index_cannot_be_used(made, tmp_path):
     tools = made({"append": {"enabled": True}})
     tools.search(MAIN, {"query": "cents"})
     (tmp_path / "home" / "memory" / "main.sqlite").unlink()
@@ -218,7 +212,7 @@ def test_an_entry_is_appended_even_if_the_index_cannot_be_used(made: Maker, tmp_
     assert tools.search(MAIN, {"query": "tea"})["unavailable"] is True
 
 
-def test_lasting_facts_go_into_the_long_term_note_but_not_from_a_group(made: Maker, workspace: Path) -> None:
+def test_lasting_facts_go_into_the_long_term_note_but_not_from_a_group(made, workspace):
     tools = made({"append": {"enabled": True}})
 
     added = tools.append(MAIN, {"text": "Ada prefers tea.", "target": "longTerm"})
@@ -237,15 +231,13 @@ def test_lasting_facts_go_into_the_long_term_note_but_not_from_a_group(made: Mak
         ({}, "text is missing"),
     ],
 )
-def test_an_entry_that_is_none_is_refused(made: Maker, given: dict[str, str], said: str) -> None:
+def test_an_entry_that_is_none_is_refused(made, given, said):
     with pytest.raises(BadRequest, match=said):
         made({"append": {"enabled": True}}).append(MAIN, given)
 
 
 @pytest.mark.parametrize("agent", ["../x", "Main", "", "nobody", "main/../work", "main\0"])
-def test_an_agent_that_is_not_there_is_refused_with_those_that_are(
-    made: Maker, tmp_path: Path, agent: str
-) -> None:
+def test_an_agent_that_is_not_there_is_refused_with_those_that_are(made, tmp_path, agent):
     with pytest.raises(BadRequest) as caught:
         made().search(Caller(agent=agent), {"query": "q"})
 
@@ -257,9 +249,7 @@ SUBAGENT = Caller(agent="main", session_key="agent:main:subagent:7")
 
 
 @pytest.mark.parametrize("caller", [GROUP, SUBAGENT])
-def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(
-    made: Maker, workspace: Path, caller: Caller
-) -> None:
+def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(made, workspace, caller):
     tools = made({"append": {"enabled": True}, "extraPaths": ["."]})
     (workspace / "memory" / "a.md").write_text("Cents, too.\n")
 

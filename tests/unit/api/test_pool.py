@@ -1,5 +1,4 @@
 import threading
-from collections.abc import Iterator
 
 import anyio
 import pytest
@@ -9,14 +8,14 @@ from memline.producers.api.pool import Overloaded, Pool
 
 
 @pytest.fixture
-def held() -> Iterator[threading.Event]:
+def held():
     """What calls wait for, for as long as the test lasts."""
     held = threading.Event()
     yield held
     held.set()
 
 
-def test_the_result_and_the_error_of_a_call_are_passed_on() -> None:
+def test_the_result_and_the_error_of_a_call_are_passed_on():
     calls = Pool(1, timeout_s=60)
 
     assert anyio.run(calls.run, lambda: 5) == 5
@@ -24,22 +23,20 @@ def test_the_result_and_the_error_of_a_call_are_passed_on() -> None:
         anyio.run(calls.run, lambda: 1 / 0)
 
 
-def test_a_call_that_takes_too_long_is_not_waited_for(held: threading.Event) -> None:
+def test_a_call_that_takes_too_long_is_not_waited_for(held):
     with pytest.raises(Overloaded, match=r"no answer within 0.05 s"):
         anyio.run(Pool(1, timeout_s=0.05).run, held.wait)
 
 
-def test_a_call_that_too_many_wait_before_is_turned_away_at_once(
-    held: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_too_many_wait_before_is_turned_away_at_once(held, monkeypatch):
     monkeypatch.setattr(pool, "MAX_WAITING", 2)
     calls = Pool(1, timeout_s=60)
-    done: list[bool] = []
+    done = []
 
-    async def call() -> None:
+    async def call():
         done.append(await calls.run(held.wait))
 
-    async def crowd() -> None:
+    async def crowd():
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(call)

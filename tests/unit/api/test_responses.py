@@ -30,7 +30,7 @@ from memline.shared.errors import (
         (MemlineError, 409),
     ],
 )
-def test_each_kind_of_error_has_its_status(kind: type[MemlineError], status: int) -> None:
+def test_each_kind_of_error_has_its_status(kind, status):
     response = response_to(kind("it failed", hint="do this"))
 
     assert response.status_code == status
@@ -38,12 +38,12 @@ def test_each_kind_of_error_has_its_status(kind: type[MemlineError], status: int
     assert ("retry-after" in response.headers) == (kind is Overloaded)
 
 
-def test_retry_after_is_in_whole_seconds() -> None:
+def test_retry_after_is_in_whole_seconds():
     assert too_many(0.2, "requests").headers["retry-after"] == "1"
     assert too_many(59.9, "requests").headers["retry-after"] == "60"
 
 
-def test_lone_surrogates_are_replaced_and_no_cache_keeps_an_answer() -> None:
+def test_lone_surrogates_are_replaced_and_no_cache_keeps_an_answer():
     response = JsonResponse({"text": "\ud800"})
 
     assert json.loads(bytes(response.body)) == {"text": "?"}

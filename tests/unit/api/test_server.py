@@ -11,7 +11,7 @@ from memline.shared.errors import ConfigError, MemlineError
     ("host", "loopback"),
     [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)],
 )
-def test_loopback_is_known_by_its_address(host: str, loopback: bool) -> None:
+def test_loopback_is_known_by_its_address(host, loopback):
     assert is_loopback(host) is loopback
     if not loopback:
         with pytest.raises(ConfigError, match="a token is needed"):
@@ -19,7 +19,7 @@ def test_loopback_is_known_by_its_address(host: str, loopback: bool) -> None:
         require_token(Serve(host=host, tokens={"main": "a-token-of-tests"}))
 
 
-def test_an_address_in_use_is_an_error_that_offers_another_port() -> None:
+def test_an_address_in_use_is_an_error_that_offers_another_port():
     with listen(Serve(port=0)) as opened:
         port = opened.getsockname()[1]
         assert url_of(opened) == f"http://127.0.0.1:{port}"
@@ -31,7 +31,7 @@ def test_an_address_in_use_is_an_error_that_offers_another_port() -> None:
 
 
 @pytest.mark.parametrize("host", ["not a host", "192.0.2.1"])
-def test_a_host_that_is_not_of_this_machine_is_an_error_that_names_its_key(host: str) -> None:
+def test_a_host_that_is_not_of_this_machine_is_an_error_that_names_its_key(host):
     with pytest.raises(MemlineError, match="cannot listen") as caught:
         listen(Serve(host=host, port=0))
 

@@ -5,8 +5,6 @@ import os
 import re
 import sys
 import tomllib
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,12 +18,12 @@ from tests.support.process import ROOT
 SERVER = Server(command="memline", args=("--workspace", "/home/you/notes", "mcp"))
 
 
-def parsed(text: str, *, is_toml: bool) -> Any:
+def parsed(text, *, is_toml):
     return tomllib.loads(text) if is_toml else config_file.parse(text, where="f")
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_the_page_on_clients_shows_what_is_written(name: str) -> None:
+def test_the_page_on_clients_shows_what_is_written(name):
     client = CLIENTS[name]
     language = "toml" if client.is_toml else "json5" if name == "openclaw" else "json"
     blocks = re.findall(
@@ -38,7 +36,7 @@ def test_the_page_on_clients_shows_what_is_written(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [each for each, client in CLIENTS.items() if not client.is_toml])
-def test_a_server_is_put_beside_others(name: str) -> None:
+def test_a_server_is_put_beside_others(name):
     client = CLIENTS[name]
     content = json.loads(client.snippet("other", Server(command="other", args=()))) | {"mine": 1}
 
@@ -51,7 +49,7 @@ def test_a_server_is_put_beside_others(name: str) -> None:
     assert json.loads(client.with_server(changed, "memline", SERVER)) == changed
 
 
-def test_codex_hands_the_key_on_by_its_name() -> None:
+def test_codex_hands_the_key_on_by_its_name():
     server = replace(SERVER, key_variable="OPENAI_API_KEY")
 
     table = tomllib.loads(CLIENTS["codex"].snippet("memline", server))["mcp_servers"]["memline"]
@@ -63,14 +61,12 @@ def test_codex_hands_the_key_on_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", 'x"]', "ü", "a.b", "a" * 65])
-def test_a_name_that_clients_do_not_take_is_refused(name: str) -> None:
+def test_a_name_that_clients_do_not_take_is_refused(name):
     with pytest.raises(ConfigError, match="cannot be the name"):
         CLIENTS["codex"].snippet(name, SERVER)
 
 
-def test_the_command_is_the_one_that_was_typed_links_and_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_is_the_one_that_was_typed_links_and_all(tmp_path, monkeypatch):
     (tmp_path / "real").write_text("#!/bin/sh\n")
     (tmp_path / "real").chmod(0o755)
     (tmp_path / "memline").symlink_to("real")

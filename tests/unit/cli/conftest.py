@@ -1,19 +1,16 @@
 import signal
 import sys
-from collections.abc import Iterator
 
 import click
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.options import command
-from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError, MemlineError
 
 
 @pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
+def handlers():
     """The handler of SIGTERM after a command that ran in this process is the one before."""
     before = signal.getsignal(signal.SIGTERM)
     yield
@@ -21,15 +18,15 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.fixture
-def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+def probe(monkeypatch):
     """A command `probe` that only notes the global options it was given."""
-    seen: list[Options] = []
+    seen = []
 
     fails = ("hint", "usage", "disk", "interrupt", "status")
 
     @command(name="probe")
     @click.option("--fail", type=click.Choice(fails))
-    def probe_command(invocation: Invocation, fail: str | None) -> int | None:
+    def probe_command(invocation, fail):
         seen.append(invocation.options)
         match fail:
             case "hint":

@@ -1,6 +1,4 @@
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,24 +23,22 @@ CONTENT = """
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "c.json5"
     path.write_text(CONTENT)
     return path
 
 
-def output_of(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
+def output_of(capsys, *args, status=0):
     assert run(args) == status
     return capsys.readouterr().out
 
 
-def shown(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+def shown(capsys, *args):
     return dict(json.loads(output_of(capsys, "config", "show", "--json", *args)))
 
 
-def test_show_gives_the_merged_values(
-    capsys: pytest.CaptureFixture[str], file: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_show_gives_the_merged_values(capsys, file, home, monkeypatch):
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://:hush@h/0")
 
     answer = shown(capsys, "--config", str(file), "--home", "/h")
@@ -54,9 +50,7 @@ def test_show_gives_the_merged_values(
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]])
-def test_show_hides_secrets(
-    capsys: pytest.CaptureFixture[str], file: Path, extra: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_show_hides_secrets(capsys, file, extra, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "hush")
 
     text = output_of(capsys, "config", "show", "--config", str(file), *extra)
@@ -67,7 +61,7 @@ def test_show_hides_secrets(
     assert "https://***@host/v1" in text
 
 
-def test_path_without_a_file_says_where_it_looked(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_path_without_a_file_says_where_it_looked(capsys, home):
     assert run(["config", "path"]) == 1
 
     output = capsys.readouterr()
@@ -75,7 +69,7 @@ def test_path_without_a_file_says_where_it_looked(capsys: pytest.CaptureFixture[
     assert str(home / ".openclaw" / "openclaw.json") in output.err
 
 
-def test_check_names_the_first_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_check_names_the_first_problem_and_fails(capsys, tmp_path):
     path = tmp_path / "c.json5"
     path.write_text(
         "{memory: {backend: 'qmd', qmd: {mcporter: {}}}, memorySearch: {providr: 1, query: {maxResults: 0}}}"

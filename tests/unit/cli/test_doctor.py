@@ -1,15 +1,9 @@
 import json
-from pathlib import Path
-
-import pytest
 
 from memline.producers.cli import run
-from tests.support.workspace import Place
 
 
-def test_each_problem_comes_with_the_command_that_fixes_it(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_problem_comes_with_the_command_that_fixes_it(place, capsys):
     place.configure(provider="openai")
 
     assert run(place.arguments("doctor")) == 1
@@ -19,9 +13,7 @@ def test_each_problem_comes_with_the_command_that_fixes_it(
     assert lines[problem + 1].startswith("     try: ")
 
 
-def test_a_configuration_that_cannot_be_used_is_a_finding(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_configuration_that_cannot_be_used_is_a_finding(tmp_path, capsys):
     file = tmp_path / "c.json5"
     file.write_text("{ agents: 7 }")
 

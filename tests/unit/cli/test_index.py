@@ -5,7 +5,6 @@ import pytest
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli import index, run
 from memline.shared.finding import Finding
-from tests.support.workspace import Place
 
 COUNTS = dict.fromkeys(("seen", "added", "changed", "removed", "unchanged", "failed"), 0)
 VECTORS = {"embedded": 2, "cached": 1, "pending": 0, "failed": 3}
@@ -13,7 +12,7 @@ VECTORS = {"embedded": 2, "cached": 1, "pending": 0, "failed": 3}
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
-def test_an_agent_without_memory_search_is_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_agent_without_memory_search_is_named(place, capsys):
     place.configure(enabled=False)
 
     assert run(place.arguments("index")) == 0
@@ -23,7 +22,7 @@ def test_an_agent_without_memory_search_is_named(place: Place, capsys: pytest.Ca
     assert output.err == "Memory search is disabled for agent main (memorySearch.enabled).\n"
 
 
-def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_of_one_reason_are_one_line(capsys):
     failures = [{"path": f"{name}.md", "reason": "it is refused"} for name in ("a", "b", "a", "c", "d", "e")]
     report = IndexReport(
         agent="main",
@@ -53,9 +52,7 @@ def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_without_a_terminal_a_wait_is_said_at_once_and_then_every_minute(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_a_wait_is_said_at_once_and_then_every_minute(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 

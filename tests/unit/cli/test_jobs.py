@@ -11,13 +11,12 @@ from memline.producers.cli import run
 from memline.shared.index import batches, driver, jobs
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
-from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
 @pytest.fixture
-def job(place: Place) -> str:
+def job(place):
     """The id of a job that has read one of two files."""
     with closing(IndexWriter.of(place.agent)) as writer:
         writer.retarget(MODEL_A)
@@ -26,12 +25,12 @@ def job(place: Place) -> str:
         return made.token
 
 
-def output(place: Place, capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
+def output(place, capsys, *args, status=0):
     assert run(place.arguments(*args)) == status
     return capsys.readouterr().out
 
 
-def test_jobs_are_a_table_or_json(place: Place, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_a_table_or_json(place, job, capsys):
     table = output(place, capsys, "jobs")
     (listed,) = json.loads(output(place, capsys, "jobs", "--json"))
 
@@ -39,15 +38,13 @@ def test_jobs_are_a_table_or_json(place: Place, job: str, capsys: pytest.Capture
     assert (listed["id"], listed["files"]) == (job, {"done": 1, "total": 2})
 
 
-def test_a_place_without_jobs_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_without_jobs_says_so(place, capsys):
     assert output(place, capsys, "jobs") == "No jobs.\n"
     assert output(place, capsys, "jobs", "--open") == "No open jobs.\n"
     assert not place.index_path.exists()
 
 
-def test_a_job_is_shown_by_the_beginning_of_its_id(
-    place: Place, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_is_shown_by_the_beginning_of_its_id(place, job, capsys):
     shown = output(place, capsys, "jobs", "show", job[:5])
 
     assert re.search(rf"^Job: +{job}$", shown, re.M)
@@ -55,9 +52,7 @@ def test_a_job_is_shown_by_the_beginning_of_its_id(
     assert re.search("^Asked by: +me@here$", shown, re.M)
 
 
-def test_a_job_is_paused_resumed_and_cancelled(
-    place: Place, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_is_paused_resumed_and_cancelled(place, job, capsys):
     assert output(place, capsys, "jobs", "pause", job) == f"main: job {job} is paused.\n"
     assert "paused" in output(place, capsys, "jobs")
     again = output(place, capsys, "jobs", "pause", job, status=1)
@@ -70,9 +65,7 @@ def test_a_job_is_paused_resumed_and_cancelled(
     assert output(place, capsys, "jobs", "--open") == "No open jobs.\n"
 
 
-def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
-    place: Place, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_is_not_there_is_an_error_with_what_to_do(place, job, capsys):
     assert job
     assert run(place.arguments("jobs", "cancel", "zzz")) == 1
 
@@ -81,13 +74,13 @@ def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
     assert f"Try: {place.typed('jobs')}" in error
 
 
-def kinds(place: Place) -> list[tuple[str, str, int]]:
+def kinds(place):
     """Kind, state and files of all jobs, the oldest first."""
     with driver.reading(place.index_path) as reader:
         return [(job.kind, job.state, job.files_done) for job in jobs.latest(reader, 10)][::-1]
 
 
-def test_the_first_import_and_a_forced_index_are_jobs_and_a_usual_run_is_none(place: Place) -> None:
+def test_the_first_import_and_a_forced_index_are_jobs_and_a_usual_run_is_none(place):
     place.index()
     place.write("memory/a.md", "# A\n")
     place.index()
@@ -98,7 +91,7 @@ def test_the_first_import_and_a_forced_index_are_jobs_and_a_usual_run_is_none(pl
     assert kinds(place) == [("import", "done", 1), ("reindex", "done", 2)]
 
 
-def test_an_import_that_was_interrupted_goes_on_as_the_same_job(place: Place) -> None:
+def test_an_import_that_was_interrupted_goes_on_as_the_same_job(place):
     with closing(IndexWriter.of(place.agent)) as writer:
         make_job(writer, "MEMORY.md", now_ns=time.time_ns())
     with driver.reading(place.index_path) as reader:
@@ -113,7 +106,7 @@ def test_an_import_that_was_interrupted_goes_on_as_the_same_job(place: Place) ->
         assert reader.execute("SELECT count(*) FROM files").fetchone()[0] == 2
 
 
-def test_an_index_run_says_which_job_is_paused(place: Place, job: str) -> None:
+def test_an_index_run_says_which_job_is_paused(place, job):
     assert place.run("jobs", "pause", job).status == 0
 
     report = place.index()
@@ -124,7 +117,7 @@ def test_an_index_run_says_which_job_is_paused(place: Place, job: str) -> None:
 
 
 @pytest.fixture
-def batch(place: Place) -> str:
+def batch(place):
     """The id of a batch at the provider, whose words are those of a hostile one."""
     with closing(IndexWriter.of(place.agent)) as writer:
         writer.retarget(MODEL_A)

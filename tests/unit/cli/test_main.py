@@ -8,14 +8,11 @@ import pytest
 
 from memline.producers import cli
 from memline.producers.cli.command_list import GROUPS
-from memline.shared.config.load import Options
 
 ROOT = Path(cli.__file__).parents[3]
 
 
-def run_process(
-    *args: str, code: str = "from memline.producers.start import main; main()"
-) -> subprocess.CompletedProcess[str]:
+def run_process(*args, code="from memline.producers.start import main; main()"):
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *args],
         cwd=ROOT,
@@ -27,7 +24,7 @@ def run_process(
     )
 
 
-def test_help_lists_every_command_and_imports_none() -> None:
+def test_help_lists_every_command_and_imports_none():
     code = (
         "import sys; from memline.producers.cli import run, COMMANDS; run(['--help']);"
         "loaded = [m for m in COMMANDS.values() if m.partition(':')[0] in sys.modules];"
@@ -45,7 +42,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
         assert variable in done.stdout
 
 
-def test_a_search_by_keywords_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_a_search_by_keywords_imports_nothing_heavy(tmp_path):
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "deploy.md").write_text("# Deploy\n\nThe deploy of Friday was rolled back.\n")
     place = ("--home", str(tmp_path / "home"), "--workspace", str(tmp_path))
@@ -72,9 +69,7 @@ def test_a_search_by_keywords_imports_nothing_heavy(tmp_path: Path) -> None:
         ("status", 1, []),
     ],
 )
-def test_every_end_has_its_exit_status_and_says_so_on_stderr(
-    probe: list[Options], capfd: pytest.CaptureFixture[str], fail: str, status: int, lines: list[str]
-) -> None:
+def test_every_end_has_its_exit_status_and_says_so_on_stderr(probe, capfd, fail, status, lines):
     assert cli.run(["probe", "--fail", fail]) == status
 
     output = capfd.readouterr()
@@ -83,9 +78,7 @@ def test_every_end_has_its_exit_status_and_says_so_on_stderr(
 
 
 @pytest.mark.parametrize("args", [["status"], ["search", "lighthouse"], ["index"], ["config", "check"]])
-def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: list[str]
-) -> None:
+def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(capsys, monkeypatch, tmp_path, args):
     (notes := tmp_path / "notes").mkdir()
     (notes / "MEMORY.md").write_text("The lighthouse is white.\n")
     (folder := tmp_path / "gone").mkdir()
@@ -113,9 +106,7 @@ def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(
         (["status", "--top", "3"], ""),
     ],
 )
-def test_what_is_misspelt_is_answered_with_the_nearest_one(
-    args: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_misspelt_is_answered_with_the_nearest_one(args, nearest, capsys):
     assert cli.run(args) == 2
 
     error = capsys.readouterr().err
@@ -125,7 +116,7 @@ def test_what_is_misspelt_is_answered_with_the_nearest_one(
 @pytest.mark.parametrize(
     "args", [["--agent"], ["--agent", "", "config", "show"], ["--nope"], ["config", "x"]]
 )
-def test_wrong_usage_is_exit_status_two(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_exit_status_two(args, capsys):
     assert cli.run(args) == 2
 
     output = capsys.readouterr()
@@ -133,7 +124,7 @@ def test_wrong_usage_is_exit_status_two(args: list[str], capsys: pytest.CaptureF
     assert "Error: " in output.err
 
 
-def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_shown(capsys):
     assert cli.run([]) == 2
 
     assert "Notes:" in capsys.readouterr().err
@@ -150,7 +141,7 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
         "cli.COMMANDS['probe'] = 'probe:command'; sys.exit(cli.run(['probe']))",
     ],
 )
-def test_a_closed_pipe_is_not_complained_about(code: str) -> None:
+def test_a_closed_pipe_is_not_complained_about(code):
     process = subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.stdin.read(); {code}"],
         cwd=ROOT,
@@ -199,7 +190,7 @@ main()
         *((words, -signal.SIGTERM) for words in ("index", "queue")),
     ],
 )
-def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when: str, words: str, status: int) -> None:
+def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when, words, status):
     done = run_process(when, *words.split(), code=TOLD)
 
     assert (done.returncode, done.stderr) == (status, "")

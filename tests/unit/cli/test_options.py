@@ -14,7 +14,7 @@ from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError
 
 
-def test_global_options_stand_before_or_after_the_name(probe: list[Options]) -> None:
+def test_global_options_stand_before_or_after_the_name(probe):
     before = ["--config", "c", "--home", "h", "--workspace", "w", "--agent", "a"]
 
     assert cli.run([*before, "probe"]) == 0
@@ -37,12 +37,12 @@ def test_global_options_stand_before_or_after_the_name(probe: list[Options]) -> 
     ],
     ids=" ".join,
 )
-def test_an_empty_text_is_not_the_current_folder(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_text_is_not_the_current_folder(line, capsys):
     assert cli.run([*line, ""]) == 2
     assert "must not be empty" in capsys.readouterr().err
 
 
-def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys):
     print_json({"a": "記憶"})
     print_json({"a": "\udcff"})
 
@@ -59,9 +59,7 @@ def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.Ca
         ("utf-8", "記 ä\\udcff".encode()),
     ],
 )
-def test_what_an_encoding_lacks_is_escaped_and_without_a_locale_it_is_utf_8(
-    encoding: str, written: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_encoding_lacks_is_escaped_and_without_a_locale_it_is_utf_8(encoding, written, monkeypatch):
     into = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(into, encoding=encoding))
 
@@ -70,7 +68,7 @@ def test_what_an_encoding_lacks_is_escaped_and_without_a_locale_it_is_utf_8(
     assert into.getvalue() == written + b"\n"
 
 
-def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
+def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path):
     invocation = Invocation(options=Options(config=tmp_path / "nowhere"))
 
     with pytest.raises(ConfigError):
@@ -81,7 +79,7 @@ def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back(number: int) -> None:
+def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back(number):
     # A test before may have left the handler of a command.
     of_others, before = signal.signal(number, signal.SIG_DFL), signal.SIG_DFL
 

@@ -7,7 +7,7 @@ import pytest
 from memline.producers.cli import run
 from memline.shared.queue import dead_letters
 from memline.shared.queue.dead_letters import DeadLetter
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 
 REPORT: dict[str, Any] = {
     "queues": [
@@ -64,7 +64,7 @@ REPORT: dict[str, Any] = {
 pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
 
-def letter(name: str, error: str = "no", *, actor: str = "store_files", age_s: float = 60) -> DeadLetter:
+def letter(name, error="no", *, actor="store_files", age_s=60):
     return DeadLetter(
         id=name, queue="store", actor=actor, agent="main", error=error, age_s=age_s, content=b""
     )
@@ -74,13 +74,13 @@ LETTERS = [letter("m1", "no 'a'", age_s=600), letter("m2", "no 'b'"), letter("1"
 
 
 @pytest.fixture
-def fleet(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def fleet(place, monkeypatch):
     """A fleet whose Redis is not asked."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("MEMLINE_CONFIG", str(place.config))
     monkeypatch.setattr("memline.producers.cli.queue.fleet_state", lambda *_: REPORT)
 
-    def listed(_url: str, *, error: str | None = None, **_: Any) -> list[DeadLetter]:
+    def listed(_url, *, error=None, **_):
         return [each for each in LETTERS if not error or error in each.error]
 
     monkeypatch.setattr(dead_letters, "listed", listed)
@@ -88,13 +88,13 @@ def fleet(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "drop", lambda _url, chosen: len(chosen))
 
 
-def output(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
+def output(capsys, *args, status=0):
     assert run(args) == status
     return capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("fleet")
-def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_is_a_table_or_json(capsys):
     shown = " ".join(output(capsys, "queue").split())
 
     assert "Backlog: 7 files to read, 13 vectors pending, 1 failed, 2 paused, ETA 13 s" in shown
@@ -135,9 +135,7 @@ def test_the_tables_fit_80_columns_and_cut_no_count(capsys, fleet, monkeypatch):
         ("open>0", False),
     ],
 )
-def test_a_condition_that_holds_is_named_and_fails(
-    capsys: pytest.CaptureFixture[str], condition: str, is_met: bool
-) -> None:
+def test_a_condition_that_holds_is_named_and_fails(capsys, condition, is_met):
     assert run(["queue", "--fail-if", condition]) == int(is_met)
 
     assert (f"{condition} holds" in capsys.readouterr().err) is is_met
@@ -154,24 +152,20 @@ def test_a_condition_that_holds_is_named_and_fails(
         (("drop", "--actor", "store_files"), "--actor"),
     ],
 )
-def test_options_that_make_no_sense_are_wrong_usage(
-    capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str
-) -> None:
+def test_options_that_make_no_sense_are_wrong_usage(capsys, args, words):
     assert run(["queue", *args]) == 2
 
     assert words in capsys.readouterr().err
 
 
-def test_without_a_queue_it_says_what_to_look_at_instead(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_queue_it_says_what_to_look_at_instead(place, capsys):
     assert run(place.arguments("queue")) == 1
 
     assert f"Try: {place.typed('status')}" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("fleet")
-def test_dead_messages_are_listed_by_their_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dead_messages_are_listed_by_their_errors(capsys):
     assert output(capsys, "queue", "dead") == (
         "2 messages, 60 s to 10 min ago: no 'a'\n"
         "    m1  store/store_files  main\n"
@@ -190,9 +184,7 @@ def test_dead_messages_are_listed_by_their_errors(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("fleet")
-def test_dead_messages_are_put_back_or_removed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_messages_are_put_back_or_removed(capsys, monkeypatch):
     assert json.loads(output(capsys, "queue", "requeue", "--json")) == {"requeued": 3}
     assert output(capsys, "queue", "drop", "--error", "disk") == "1 message removed.\n"
     monkeypatch.setattr(sys.modules[__name__], "LETTERS", [letter("paid", actor="store_vectors")])
@@ -201,7 +193,7 @@ def test_dead_messages_are_put_back_or_removed(
     )
 
 
-def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pausing_and_resuming_say_what_changed(place, capsys):
     shown = output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "batch"))
     resumed = json.loads(output(capsys, *place.arguments("queue", "resume", "--json")))
 

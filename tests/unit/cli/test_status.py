@@ -7,14 +7,11 @@ from memline.producers.cli import run
 from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
-from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"memory/notes.md": "# Notes\n"})
 
 
-def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(place, capsys):
     run(place.arguments("status"))
     before = capsys.readouterr().out
     run(place.arguments("status", "--index"))
@@ -29,9 +26,7 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(
     assert "  Embeddings:  unavailable: " in after
 
 
-def test_files_that_are_left_out_from_now_on_count_until_the_next_index(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_left_out_from_now_on_count_until_the_next_index(place, capsys):
     place.write("memory/more.md", "# More\n")
     place.index()
     place.configure(exclude=["more.md"])
@@ -41,9 +36,7 @@ def test_files_that_are_left_out_from_now_on_count_until_the_next_index(
     assert "  Indexed:     2/2 files · 2 chunks\n" in capsys.readouterr().out
 
 
-def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(place, capsys):
     place.index()
     with LoopErrors().guard(place.agent, FILES):
         raise OSError(13, "Permission denied", "/notes")
@@ -57,7 +50,7 @@ def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(
     ]
 
 
-def test_verbose_names_every_file_that_is_left_out(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_names_every_file_that_is_left_out(place, capsys):
     place.write("memory/binary.md", b"\0\1")
     place.index()
 
@@ -67,7 +60,7 @@ def test_verbose_names_every_file_that_is_left_out(place: Place, capsys: pytest.
     assert [file["path"] for file in report["files"]] == ["memory/binary.md"]
 
 
-def test_the_cache_line_counts_what_no_chunk_needs(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cache_line_counts_what_no_chunk_needs(place, capsys):
     with closing(IndexWriter.of(place.agent)) as writer:
         writer.retarget(MODEL_A)
         for number, text in enumerate(("apples", "pears", "plums")):

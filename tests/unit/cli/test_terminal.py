@@ -8,7 +8,6 @@ import pytest
 
 from memline.producers.cli import run
 from memline.producers.cli.terminal import below
-from tests.support.workspace import Place
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e]|[\U000e0041]")
 
@@ -38,9 +37,7 @@ pytestmark = pytest.mark.place(
     ],
     ids=" ".join,
 )
-def test_control_characters_are_written_out(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
-) -> None:
+def test_control_characters_are_written_out(place, capsys, monkeypatch, args):
     if args[0] != "index":
         place.index()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -55,7 +52,7 @@ def test_control_characters_are_written_out(
 
 
 @pytest.mark.parametrize("form", ["--format=files", "--format=vimgrep", "--max-results=9"])
-def test_a_file_name_with_a_line_break_is_one_line(place: Place, form: str) -> None:
+def test_a_file_name_with_a_line_break_is_one_line(place, form):
     place.write("memory/fine\r\n1.000 forged.md", "plover is here\n")
     # A search takes new files in for 1.5 s at most.
     place.index()
@@ -66,13 +63,13 @@ def test_a_file_name_with_a_line_break_is_one_line(place: Place, form: str) -> N
     assert "memory/fine\\x0d\\x0a1.000 forged.md" in named
 
 
-def test_a_file_that_failed_is_named_on_one_line(place: Place) -> None:
+def test_a_file_that_failed_is_named_on_one_line(place):
     place.write("memory/fine\nforged.md", b"\0\1")
 
     assert "memory/fine\\x0aforged.md: " in place.run("index").stderr
 
 
-def test_a_command_that_is_wrapped_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_wrapped_can_be_copied(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
 

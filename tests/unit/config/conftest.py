@@ -1,7 +1,5 @@
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,12 +9,10 @@ Loader = Callable[..., Loaded]
 
 
 @pytest.fixture
-def read(home: Path, tmp_path: Path) -> Loader:
+def read(home, tmp_path):
     """Load a configuration of this content, with these variables and options."""
 
-    def read(
-        content: dict[str, Any] | None = None, env: dict[str, str] | None = None, **options: Any
-    ) -> Loaded:
+    def read(content=None, env=None, **options):
         if content is not None:
             (tmp_path / "c.json5").write_text(json.dumps(content))
             options["config"] = tmp_path / "c.json5"
@@ -25,5 +21,5 @@ def read(home: Path, tmp_path: Path) -> Loader:
     return read
 
 
-def memory(**keys: Any) -> dict[str, Any]:
+def memory(**keys):
     return {"agents": {"defaults": {"workspace": "/w", "memorySearch": keys}}}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.errors import ConfigError
-from tests.unit.config.conftest import Loader, memory
+from tests.unit.config.conftest import memory
 
 TWO = {
     "agents": {
@@ -13,15 +13,13 @@ TWO = {
 }
 
 
-def test_the_default_agent_is_the_marked_one_else_the_first(read: Loader) -> None:
+def test_the_default_agent_is_the_marked_one_else_the_first(read):
     assert read(TWO).settings.default_agent == "work"
     assert read({"agents": {"list": [{"id": "b"}, {"id": "a"}]}}).settings.default_agent == "b"
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_of_two_agents_marked_as_default_the_first_counts_and_the_other_is_told(
-    read: Loader, newest: bool
-) -> None:
+def test_of_two_agents_marked_as_default_the_first_counts_and_the_other_is_told(read, newest):
     marked = {"b": {"default": True}, "a": {"default": True}, "c": {"default": False}}
     listed = [{"id": agent, **entry} for agent, entry in marked.items()]
 
@@ -33,7 +31,7 @@ def test_of_two_agents_marked_as_default_the_first_counts_and_the_other_is_told(
     )
 
 
-def test_other_agents_get_a_workspace_beside_the_default_one(read: Loader) -> None:
+def test_other_agents_get_a_workspace_beside_the_default_one(read):
     loaded = read(TWO)
 
     assert {name: agent.workspace for name, agent in loaded.settings.agents.items()} == {
@@ -43,7 +41,7 @@ def test_other_agents_get_a_workspace_beside_the_default_one(read: Loader) -> No
     }
 
 
-def test_a_workspace_says_where_it_comes_from(read: Loader) -> None:
+def test_a_workspace_says_where_it_comes_from(read):
     loaded = read(TWO)
     origins = {name: agent.workspace_origin for name, agent in loaded.settings.agents.items()}
 
@@ -55,7 +53,7 @@ def test_a_workspace_says_where_it_comes_from(read: Loader) -> None:
     }
 
 
-def test_a_workspace_named_by_hand_is_the_default_agents(read: Loader, tmp_path: Path) -> None:
+def test_a_workspace_named_by_hand_is_the_default_agents(read, tmp_path):
     loaded = read(TWO, workspace=tmp_path)
 
     assert loaded.agent("work").workspace == tmp_path
@@ -63,7 +61,7 @@ def test_a_workspace_named_by_hand_is_the_default_agents(read: Loader, tmp_path:
     assert loaded.agent("lab").workspace == Path("/lab")
 
 
-def test_a_workspace_named_by_hand_is_the_chosen_agents(read: Loader, tmp_path: Path) -> None:
+def test_a_workspace_named_by_hand_is_the_chosen_agents(read, tmp_path):
     loaded = read(TWO, workspace=tmp_path, agent="lab")
 
     assert loaded.agent().workspace == tmp_path
@@ -71,7 +69,7 @@ def test_a_workspace_named_by_hand_is_the_chosen_agents(read: Loader, tmp_path: 
     assert loaded.agent("work").workspace == Path("/w")
 
 
-def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(read: Loader) -> None:
+def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(read):
     with pytest.raises(ConfigError) as caught:
         read(TWO, agent="wrok")
 
@@ -80,7 +78,7 @@ def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(read: Loader) ->
         read(TWO).settings.agents["wrok"]
 
 
-def test_without_a_list_any_valid_id_has_the_defaults(read: Loader) -> None:
+def test_without_a_list_any_valid_id_has_the_defaults(read):
     loaded = read(memory(model="m"), agent="work")
 
     assert loaded.agent().memory.model == "m"
@@ -89,7 +87,7 @@ def test_without_a_list_any_valid_id_has_the_defaults(read: Loader) -> None:
     assert list(loaded.settings.agents) == [loaded.settings.default_agent] == ["work"]
 
 
-def test_without_a_list_a_worker_is_given_any_agent_it_is_sent(read: Loader) -> None:
+def test_without_a_list_a_worker_is_given_any_agent_it_is_sent(read):
     agents = read(memory()).settings.agents
 
     assert agents["work"].workspace == Path("/w-work")
@@ -100,7 +98,7 @@ def test_without_a_list_a_worker_is_given_any_agent_it_is_sent(read: Loader) -> 
 
 
 @pytest.mark.parametrize("agent", ["../x", "a/b", "", " ", "-a", "a.b", "ä", "a" * 65])
-def test_an_id_that_could_mean_something_in_a_path_is_refused(read: Loader, agent: str) -> None:
+def test_an_id_that_could_mean_something_in_a_path_is_refused(read, agent):
     with pytest.raises(ConfigError):
         read({"agents": {"list": [{"id": agent}]}})
     if agent:
@@ -108,22 +106,22 @@ def test_an_id_that_could_mean_something_in_a_path_is_refused(read: Loader, agen
             read(memory(), agent=agent)
 
 
-def test_ids_that_differ_in_case_alone_are_refused(read: Loader) -> None:
+def test_ids_that_differ_in_case_alone_are_refused(read):
     with pytest.raises(ConfigError, match="another agent 'Main'"):
         read({"agents": {"list": [{"id": "main"}, {"id": "Main"}]}})
 
 
-def test_the_index_is_below_home(read: Loader) -> None:
+def test_the_index_is_below_home(read):
     assert read(memory(), home=Path("/h")).agent().index_path == Path("/h/memory/main.sqlite")
 
 
-def test_store_path_expands_home_and_agent_id(read: Loader, home: Path) -> None:
+def test_store_path_expands_home_and_agent_id(read, home):
     loaded = read(memory(store={"path": "~/{agentId}/{agentId}.sqlite"}))
 
     assert loaded.agent().index_path == home / "main" / "main.sqlite"
 
 
-def test_two_agents_never_share_an_index(read: Loader) -> None:
+def test_two_agents_never_share_an_index(read):
     content = memory(store={"path": "/x.sqlite"})
     content["agents"]["list"] = [{"id": "a"}, {"id": "b"}]
 
@@ -137,14 +135,14 @@ def test_two_agents_never_share_an_index(read: Loader) -> None:
     "path",
     ["~/.openclaw/memory/{agentId}.sqlite", "~/.openclaw/agents/{agentId}/agent/openclaw-agent.sqlite"],
 )
-def test_the_originals_own_index_is_left_to_it(read: Loader, home: Path, path: str) -> None:
+def test_the_originals_own_index_is_left_to_it(read, home, path):
     loaded = read(memory(store={"path": path}))
 
     assert loaded.agent().index_path == home / ".local/share/memline/memory/main.sqlite"
     assert "OpenClaw's own index" in loaded.warnings[0]
 
 
-def test_paths_of_models_and_extensions_are_made_absolute(read: Loader, home: Path, tmp_path: Path) -> None:
+def test_paths_of_models_and_extensions_are_made_absolute(read, home, tmp_path):
     agent = read(
         memory(
             local={"modelPath": "m.gguf", "modelCacheDir": "~/models"},

@@ -6,12 +6,12 @@ from memline.shared.config import environment
 from memline.shared.errors import ConfigError
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
+def test_an_empty_variable_counts_as_not_set():
     assert environment.read({"A": "  "}, "A") == ""
     assert environment.provider_keys({"OPENAI_API_KEY": ""}) == {}
 
 
-def test_only_a_leading_tilde_is_the_home_directory() -> None:
+def test_only_a_leading_tilde_is_the_home_directory():
     env = {"HOME": "/h"}
 
     assert environment.expand_user("~", env) == "/h"
@@ -20,14 +20,14 @@ def test_only_a_leading_tilde_is_the_home_directory() -> None:
     assert environment.expand_user("~other/a", env) == "~other/a"
 
 
-def test_references_are_replaced_and_missing_ones_named() -> None:
-    missing: list[str] = []
+def test_references_are_replaced_and_missing_ones_named():
+    missing = []
     text = environment.expand("${A}-${B}-$${A}-$A", {"A": "1"}, missing)
 
     assert (text, missing) == ("1--${A}-$A", ["B"])
 
 
-def test_the_log_is_quiet_text_by_default() -> None:
+def test_the_log_is_quiet_text_by_default():
     assert environment.log_options({}) == ("WARNING", "text")
     assert environment.log_options({"MEMLINE_LOG_LEVEL": "debug", "MEMLINE_LOG_FORMAT": "JSON"}) == (
         "DEBUG",
@@ -36,17 +36,17 @@ def test_the_log_is_quiet_text_by_default() -> None:
 
 
 @pytest.mark.parametrize("env", [{"MEMLINE_LOG_LEVEL": "loud"}, {"MEMLINE_LOG_FORMAT": "xml"}])
-def test_a_log_option_that_does_not_exist_is_an_error(env: dict[str, str]) -> None:
+def test_a_log_option_that_does_not_exist_is_an_error(env):
     with pytest.raises(ConfigError) as caught:
         environment.log_options(env)
 
     assert next(iter(env)) in caught.value.message
 
 
-def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path):
     (tmp_path / "key").write_text("sk-1\n")
     env = {"OPENAI_API_KEY_FILE": str(tmp_path / "key"), "OPENAI_API_KEY": ""}
-    missing: list[str] = []
+    missing = []
 
     assert environment.provider_keys(env) == {"openai": "sk-1"}
     assert environment.provider_key_name(env, "openai") == "OPENAI_API_KEY_FILE"
@@ -54,7 +54,7 @@ def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path: Path) 
     assert missing == []
 
 
-def test_a_secret_that_is_set_twice_is_an_error(tmp_path: Path) -> None:
+def test_a_secret_that_is_set_twice_is_an_error(tmp_path):
     (tmp_path / "key").write_text("sk-1")
 
     with pytest.raises(ConfigError, match=r"^A and A_FILE are both set$"):
@@ -62,9 +62,7 @@ def test_a_secret_that_is_set_twice_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"one\ntwo", b"\0", b"a" * 20_000, b"\xff\xfe"])
-def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(
-    content: bytes, tmp_path: Path
-) -> None:
+def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(content, tmp_path):
     (tmp_path / "key").write_bytes(content)
 
     with pytest.raises(ConfigError, match=r"^A_FILE: .*(one line of text|it is not valid text)$") as caught:
@@ -73,7 +71,7 @@ def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(
     assert "two" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_a_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_an_error_that_names_it(tmp_path):
     with pytest.raises(ConfigError, match=r"A_FILE: cannot read .*/key: No such file or directory"):
         environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
 
@@ -94,5 +92,5 @@ def test_a_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> Non
         ("opencode", {"OPENCODE_DB": "/other/my.db"}, "/other/my.db"),
     ],
 )
-def test_a_program_is_looked_for_where_it_says(name: str, variables: dict[str, str], place: str) -> None:
+def test_a_program_is_looked_for_where_it_says(name, variables, place):
     assert environment.place_of(name, {"HOME": "/home/a", **variables}) == Path(place)

@@ -3,9 +3,8 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,9 +27,7 @@ KINDS: dict[str, type[RemoteEmbedder]] = {
 }
 
 
-def make_settings(
-    *, providers: Any = None, environment_keys: Any = None, remote: Any = None, **memory: Any
-) -> AgentSettings:
+def make_settings(*, providers=None, environment_keys=None, remote=None, **memory):
     return AgentSettings(
         agent="main",
         workspace=Path("/nowhere"),
@@ -42,7 +39,7 @@ def make_settings(
     )
 
 
-def refusal(url: str, body: Any, headers: Mapping[str, str]) -> str:
+def refusal(url, body, headers):
     """What a server answers with 400 to a request made by hand."""
     sent = {"Content-Type": "application/json", **headers}
     request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=sent)
@@ -53,24 +50,22 @@ def refusal(url: str, body: Any, headers: Mapping[str, str]) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
+def server():
     with EmbeddingServer() as running:
         yield running
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
 @pytest.fixture
-def connect(clock: ManualClock) -> Iterator[Connect]:
+def connect(clock):
     """Make an embedder (of the OpenAI kind unless said) for a base URL; its clock is `clock`."""
-    made: list[RemoteEmbedder] = []
+    made = []
 
-    def make(
-        url: str, *, provider: str = "openai", timeout_s: float = 60, vector_dims: int = 0, **settings: Any
-    ) -> RemoteEmbedder:
+    def make(url, *, provider="openai", timeout_s=60, vector_dims=0, **settings):
         settings["remote"] = {"api_key": KEY, **settings.get("remote", {}), "base_url": url}
         choice = choose(make_settings(provider=provider, **settings))
         assert choice.identity and choice.endpoint

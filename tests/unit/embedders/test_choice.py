@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from memline.shared.config.schema import Local, ProviderEntry
-from memline.shared.embedders.choice import NONE, Choice, choose
+from memline.shared.embedders.choice import NONE, choose
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
 from memline.shared.providers import GEMINI_TASKS
-from tests.support.embedding_server import EmbeddingServer
 from tests.unit.embedders.conftest import KEY, make_settings
 
 GEMINI = Identity(provider="gemini", model="gemini-embedding-001", scheme=GEMINI_TASKS)
@@ -22,12 +19,12 @@ VOYAGE = Identity(provider="voyage", model="voyage-4-large", scheme="document/qu
 LOCAL = {"base_url": "http://127.0.0.1:11434/v1"}
 
 
-def key_of(choice: Choice) -> str:
+def key_of(choice):
     assert choice.endpoint
     return choice.endpoint.key
 
 
-def test_without_any_key_search_goes_by_keywords_and_says_how_to_change_that() -> None:
+def test_without_any_key_search_goes_by_keywords_and_says_how_to_change_that():
     choice = choose(make_settings())
 
     assert (choice.provider, choice.identity) == (NONE, None)
@@ -37,7 +34,7 @@ def test_without_any_key_search_goes_by_keywords_and_says_how_to_change_that() -
         choice.build()
 
 
-def test_auto_takes_openai_by_its_key() -> None:
+def test_auto_takes_openai_by_its_key():
     choice = choose(make_settings(environment_keys={"openai": KEY, "gemini": "g", "voyage": "v"}))
 
     assert choice.identity == Identity(provider="openai", model="text-embedding-3-small")
@@ -46,7 +43,7 @@ def test_auto_takes_openai_by_its_key() -> None:
     assert choice.caps.max_rows == 2048
 
 
-def test_auto_takes_a_server_of_ones_own_without_a_key() -> None:
+def test_auto_takes_a_server_of_ones_own_without_a_key():
     choice = choose(make_settings(remote=LOCAL, model="nomic-embed-text"))
 
     assert (choice.provider, choice.model) == ("openai", "nomic-embed-text")
@@ -60,7 +57,7 @@ def test_auto_takes_a_server_of_ones_own_without_a_key() -> None:
     ("keys", "identity"),
     [({"gemini": "g", "voyage": "v"}, GEMINI), ({"gemini": "g"}, GEMINI), ({"voyage": "v"}, VOYAGE)],
 )
-def test_auto_goes_on_to_gemini_and_voyage_by_their_keys(keys: dict[str, str], identity: Identity) -> None:
+def test_auto_goes_on_to_gemini_and_voyage_by_their_keys(keys, identity):
     choice = choose(make_settings(environment_keys=keys))
 
     assert choice.identity == identity
@@ -68,13 +65,13 @@ def test_auto_goes_on_to_gemini_and_voyage_by_their_keys(keys: dict[str, str], i
     assert choice.reason == ""
 
 
-def test_the_key_of_gemini_may_be_below_google() -> None:
+def test_the_key_of_gemini_may_be_below_google():
     choice = choose(make_settings(providers={"google": ProviderEntry(api_key="g")}))
 
     assert (choice.provider, key_of(choice)) == ("gemini", "g")
 
 
-def test_a_key_that_the_environment_knows_is_shown_to_its_own_provider_only() -> None:
+def test_a_key_that_the_environment_knows_is_shown_to_its_own_provider_only():
     keys = {"openai": "o", "gemini": "g"}
 
     choice = choose(make_settings(remote={"api_key": "g"}, environment_keys=keys))
@@ -85,7 +82,7 @@ def test_a_key_that_the_environment_knows_is_shown_to_its_own_provider_only() ->
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:11434", "http://127.0.0.1:11434/", "http://127.0.0.1:11434/v1"]
 )
-def test_ollama_needs_no_key_and_finds_its_path(url: str) -> None:
+def test_ollama_needs_no_key_and_finds_its_path(url):
     own = choose(make_settings(provider="ollama"))
     given = choose(make_settings(provider="ollama", providers={"ollama": ProviderEntry(base_url=url)}))
 
@@ -94,7 +91,7 @@ def test_ollama_needs_no_key_and_finds_its_path(url: str) -> None:
     assert own.identity == given.identity
 
 
-def test_mistral_is_taken_by_name_alone() -> None:
+def test_mistral_is_taken_by_name_alone():
     keys = {"mistral": KEY}
 
     choice = choose(make_settings(provider="mistral", environment_keys=keys))
@@ -109,9 +106,7 @@ def test_mistral_is_taken_by_name_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["mistral", "ollama"])
-def test_a_preset_speaks_the_protocol_of_openai_under_its_own_name(
-    server: EmbeddingServer, name: str
-) -> None:
+def test_a_preset_speaks_the_protocol_of_openai_under_its_own_name(server, name):
     choice = choose(make_settings(provider=name, remote={"base_url": server.url, "api_key": KEY}))
 
     embedder = choice.build()
@@ -123,14 +118,14 @@ def test_a_preset_speaks_the_protocol_of_openai_under_its_own_name(
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_header_in_the_place_of_the_key_is_enough() -> None:
+def test_a_header_in_the_place_of_the_key_is_enough():
     header = {"headers": {"Authorization": "Bearer token-of-a-proxy"}}
 
     for name in ("openai", "gemini", "voyage"):
         assert choose(make_settings(provider=name, remote=header)).provider == name
 
 
-def test_local_without_a_model_here_says_how_to_get_it(tmp_path: Path) -> None:
+def test_local_without_a_model_here_says_how_to_get_it(tmp_path):
     settings = make_settings(provider="local", environment_keys={"openai": KEY})
 
     choice = choose(replace(settings, home=tmp_path))
@@ -142,7 +137,7 @@ def test_local_without_a_model_here_says_how_to_get_it(tmp_path: Path) -> None:
     assert str(tmp_path / "models") in choice.action
 
 
-def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path: Path) -> None:
+def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path):
     model = tmp_path / "model.gguf"
     model.touch()
 
@@ -153,7 +148,7 @@ def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/no/such/file.gguf", "hf:owner/repo/file.gguf"])
-def test_auto_passes_over_a_local_model_that_is_not_here(path: str) -> None:
+def test_auto_passes_over_a_local_model_that_is_not_here(path):
     choice = choose(make_settings(local=Local(model_path=path), environment_keys={"openai": KEY}))
 
     assert choice.provider == "openai"
@@ -167,9 +162,7 @@ def test_auto_passes_over_a_local_model_that_is_not_here(path: str) -> None:
         ("voyage", "VOYAGE_API_KEY", "voyage"),
     ],
 )
-def test_an_explicit_provider_without_a_key_says_where_it_was_looked_for(
-    name: str, variable: str, entry: str
-) -> None:
+def test_an_explicit_provider_without_a_key_says_where_it_was_looked_for(name, variable, entry):
     # The key of another provider does not help, nor is it used.
     others = {other: KEY for other in ("openai", "gemini", "voyage") if other != name}
 
@@ -180,8 +173,8 @@ def test_an_explicit_provider_without_a_key_says_where_it_was_looked_for(
     assert f"remote.apiKey, then {variable}, then models.providers.{entry}.apiKey" in choice.action
 
 
-def test_keys_are_looked_for_in_remote_then_environment_then_providers() -> None:
-    given: dict[str, Any] = {
+def test_keys_are_looked_for_in_remote_then_environment_then_providers():
+    given = {
         "remote": {"api_key": " of-remote "},
         "environment_keys": {"openai": "of-environment"},
         "providers": {"openai": ProviderEntry(api_key="of-providers")},
@@ -195,21 +188,21 @@ def test_keys_are_looked_for_in_remote_then_environment_then_providers() -> None
     assert found == ["of-remote", "of-environment", "of-providers"]
 
 
-def test_none_is_none_whatever_keys_there_are() -> None:
+def test_none_is_none_whatever_keys_there_are():
     choice = choose(make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY}))
 
     assert (choice.provider, choice.identity) == (NONE, None)
     assert choice.reason
 
 
-def test_caps_of_the_settings_win() -> None:
+def test_caps_of_the_settings_win():
     choice = choose(make_settings(remote={**LOCAL, "max_rows": 7}))
 
     assert choice.caps and choice.caps.max_rows == 7
 
 
 @pytest.mark.parametrize(("per_minute", "rows"), [(100, 5), (3000, 100), (3, 1), (0, 100)])
-def test_where_texts_are_counted_a_request_is_small_against_the_minute(per_minute: int, rows: int) -> None:
+def test_where_texts_are_counted_a_request_is_small_against_the_minute(per_minute, rows):
     remote = {"requests_per_minute": per_minute}
     gemini = choose(make_settings(provider="gemini", environment_keys={"gemini": KEY}, remote=remote))
     openai = choose(make_settings(remote={**LOCAL, **remote}))
@@ -223,7 +216,7 @@ def test_where_texts_are_counted_a_request_is_small_against_the_minute(per_minut
     "url", ["localhost:11434/v1", "ftp://x/v1", "http://", "http://[::1", "http://a:x/v1"]
 )
 @pytest.mark.parametrize("provider", ["auto", "openai"])
-def test_an_address_that_is_none_is_a_reason_not_a_crash(provider: str, url: str) -> None:
+def test_an_address_that_is_none_is_a_reason_not_a_crash(provider, url):
     choice = choose(make_settings(provider=provider, remote={"base_url": url}))
 
     assert choice.provider == NONE
@@ -231,7 +224,7 @@ def test_an_address_that_is_none_is_a_reason_not_a_crash(provider: str, url: str
     assert choice.action
 
 
-def test_the_prefix_of_the_provider_is_no_part_of_the_model_except_where_it_is() -> None:
+def test_the_prefix_of_the_provider_is_no_part_of_the_model_except_where_it_is():
     plain = choose(make_settings(remote=LOCAL, model="openai/m"))
     router = choose(make_settings(remote={"base_url": "https://openrouter.ai/api/v1"}, model="openai/m"))
 
@@ -239,14 +232,14 @@ def test_the_prefix_of_the_provider_is_no_part_of_the_model_except_where_it_is()
     assert router.model == "openai/m"
 
 
-def test_secrets_are_in_no_representation() -> None:
+def test_secrets_are_in_no_representation():
     settings = make_settings(remote={**LOCAL, "api_key": KEY, "headers": {"x-auth": "hidden-value"}})
 
     assert KEY not in repr(choose(settings))
     assert "hidden-value" not in repr(choose(settings))
 
 
-def test_choosing_imports_neither_httpx_nor_numpy() -> None:
+def test_choosing_imports_neither_httpx_nor_numpy():
     program = (
         "import sys; from pathlib import Path\n"
         "from memline.shared.config.schema import AgentSettings\n"

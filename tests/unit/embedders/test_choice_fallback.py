@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +5,6 @@ from memline.shared.embedders.choice import NONE, Choice, choose, choose_fallbac
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
 from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, make_settings
@@ -34,9 +31,7 @@ FIRST = {
         ("voyage", VOYAGE, "https://api.voyageai.com/v1", 1000),
     ],
 )
-def test_the_fallback_inherits_nothing_of_the_first_provider(
-    name: str, identity: Identity, url: str, rows: int
-) -> None:
+def test_the_fallback_inherits_nothing_of_the_first_provider(name, identity, url, rows):
     other = "openai" if name != "openai" else "gemini"
     settings = make_settings(
         provider=other,
@@ -60,14 +55,14 @@ def test_the_fallback_inherits_nothing_of_the_first_provider(
 
 
 @pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_the_fallback_takes_over_at_once_when_the_first_provider_has_no_key(name: str) -> None:
+def test_the_fallback_takes_over_at_once_when_the_first_provider_has_no_key(name):
     choice = choose(make_settings(provider="openai", fallback=name, environment_keys={name: KEY}))
 
     assert (choice.provider, choice.fallback_from) == (name, "openai")
     assert 'No API key found for provider "openai"' in choice.reason
 
 
-def test_when_the_fallback_fails_too_both_reasons_are_told() -> None:
+def test_when_the_fallback_fails_too_both_reasons_are_told():
     choice = choose(make_settings(provider="openai", fallback="voyage"))
 
     assert choice.provider == NONE
@@ -77,7 +72,7 @@ def test_when_the_fallback_fails_too_both_reasons_are_told() -> None:
     )
 
 
-def test_a_provider_that_stops_while_working_hands_over_to_the_fallback() -> None:
+def test_a_provider_that_stops_while_working_hands_over_to_the_fallback():
     first = Choice(requested="gemini", provider="gemini")
     settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
 
@@ -87,13 +82,13 @@ def test_a_provider_that_stops_while_working_hands_over_to_the_fallback() -> Non
     assert (second.provider, second.fallback_from) == ("openai", "gemini")
 
 
-def test_there_is_no_fallback_to_the_provider_that_stopped() -> None:
+def test_there_is_no_fallback_to_the_provider_that_stopped():
     settings = make_settings(provider="openai", fallback="openai", environment_keys={"openai": KEY})
 
     assert choose_fallback(settings, choose(settings)) is None
 
 
-def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: EmbeddingServer) -> None:
+def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server):
     old = choose(make_settings(remote={"base_url": server.url}, model="old"))
     settings = make_settings(remote={"base_url": server.url}, model="new")
     assert old.identity
@@ -116,7 +111,7 @@ def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: Embeddin
         make_settings(provider="gemini", environment_keys={"gemini": KEY}),
     ],
 )
-def test_an_identity_of_another_endpoint_is_never_asked(settings: Any) -> None:
+def test_an_identity_of_another_endpoint_is_never_asked(settings):
     old = choose(make_settings(remote=LOCAL)).identity
     assert old
 
@@ -126,14 +121,14 @@ def test_an_identity_of_another_endpoint_is_never_asked(settings: Any) -> None:
     assert caught.value.hint
 
 
-def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place() -> None:
+def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place():
     public = Identity(provider="openai", model="text-embedding-3-small")
 
     with pytest.raises(ProviderStop):
         choose_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "").build()
 
 
-def test_provider_none_calls_no_provider_whatever_the_fallback() -> None:
+def test_provider_none_calls_no_provider_whatever_the_fallback():
     public = Identity(provider="openai", model="text-embedding-3-small")
     settings = make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY})
 
@@ -145,7 +140,7 @@ def test_provider_none_calls_no_provider_whatever_the_fallback() -> None:
     "identity", [OPENAI, GEMINI, VOYAGE, replace(GEMINI, model="gemini-embedding-2", scheme=GEMINI_PROMPTS)]
 )
 @pytest.mark.parametrize("is_fallback", [True, False])
-def test_an_identity_of_any_provider_can_be_asked(identity: Identity, is_fallback: bool) -> None:
+def test_an_identity_of_any_provider_can_be_asked(identity, is_fallback):
     name = identity.provider
     first = "none" if not is_fallback else "voyage" if name != "voyage" else "openai"
     settings = make_settings(
@@ -162,7 +157,7 @@ def test_an_identity_of_any_provider_can_be_asked(identity: Identity, is_fallbac
 
 
 @pytest.mark.parametrize(("kind", "name"), [(GeminiServer, "gemini"), (VoyageServer, "voyage")])
-def test_a_question_for_older_vectors_is_dressed_as_they_were(kind: type[EmbeddingServer], name: str) -> None:
+def test_a_question_for_older_vectors_is_dressed_as_they_were(kind, name):
     with kind() as server:
         remote = {"base_url": server.url, "api_key": KEY}
         settings = make_settings(provider=name, remote=remote)

@@ -5,22 +5,20 @@ import json
 import subprocess
 import sys
 import urllib.request
-from typing import Any
 
 import pytest
 
 from tests.support.embedding_faults import parsed
 from tests.support.embedding_server import EmbeddingServer
-from tests.unit.embedders.conftest import Connect
 
 
-def ask(url: str, body: Any = None) -> Any:
+def ask(url, body=None):
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(url, data=data, timeout=120) as answer:
         return json.load(answer)
 
 
-def test_it_runs_as_a_program_and_counts_texts_of_a_client_that_was_killed() -> None:
+def test_it_runs_as_a_program_and_counts_texts_of_a_client_that_was_killed():
     command = [sys.executable, "-m", "tests.support.embedding_server", "--port", "0", "--fault", "hang"]
     client = (
         "import sys, urllib.request\n"
@@ -44,7 +42,7 @@ def test_it_runs_as_a_program_and_counts_texts_of_a_client_that_was_killed() -> 
     assert log["texts"][hashlib.sha256(b"a").hexdigest()] == 2
 
 
-def test_repeated_texts_are_named(server: EmbeddingServer, connect: Connect) -> None:
+def test_repeated_texts_are_named(server, connect):
     embedder = connect(server.url)
 
     embedder.embed_documents(["a", "b"])
@@ -53,11 +51,11 @@ def test_repeated_texts_are_named(server: EmbeddingServer, connect: Connect) -> 
     assert server.repeated() == {hashlib.sha256(b"b").hexdigest(): 2}
 
 
-def test_a_fault_with_a_comma_in_its_argument_is_one_fault() -> None:
+def test_a_fault_with_a_comma_in_its_argument_is_one_fault():
     assert parsed("429:Wed, 21 Oct 2026 07:28:00 GMT") == {"429": "Wed, 21 Oct 2026 07:28:00 GMT"}
     assert parsed("max-rows:8,refuse:X") == {"max-rows": "8", "refuse": "X"}
 
 
-def test_an_unknown_fault_is_refused() -> None:
+def test_an_unknown_fault_is_refused():
     with pytest.raises(ValueError, match="unknown fault 'fire'"):
         EmbeddingServer(fault="fire")

@@ -1,7 +1,5 @@
 """An endpoint's digest tells addresses apart and keeps every secret out."""
 
-from typing import Any
-
 import pytest
 
 from memline.shared.config.schema import ProviderEntry
@@ -10,7 +8,7 @@ from memline.shared.providers import PROVIDERS
 from tests.unit.embedders.conftest import make_settings
 
 
-def digest(url: str, **headers: str) -> str:
+def digest(url, **headers):
     settings = make_settings(remote={"base_url": url, "headers": headers})
     return endpoint_of(PROVIDERS["openai"], settings, own=True).digest
 
@@ -26,15 +24,15 @@ def digest(url: str, **headers: str) -> str:
         ("http://[::1]:8080/v1", "http://[::1]:8080/v1"),
     ],
 )
-def test_an_address_has_one_spelling(url: str, normal: str) -> None:
+def test_an_address_has_one_spelling(url, normal):
     assert normal_url(url) == normal
 
 
-def test_the_public_endpoint_has_no_digest() -> None:
+def test_the_public_endpoint_has_no_digest():
     assert digest("https://API.openai.com/v1/", **{"OpenAI-Organization": "org"}) == ""
 
 
-def test_addresses_and_headers_that_matter_tell_endpoints_apart() -> None:
+def test_addresses_and_headers_that_matter_tell_endpoints_apart():
     plain = digest("http://a/v1")
 
     assert plain
@@ -43,14 +41,14 @@ def test_addresses_and_headers_that_matter_tell_endpoints_apart() -> None:
 
 
 @pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "Cookie", "x-access-token"])
-def test_secrets_do_not_change_the_digest(name: str) -> None:
+def test_secrets_do_not_change_the_digest(name):
     assert digest("http://a/v1", **{name: "one"}) == digest("http://a/v1", **{name: "two"})
     assert digest("http://ann:pw@a/v1?key=1") == digest("http://a/v1?key=2")
 
 
-def test_the_entry_of_the_provider_gives_what_remote_does_not() -> None:
+def test_the_entry_of_the_provider_gives_what_remote_does_not():
     entry = ProviderEntry(base_url="http://entry/v1", headers={"X-A": "1"})
-    settings: dict[str, Any] = {"providers": {"openai": entry}}
+    settings = {"providers": {"openai": entry}}
 
     ours = endpoint_of(PROVIDERS["openai"], make_settings(**settings), own=True)
     with_remote = make_settings(**settings, remote={"base_url": "http://r/v1"})
@@ -71,7 +69,7 @@ def test_the_entry_of_the_provider_gives_what_remote_does_not() -> None:
         ("http://a/v1beta/openai?x=1", "http://a/v1beta?x=1"),
     ],
 )
-def test_the_path_of_the_other_protocol_of_gemini_is_cut_off(url: str, native: str) -> None:
+def test_the_path_of_the_other_protocol_of_gemini_is_cut_off(url, native):
     endpoint = endpoint_of(PROVIDERS["gemini"], make_settings(remote={"base_url": url}), own=True)
 
     assert endpoint.base_url == (native or PROVIDERS["gemini"].public_url)
@@ -88,9 +86,7 @@ def test_the_path_of_the_other_protocol_of_gemini_is_cut_off(url: str, native: s
         ({}, "", "public"),
     ],
 )
-def test_a_key_of_gemini_goes_to_no_address_but_that_of_its_own_entry(
-    entries: dict[str, tuple[str, str]], key: str, url: str
-) -> None:
+def test_a_key_of_gemini_goes_to_no_address_but_that_of_its_own_entry(entries, key, url):
     providers = {n: ProviderEntry(api_key=k, base_url=u) for n, (k, u) in entries.items()}
 
     endpoint = endpoint_of(PROVIDERS["gemini"], make_settings(providers=providers), own=True)

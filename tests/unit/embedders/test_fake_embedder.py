@@ -10,7 +10,7 @@ import pytest
 from tests.support.fake_embedder import FakeEmbedder
 
 
-def cosine(one: bytes, other: bytes) -> float:
+def cosine(one, other):
     return sum(a * b for a, b in zip(array("f", one), array("f", other), strict=True))
 
 
@@ -22,7 +22,7 @@ def cosine(one: bytes, other: bytes) -> float:
         ("东京的会议", "昨天在东京开会议,决定了预算。", "苹果和面包在厨房里。"),
     ],
 )
-def test_texts_that_share_words_are_nearer(question: str, near: str, far: str) -> None:
+def test_texts_that_share_words_are_nearer(question, near, far):
     embedder = FakeEmbedder()
     asked, close, distant = embedder.embed_documents([question, near, far])
 
@@ -30,14 +30,14 @@ def test_texts_that_share_words_are_nearer(question: str, near: str, far: str) -
 
 
 @pytest.mark.parametrize("text", ["", "?!", "\ud800", "a", "語"])
-def test_every_text_has_a_unit_vector(text: str) -> None:
+def test_every_text_has_a_unit_vector(text):
     (vector,) = FakeEmbedder(dims=8).embed_documents([text])
 
     assert len(vector) == 32
     assert cosine(vector, vector) == pytest.approx(1, abs=1e-6)
 
 
-def test_another_process_without_numpy_makes_the_same_bytes() -> None:
+def test_another_process_without_numpy_makes_the_same_bytes():
     code = (
         "import sys; sys.modules['numpy'] = None\n"
         "from tests.support.fake_embedder import FakeEmbedder\n"

@@ -2,8 +2,6 @@
 
 import json
 from array import array
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -14,20 +12,18 @@ from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderS
 from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
-from tests.unit.embedders.conftest import KEY, Connect, refusal
+from tests.unit.embedders.conftest import KEY, refusal
 
 TEXTS = ["alpha notes", "beta plan"]
 
 
 @pytest.fixture
-def server() -> Iterator[GeminiServer]:
+def server():
     with GeminiServer(key=KEY) as running:
         yield running
 
 
-def test_texts_go_out_in_one_request_with_the_task_type_of_documents(
-    server: GeminiServer, connect: Connect
-) -> None:
+def test_texts_go_out_in_one_request_with_the_task_type_of_documents(server, connect):
     connect(server.url, provider="gemini").embed_documents(TEXTS)
 
     (sent,) = server.requests
@@ -42,7 +38,7 @@ def test_texts_go_out_in_one_request_with_the_task_type_of_documents(
     assert "authorization" not in sent.headers
 
 
-def test_a_question_goes_out_with_the_task_type_of_questions(server: GeminiServer, connect: Connect) -> None:
+def test_a_question_goes_out_with_the_task_type_of_questions(server, connect):
     connect(server.url, provider="gemini").embed_query("where?", timeout_s=60)
 
     assert server.requests[0].body == {
@@ -51,7 +47,7 @@ def test_a_question_goes_out_with_the_task_type_of_questions(server: GeminiServe
     }
 
 
-def test_shortened_vectors_are_asked_for_and_made_unit_length(server: GeminiServer, connect: Connect) -> None:
+def test_shortened_vectors_are_asked_for_and_made_unit_length(server, connect):
     embedder = connect(server.url, provider="gemini", output_dimensionality=64)
 
     vectors = embedder.embed_documents(TEXTS)
@@ -64,9 +60,7 @@ def test_shortened_vectors_are_asked_for_and_made_unit_length(server: GeminiServ
 
 
 @pytest.mark.parametrize("model", ["gemini-embedding-2", "gemini-embedding-2-preview"])
-def test_a_model_without_task_types_gets_prompts_in_their_place(
-    server: GeminiServer, connect: Connect, model: str
-) -> None:
+def test_a_model_without_task_types_gets_prompts_in_their_place(server, connect, model):
     embedder = connect(server.url, provider="gemini", model=model)
 
     embedder.embed_documents(["alpha"])
@@ -86,18 +80,14 @@ MODELS = {f"{name}/some-model": "models/some-model" for name in ("models", "gemi
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_name_of_a_model_becomes_another_address(
-    server: GeminiServer, connect: Connect, model: str
-) -> None:
+def test_no_name_of_a_model_becomes_another_address(server, connect, model):
     connect(server.url, provider="gemini", model=model).embed_documents(["alpha"])
 
     assert server.requests[0].body["requests"][0]["model"] == MODELS[model]
 
 
 @pytest.mark.parametrize("ending", ["/openai", "/openai/", "/", "/openai/embeddings"])
-def test_the_address_of_the_other_protocol_leads_to_the_native_one(
-    server: GeminiServer, connect: Connect, ending: str
-) -> None:
+def test_the_address_of_the_other_protocol_leads_to_the_native_one(server, connect, ending):
     assert connect(server.url + ending, provider="gemini").embed_documents(TEXTS)
 
 
@@ -105,9 +95,7 @@ def test_the_address_of_the_other_protocol_leads_to_the_native_one(
     ("fault", "hint"),
     [("429-quota", "the day's quota of this gemini key"), ("403-quota", "no quota for the model")],
 )
-def test_a_used_up_quota_of_a_day_stops_whatever_time_to_wait_the_answer_names(
-    server: GeminiServer, connect: Connect, fault: str, hint: str
-) -> None:
+def test_a_used_up_quota_of_a_day_stops_whatever_time_to_wait_the_answer_names(server, connect, fault, hint):
     server.control({"fault": fault})
 
     with pytest.raises(ProviderStop) as caught:
@@ -116,9 +104,7 @@ def test_a_used_up_quota_of_a_day_stops_whatever_time_to_wait_the_answer_names(
     assert hint in caught.value.hint
 
 
-def test_a_quota_of_a_minute_without_a_time_to_wait_is_back_in_a_minute(
-    server: GeminiServer, connect: Connect
-) -> None:
+def test_a_quota_of_a_minute_without_a_time_to_wait_is_back_in_a_minute(server, connect):
     server.control({"fault": "429"})
 
     with pytest.raises(ProviderLater) as caught:
@@ -127,7 +113,7 @@ def test_a_quota_of_a_minute_without_a_time_to_wait_is_back_in_a_minute(
     assert caught.value.retry_after_s == 60
 
 
-def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server: GeminiServer) -> None:
+def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server):
     embedder = GeminiEmbedder(
         identity=Identity(provider="gemini", model="gemini-embedding-001", scheme=GEMINI_TASKS),
         endpoint=Endpoint(
@@ -152,9 +138,7 @@ def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server
         ({"embeddings": [{"values": [1.0]}, {"values": ["x"]}]}, "not a number"),
     ],
 )
-def test_an_answer_of_another_shape_is_broken(
-    server: GeminiServer, connect: Connect, monkeypatch: pytest.MonkeyPatch, answer: Any, reason: str
-) -> None:
+def test_an_answer_of_another_shape_is_broken(server, connect, monkeypatch, answer, reason):
     monkeypatch.setattr(server, "answer", lambda faults, body: json.dumps(answer).encode())
 
     with pytest.raises(ProviderBrokenAnswer, match=reason):
@@ -172,20 +156,18 @@ def test_an_answer_of_another_shape_is_broken(
         ({"outputDimensionality": 5000}, "output_dimensionality"),
     ],
 )
-def test_the_server_of_the_tests_refuses_what_gemini_would_refuse(
-    server: GeminiServer, change: dict[str, Any], reason: str
-) -> None:
+def test_the_server_of_the_tests_refuses_what_gemini_would_refuse(server, change, reason):
     good = {"model": "models/m", "content": {"parts": [{"text": "alpha"}]}, "taskType": "RETRIEVAL_QUERY"}
     headers = {"x-goog-api-key": KEY}
 
     assert reason in refusal(f"{server.url}/models/m:embedContent", {**good, **change}, headers)
 
 
-def test_the_server_of_the_tests_refuses_a_key_in_the_address(server: GeminiServer) -> None:
+def test_the_server_of_the_tests_refuses_a_key_in_the_address(server):
     url = f"{server.url}/models/m:embedContent?key={KEY}"
 
     assert "address" in refusal(url, {"content": {"parts": [{"text": "alpha"}]}}, {"x-goog-api-key": KEY})
 
 
-def _numbers(vector: bytes) -> list[float]:
+def _numbers(vector):
     return list(array("f", vector))

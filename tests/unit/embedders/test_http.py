@@ -4,7 +4,7 @@ import math
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, limit_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
-from tests.unit.embedders.conftest import KEY, Connect
+from tests.unit.embedders.conftest import KEY
 
 #: What is asked for.
 TEXTS = ("alpha notes", "beta plan", "gamma list", "delta word")
@@ -25,10 +25,10 @@ Ask = Callable[[str], HttpClient]
 
 
 @pytest.fixture
-def ask(clock: ManualClock) -> Iterator[Ask]:
-    made: list[HttpClient] = []
+def ask(clock):
+    made = []
 
-    def make(url: str) -> HttpClient:
+    def make(url):
         endpoint = Endpoint(
             provider="openai", base_url=url, public=False, key=KEY, headers={"x-team": "notes"}
         )
@@ -40,7 +40,7 @@ def ask(clock: ManualClock) -> Iterator[Ask]:
         client.close()
 
 
-def test_a_redirect_at_the_same_place_keeps_the_key(ask: Ask) -> None:
+def test_a_redirect_at_the_same_place_keeps_the_key(ask):
     with EmbeddingServer(key=KEY) as server:
         file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n", b"two\n"]))
         server.batches.control({"faults": {"output": [f"redirect:/v1/files/{file.id}/content"]}})
@@ -50,7 +50,7 @@ def test_a_redirect_at_the_same_place_keeps_the_key(ask: Ask) -> None:
     assert got == b"one\ntwo\n"
 
 
-def test_a_circle_of_redirects_ends(ask: Ask) -> None:
+def test_a_circle_of_redirects_ends(ask):
     with EmbeddingServer() as server:
         file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
         server.batches.control({"faults": {"output": f"redirect:/v1/files/{file.id}/content"}})
@@ -62,7 +62,7 @@ def test_a_circle_of_redirects_ends(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("target", ["ftp://example.com/x", "http://", "http://[", "//", "file:///etc/passwd"])
-def test_a_redirect_to_nowhere_is_an_error(ask: Ask, target: str) -> None:
+def test_a_redirect_to_nowhere_is_an_error(ask, target):
     with EmbeddingServer() as server:
         file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
         server.batches.control({"faults": {"output": f"redirect:{target}"}})
@@ -73,7 +73,7 @@ def test_a_redirect_to_nowhere_is_an_error(ask: Ask, target: str) -> None:
     assert caught.value.kind in ("stop", "later")
 
 
-def test_no_other_call_follows_a_redirect(ask: Ask) -> None:
+def test_no_other_call_follows_a_redirect(ask):
     with EmbeddingServer() as server, EmbeddingServer() as other:
         server.batches.control({"faults": {"list": f"redirect:{other.url}/batches"}})
         client = ask(server.url)
@@ -84,7 +84,7 @@ def test_no_other_call_follows_a_redirect(ask: Ask) -> None:
         assert not other.batches.calls
 
 
-def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask: Ask) -> None:
+def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask):
     with EmbeddingServer() as server:
         server.batches.control({"faults": {"create": "500", "look": "500", "delete": "reset"}})
         client = ask(server.url)
@@ -101,8 +101,8 @@ def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask: A
 
 @pytest.mark.parametrize(("fault", "limit", "calls"), [("500", 3, 3), ("close", 3, 3), ("500", 1, 1)])
 def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts_or_as_many_as_it_allows(
-    server: EmbeddingServer, connect: Connect, fault: str, limit: int, calls: int
-) -> None:
+    server, connect, fault, limit, calls
+):
     server.control({"fault": fault})
 
     with pytest.raises(ProviderLater), limit_attempts(limit), limit_attempts(3):
@@ -111,9 +111,7 @@ def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts_or_as_many
     assert len(server.requests) == calls
 
 
-def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(
-    server: EmbeddingServer, ask: Ask
-) -> None:
+def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(server, ask):
     client = ask(server.url)
     client.close()
 
@@ -124,12 +122,12 @@ def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(
 class HurriedClock(ManualClock):
     """Each look at it takes a second."""
 
-    def now(self) -> float:
+    def now(self):
         self.advance(1)
         return super().now()
 
 
-def test_an_answer_that_comes_too_slowly_is_given_up(server: EmbeddingServer) -> None:
+def test_an_answer_that_comes_too_slowly_is_given_up(server):
     embedder = OpenAIEmbedder(
         identity=Identity(provider="openai", model="m"),
         endpoint=Endpoint(provider="openai", base_url=server.url, public=False),
@@ -143,9 +141,7 @@ def test_an_answer_that_comes_too_slowly_is_given_up(server: EmbeddingServer) ->
     embedder.close()
 
 
-def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
-    server: EmbeddingServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_on_this_machine_is_not_asked_through_a_proxy(server, connect, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
@@ -201,7 +197,7 @@ class TlsServer:
 
     certificate = Path(__file__).parents[2] / "fixtures/untrusted.pem"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.connections = 0
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
@@ -211,7 +207,7 @@ class TlsServer:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
-    def _serve(self) -> None:
+    def _serve(self):
         while True:
             try:
                 connection, _ = self._listener.accept()
@@ -229,22 +225,20 @@ class TlsServer:
             except OSError:
                 connection.close()
 
-    def close(self) -> None:
+    def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
 
 
 @pytest.fixture
-def tls_server() -> Iterator[TlsServer]:
+def tls_server():
     running = TlsServer()
     yield running
     running.close()
 
 
-def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(
-    tls_server: TlsServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(tls_server, ask, monkeypatch):
     url = f"https://127.0.0.1:{tls_server.port}/v1"
 
     with pytest.raises(
@@ -261,8 +255,8 @@ def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(
 
 
 def test_a_redirect_from_a_plain_address_to_one_with_tls_is_verified_by_the_usual_roots(
-    tls_server: TlsServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tls_server, ask, monkeypatch
+):
     monkeypatch.setenv("SSL_CERT_FILE", str(tls_server.certificate))
     with EmbeddingServer() as plain:
         file = plain.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))

@@ -2,7 +2,6 @@
 
 import base64
 import socket
-from typing import Any
 
 import pytest
 
@@ -11,17 +10,14 @@ from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.openai import OpenAIEmbedder, values_of
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop
-from tests.support.embedding_server import EmbeddingServer
 from tests.support.fake_embedder import FakeEmbedder
-from tests.unit.embedders.conftest import KEY, Connect
+from tests.unit.embedders.conftest import KEY
 
 TEXTS = ["alpha notes", "beta plan", "会議 gamma"]
 
 
 @pytest.mark.parametrize("fault", ["", "floats", "no-base64", "permuted", "no-index", "no-index,floats"])
-def test_vectors_come_in_the_order_of_the_texts(
-    server: EmbeddingServer, connect: Connect, fault: str
-) -> None:
+def test_vectors_come_in_the_order_of_the_texts(server, connect, fault):
     server.control({"fault": fault})
 
     vectors = connect(server.url).embed_documents(TEXTS)
@@ -46,9 +42,7 @@ def test_vectors_come_in_the_order_of_the_texts(
         ("bad-gzip", "cannot be unpacked"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_broken(
-    server: EmbeddingServer, connect: Connect, fault: str, reason: str
-) -> None:
+def test_an_answer_that_does_not_fit_is_broken(server, connect, fault, reason):
     server.control({"fault": fault})
 
     with pytest.raises(ProviderBrokenAnswer, match=f"^openai embeddings failed: .*{reason}") as caught:
@@ -58,12 +52,12 @@ def test_an_answer_that_does_not_fit_is_broken(
     assert len(server.requests) == 1
 
 
-def test_dimensions_must_be_those_of_the_index(server: EmbeddingServer, connect: Connect) -> None:
+def test_dimensions_must_be_those_of_the_index(server, connect):
     with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 768"):
         connect(server.url, vector_dims=768).embed_documents(TEXTS)
 
 
-def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server: EmbeddingServer) -> None:
+def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server):
     embedder = OpenAIEmbedder(
         identity=Identity(provider="openai", model="text-embedding-3-small"),
         endpoint=Endpoint(provider="openai", base_url=server.url, public=True),
@@ -75,7 +69,7 @@ def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server: 
     embedder.close()
 
 
-def test_dimensions_asked_for_are_sent_and_checked(server: EmbeddingServer, connect: Connect) -> None:
+def test_dimensions_asked_for_are_sent_and_checked(server, connect):
     vectors = connect(server.url, output_dimensionality=64).embed_documents(TEXTS)
 
     assert server.requests[0].body["dimensions"] == 64
@@ -90,9 +84,7 @@ def test_dimensions_asked_for_are_sent_and_checked(server: EmbeddingServer, conn
         ("429-quota", "top up"),
     ],
 )
-def test_a_stop_says_where_the_key_is_looked_for_and_what_to_do(
-    server: EmbeddingServer, connect: Connect, fault: str, hint: str
-) -> None:
+def test_a_stop_says_where_the_key_is_looked_for_and_what_to_do(server, connect, fault, hint):
     server.control({"fault": fault})
 
     with pytest.raises(ProviderStop) as caught:
@@ -101,7 +93,7 @@ def test_a_stop_says_where_the_key_is_looked_for_and_what_to_do(
     assert hint in caught.value.hint
 
 
-def test_a_server_without_base64_is_asked_for_it_once(server: EmbeddingServer, connect: Connect) -> None:
+def test_a_server_without_base64_is_asked_for_it_once(server, connect):
     server.control({"fault": "no-base64"})
     embedder = connect(server.url)
 
@@ -112,7 +104,7 @@ def test_a_server_without_base64_is_asked_for_it_once(server: EmbeddingServer, c
     assert asked == [True, False, False]
 
 
-def test_the_request_names_model_key_and_program(server: EmbeddingServer, connect: Connect) -> None:
+def test_the_request_names_model_key_and_program(server, connect):
     connect(server.url, model="openai/some-model").embed_documents(TEXTS)
 
     sent = server.requests[0]
@@ -123,9 +115,7 @@ def test_the_request_names_model_key_and_program(server: EmbeddingServer, connec
     assert sent.headers["content-type"] == "application/json"
 
 
-def test_later_headers_win_whatever_their_case_and_may_replace_the_key(
-    server: EmbeddingServer, connect: Connect
-) -> None:
+def test_later_headers_win_whatever_their_case_and_may_replace_the_key(server, connect):
     entry = ProviderEntry(headers={"X-One": "entry", "X-Two": "entry", "AUTHORIZATION": "Bearer of-entry"})
     remote = {"headers": {"x-two": "remote", "authorization": "Bearer of-remote"}}
 
@@ -137,15 +127,13 @@ def test_later_headers_win_whatever_their_case_and_may_replace_the_key(
     assert headers["authorization"] == "Bearer of-remote"
 
 
-def test_a_local_server_needs_no_key(server: EmbeddingServer, connect: Connect) -> None:
+def test_a_local_server_needs_no_key(server, connect):
     connect(server.url, remote={"api_key": ""}).embed_documents(TEXTS)
 
     assert "authorization" not in server.requests[0].headers
 
 
-def test_user_and_password_of_the_address_are_sent_as_a_header_and_never_shown(
-    server: EmbeddingServer, connect: Connect
-) -> None:
+def test_user_and_password_of_the_address_are_sent_as_a_header_and_never_shown(server, connect):
     server.control({"fault": "404-model"})
     address = server.url.replace("//", "//ann:s3cret-word@")
 
@@ -156,13 +144,11 @@ def test_user_and_password_of_the_address_are_sent_as_a_header_and_never_shown(
     assert "s3cret" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_a_query_in_the_address_is_kept(server: EmbeddingServer, connect: Connect) -> None:
+def test_a_query_in_the_address_is_kept(server, connect):
     assert connect(f"{server.url}/?api-version=1").embed_documents(TEXTS)
 
 
-def test_the_key_is_in_no_error_even_when_the_server_quotes_it(
-    server: EmbeddingServer, connect: Connect
-) -> None:
+def test_the_key_is_in_no_error_even_when_the_server_quotes_it(server, connect):
     header = "header-secret-98765"
     for fault in ("401", "500", "html"):
         server.control({"fault": fault})
@@ -176,9 +162,7 @@ def test_the_key_is_in_no_error_even_when_the_server_quotes_it(
 
 
 @pytest.mark.parametrize("key", ["sk-proj-abc…xyz-secret", "sk-abc\ninjected: secret"])
-def test_a_key_that_cannot_be_sent_is_an_error_without_the_key(
-    server: EmbeddingServer, connect: Connect, key: str
-) -> None:
+def test_a_key_that_cannot_be_sent_is_an_error_without_the_key(server, connect, key):
     with pytest.raises(ProviderStop) as caught:
         connect(server.url, remote={"api_key": key}).embed_documents(TEXTS)
 
@@ -186,20 +170,18 @@ def test_a_key_that_cannot_be_sent_is_an_error_without_the_key(
     assert not server.requests
 
 
-def test_a_text_with_half_a_character_is_sent_all_the_same(server: EmbeddingServer, connect: Connect) -> None:
+def test_a_text_with_half_a_character_is_sent_all_the_same(server, connect):
     (vector,) = connect(server.url).embed_documents(["broken \ud800 text"])
 
     assert len(vector) == 384 * 4
     assert server.requests[0].body["input"] == ["broken ? text"]
 
 
-def test_connections_are_kept(
-    server: EmbeddingServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[object] = []
+def test_connections_are_kept(server, connect, monkeypatch):
+    opened = []
     create = socket.create_connection
 
-    def counted(*args: Any, **options: Any) -> socket.socket:
+    def counted(*args, **options):
         opened.append(args)
         return create(*args, **options)
 
@@ -212,7 +194,7 @@ def test_connections_are_kept(
     assert len(opened) == 1
 
 
-def test_base64_is_read_strictly_with_the_faster_decoder_and_without() -> None:
+def test_base64_is_read_strictly_with_the_faster_decoder_and_without():
     whole = bytes(range(256))
 
     assert values_of(base64.b64encode(whole).decode()) == whole

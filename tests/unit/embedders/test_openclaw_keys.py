@@ -1,13 +1,10 @@
 """Keys that OpenClaw has saved serve where its configuration is used, at the provider's own address alone."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.endpoint import endpoint_of
 from memline.shared.providers import PROVIDERS
 from memline.shared.sqlite import library
@@ -26,42 +23,42 @@ STORE = {
 }
 
 
-def save_early(state: Path, text: str) -> None:
+def save_early(state, text):
     file = state / "agents/main/agent/auth-profiles.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
 
 
-def save_row(path: Path, table: str, columns: str, *row: object) -> None:
+def save_row(path, table, columns, *row):
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection: Any = library().connect(str(path), isolation_level=None)
+    connection = library().connect(str(path), isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"CREATE TABLE {table} ({columns}) STRICT")
     connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
     connection.close()
 
 
-def save_of_agent(state: Path, text: str) -> None:
+def save_of_agent(state, text):
     path = state / "agents/main/agent/openclaw-agent.sqlite"
     columns = "store_key TEXT, store_json TEXT, updated_at INTEGER"
     save_row(path, "auth_profile_store", columns, "primary", text, 1)
 
 
-def save_of_all(state: Path, text: str) -> None:
+def save_of_all(state, text):
     columns = "state_key TEXT, value_json TEXT, updated_at_ms INTEGER"
     save_row(state / "state/openclaw.sqlite", "config_machine_state", columns, "authProfiles.store", text, 1)
 
 
-def of_home(state: Path, **options: Any) -> AgentSettings:
+def of_home(state, **options):
     return replace(make_settings(**options), state_dir=state, agent="main", has_saved_keys=True)
 
 
-def key(settings: AgentSettings, provider: str = "openai") -> str:
+def key(settings, provider="openai"):
     return endpoint_of(PROVIDERS[provider], settings, own=True).key
 
 
 @pytest.mark.parametrize("save", [save_early, save_of_agent, save_of_all])
-def test_a_saved_key_is_used_when_there_is_no_other(tmp_path: Path, save: Any) -> None:
+def test_a_saved_key_is_used_when_there_is_no_other(tmp_path, save):
     assert key(of_home(tmp_path)) == ""
 
     save(tmp_path, json.dumps(STORE))
@@ -73,7 +70,7 @@ def test_a_saved_key_is_used_when_there_is_no_other(tmp_path: Path, save: Any) -
     assert key(of_home(tmp_path, remote={"api_key": "sk-remote"})) == "sk-remote"
 
 
-def test_no_other_address_gets_it_and_no_other_configuration(tmp_path: Path) -> None:
+def test_no_other_address_gets_it_and_no_other_configuration(tmp_path):
     save_early(tmp_path, json.dumps(STORE))
 
     assert key(of_home(tmp_path, remote={"base_url": "http://127.0.0.1:9/v1"})) == ""
@@ -82,7 +79,7 @@ def test_no_other_address_gets_it_and_no_other_configuration(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"profiles": []}', '{"profiles": {"a": 7}}', "[" * 100_000])
-def test_what_cannot_be_read_has_no_keys(tmp_path: Path, text: str) -> None:
+def test_what_cannot_be_read_has_no_keys(tmp_path, text):
     save_early(tmp_path, text)
     (tmp_path / "state").mkdir()
     (tmp_path / "state/openclaw.sqlite").write_bytes(b"no database")

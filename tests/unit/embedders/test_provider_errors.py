@@ -2,7 +2,6 @@
 
 import json
 from email.utils import formatdate
-from typing import Any
 
 import pytest
 
@@ -19,11 +18,11 @@ from memline.shared.embedders.provider_errors import (
 from memline.shared.errors import ProviderTooBig
 
 
-def openai_error(message: str, code: str = "") -> str:
+def openai_error(message, code=""):
     return json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": code}})
 
 
-def google(message: str, status: str) -> str:
+def google(message, status):
     return json.dumps({"error": {"code": 0, "message": message, "status": status}})
 
 
@@ -116,7 +115,7 @@ MINUTE_QUOTA = [{"reason": "quota_exceeded"}, {"violations": [{"quotaId": "Embed
         (429, google(SPENT, "RESOURCE_EXHAUSTED"), "stop"),
     ],
 )
-def test_kind_of_an_answer(status: int, body: str, kind: str) -> None:
+def test_kind_of_an_answer(status, body, kind):
     assert classify("openai", status, {}, body).kind == kind
 
 
@@ -187,14 +186,14 @@ def test_an_error_has_a_code_that_says_whether_all_models_of_the_account_are_mea
         ("Payload too large", 0, 0),
     ],
 )
-def test_caps_are_read_from_the_words(message: str, rows: int, tokens: int) -> None:
+def test_caps_are_read_from_the_words(message, rows, tokens):
     error = classify("openai", 400, {}, openai_error(message))
 
     assert isinstance(error, ProviderTooBig)
     assert (error.max_rows, error.max_tokens) == (rows, tokens)
 
 
-def test_a_rate_limit_carries_the_time_to_wait() -> None:
+def test_a_rate_limit_carries_the_time_to_wait():
     error = classify("openai", 429, {"Retry-After": "60"}, RATE)
     in_words = classify("openai", 429, {}, RATE)
 
@@ -202,7 +201,7 @@ def test_a_rate_limit_carries_the_time_to_wait() -> None:
     assert in_words.retry_after_s == pytest.approx(0.6)
 
 
-def test_a_quota_in_prose_with_a_time_to_wait_is_a_rate_limit() -> None:
+def test_a_quota_in_prose_with_a_time_to_wait_is_a_rate_limit():
     body = google(SPENT, "RESOURCE_EXHAUSTED")
 
     assert classify("gemini", 429, {"retry-after": "30"}, body).kind == "later"
@@ -230,7 +229,7 @@ def test_a_quota_in_prose_with_a_time_to_wait_is_a_rate_limit() -> None:
         ),
     ],
 )
-def test_hints_say_what_to_do(provider: str, status: int, body: str, words: str) -> None:
+def test_hints_say_what_to_do(provider, status, body, words):
     headers = {"location": "https://new.example/v1?token=abcdef"}
 
     hint = classify(provider, status, headers, body, key_hint="look in X").hint
@@ -238,7 +237,7 @@ def test_hints_say_what_to_do(provider: str, status: int, body: str, words: str)
     assert words in hint and "abcdef" not in hint
 
 
-def test_the_message_has_the_words_of_the_provider_and_not_its_json() -> None:
+def test_the_message_has_the_words_of_the_provider_and_not_its_json():
     body = json.dumps({"error": {"message": "Incorrect API key", "type": "invalid_api_key"}})
 
     message = classify("openai", 401, {}, body).message
@@ -247,14 +246,14 @@ def test_the_message_has_the_words_of_the_provider_and_not_its_json() -> None:
     assert "{" not in message
 
 
-def test_the_message_names_provider_status_and_body() -> None:
+def test_the_message_names_provider_status_and_body():
     error = classify("openai", 500, {}, "  it\n broke ")
 
     assert error.message == "openai embeddings failed: 500 it broke"
     assert error.status == 500
 
 
-def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it() -> None:
+def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it():
     body = '{"detail":"you have reduced rate limits of 3 RPM and 10K TPM"}'
 
     small = classify("voyage", 429, {}, body, sent_bytes=8_000)
@@ -295,20 +294,18 @@ NOW = 1_750_000_000.0
         ({}, "rate limits of 0 RPM", None),
     ],
 )
-def test_the_time_to_wait_is_read_in_every_form(
-    headers: dict[str, str], text: str, expected: float | None
-) -> None:
+def test_the_time_to_wait_is_read_in_every_form(headers, text, expected):
     assert parse_retry_after(headers, text, now=NOW) == (
         None if expected is None else pytest.approx(expected)
     )
 
 
-def test_a_field_of_the_body_counts_before_its_words_and_behind_the_headers() -> None:
+def test_a_field_of_the_body_counts_before_its_words_and_behind_the_headers():
     assert parse_retry_after({}, "try again in 5 s", now=NOW, body_s=34) == 34
     assert parse_retry_after({"retry-after": "7"}, "", now=NOW, body_s=34) == 7
 
 
-def test_a_date_is_measured_by_the_clock_of_the_server() -> None:
+def test_a_date_is_measured_by_the_clock_of_the_server():
     headers = {
         "date": formatdate(NOW - 3600, usegmt=True),
         "retry-after": formatdate(NOW - 3600 + 45, usegmt=True),
@@ -323,21 +320,21 @@ TOKENS = "EmbedContentInputTokensPerModelPerMinute-FreeTier"
 DAY = "EmbedContentRequestsPerDayPerUserPerProjectPerModel-FreeTier"
 
 
-def violated(*quotas: str, value: str = "100") -> dict[str, Any]:
+def violated(*quotas, value="100"):
     return {
         "@type": RPC + "QuotaFailure",
         "violations": [{"quotaId": quota, "quotaValue": value} for quota in quotas],
     }
 
 
-def status(*details: Any) -> dict[str, Any]:
+def status(*details):
     return {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": list(details)}}
 
 
 RETRY = {"@type": RPC + "RetryInfo", "retryDelay": "34.074824224s"}
 
 
-def error_info(quota: str, value: str = "150") -> dict[str, Any]:
+def error_info(quota, value="150"):
     """The details that Google's gateway gives in place of a `QuotaFailure`."""
     return {
         "@type": RPC + "ErrorInfo",
@@ -373,7 +370,7 @@ def error_info(quota: str, value: str = "150") -> dict[str, Any]:
         ),
     ],
 )
-def test_details_name_the_quota(answer: Any, details: QuotaDetails) -> None:
+def test_details_name_the_quota(answer, details):
     assert quota_details(answer) == details
 
 
@@ -389,7 +386,7 @@ def test_details_name_the_quota(answer: Any, details: QuotaDetails) -> None:
         "pa-SyA1234567890abcdef",
     ],
 )
-def test_keys_are_redacted(text: str) -> None:
+def test_keys_are_redacted(text):
     text_shown = redact_line(text, ["my-own-secret-value"])
 
     assert "***" in text_shown
@@ -397,14 +394,14 @@ def test_keys_are_redacted(text: str) -> None:
         assert part not in text_shown
 
 
-def test_a_secret_at_the_cut_does_not_survive_in_part() -> None:
+def test_a_secret_at_the_cut_does_not_survive_in_part():
     secret = "0123456789abcdef"
     text = "x" * (MAX_SHOWN_CHARS - 5) + secret
 
     assert "0123" not in redact_line(text, [secret])
 
 
-def test_a_providers_words_are_on_one_line_and_cut() -> None:
+def test_a_providers_words_are_on_one_line_and_cut():
     text_shown = redact_line("a\n  b " + "c" * 1000)
 
     assert text_shown.startswith("a b ccc")
@@ -412,9 +409,7 @@ def test_a_providers_words_are_on_one_line_and_cut() -> None:
 
 
 @pytest.mark.parametrize(("quota", "kind", "wait_s"), [(MINUTE, "later", 60), (DAY, "stop", None)])
-def test_a_quota_of_a_minute_in_an_error_info_is_a_rate_limit(
-    quota: str, kind: str, wait_s: float | None
-) -> None:
+def test_a_quota_of_a_minute_in_an_error_info_is_a_rate_limit(quota, kind, wait_s):
     body = status(error_info(quota))
     body["error"]["message"] = SPENT
 

@@ -1,16 +1,13 @@
 """What holds for every provider behind HTTP, each against a misbehaving server of its own protocol."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.request import embed
 from memline.shared.errors import (
     ProviderBrokenAnswer,
-    ProviderError,
     ProviderLater,
     ProviderRefused,
     ProviderStop,
@@ -20,7 +17,7 @@ from tests.support.embedding_server import EmbeddingServer
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
-from tests.unit.embedders.conftest import KEY, Connect
+from tests.unit.embedders.conftest import KEY
 
 TEXTS = ["alpha notes", "beta plan", "会議 gamma"]
 
@@ -37,13 +34,13 @@ class Site:
 
 
 @pytest.fixture(params=SERVERS)
-def site(request: pytest.FixtureRequest, connect: Connect) -> Iterator[Site]:
+def site(request, connect):
     with SERVERS[request.param](key=KEY) as server:
         embedder = connect(server.url, provider=request.param)
         yield Site(name=request.param, server=server, embedder=embedder)
 
 
-def test_vectors_come_in_the_order_of_the_texts(site: Site) -> None:
+def test_vectors_come_in_the_order_of_the_texts(site):
     assert site.embedder.embed_documents(TEXTS) == FakeEmbedder().embed_documents(TEXTS)
     assert site.embedder.embed_query("beta", timeout_s=5) == FakeEmbedder().embed_query("beta", timeout_s=60)
 
@@ -78,7 +75,7 @@ def test_vectors_come_in_the_order_of_the_texts(site: Site) -> None:
         ("zero", ProviderBrokenAnswer, ""),
     ],
 )
-def test_kind_of_error_and_what_to_do(site: Site, fault: str, kind: type[ProviderError], hint: str) -> None:
+def test_kind_of_error_and_what_to_do(site, fault, kind, hint):
     site.server.control({"fault": fault})
 
     with pytest.raises(kind) as caught:
@@ -91,7 +88,7 @@ def test_kind_of_error_and_what_to_do(site: Site, fault: str, kind: type[Provide
     assert len(site.server.requests) == 1
 
 
-def test_caps_are_read_from_the_answer(site: Site) -> None:
+def test_caps_are_read_from_the_answer(site):
     site.server.control({"script": ["max-rows:2", "max-tokens:5"]})
 
     with pytest.raises(ProviderTooBig) as rows:
@@ -103,7 +100,7 @@ def test_caps_are_read_from_the_answer(site: Site) -> None:
     assert (tokens.value.max_rows, tokens.value.max_tokens) == (0, 5)
 
 
-def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site: Site) -> None:
+def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site):
     site.server.control({"fault": "429:34"})
 
     with pytest.raises(ProviderLater) as caught:
@@ -114,7 +111,7 @@ def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site: Site) -
 
 
 @pytest.mark.parametrize("fault", ["500", "503", "close"])
-def test_a_short_trouble_is_tried_again_at_once(site: Site, clock: ManualClock, fault: str) -> None:
+def test_a_short_trouble_is_tried_again_at_once(site, clock, fault):
     site.server.control({"script": [fault, fault, "ok"]})
     started = clock.now()
 
@@ -123,7 +120,7 @@ def test_a_short_trouble_is_tried_again_at_once(site: Site, clock: ManualClock, 
     assert 0.6 <= clock.now() - started <= 4
 
 
-def test_a_server_that_hangs_is_given_up_at_the_time_limit(site: Site) -> None:
+def test_a_server_that_hangs_is_given_up_at_the_time_limit(site):
     site.server.control({"fault": "hang"})
 
     with pytest.raises(ProviderLater, match=r"no answer within 0\.3 s"):
@@ -132,7 +129,7 @@ def test_a_server_that_hangs_is_given_up_at_the_time_limit(site: Site) -> None:
     assert len(site.server.requests) == 1
 
 
-def test_dimensions_must_stay_those_of_the_first_answer(site: Site) -> None:
+def test_dimensions_must_stay_those_of_the_first_answer(site):
     site.embedder.embed_documents(TEXTS)
     site.server.control({"fault": "wrong-dims"})
 
@@ -140,7 +137,7 @@ def test_dimensions_must_stay_those_of_the_first_answer(site: Site) -> None:
         site.embedder.embed_query("x", timeout_s=60)
 
 
-def test_a_first_answer_of_other_dimensions_does_not_spoil_those_after_it(site: Site) -> None:
+def test_a_first_answer_of_other_dimensions_does_not_spoil_those_after_it(site):
     site.server.control({"script": ["wrong-dims"]})
     site.embedder.embed_documents(TEXTS)
 
@@ -150,7 +147,7 @@ def test_a_first_answer_of_other_dimensions_does_not_spoil_those_after_it(site: 
     assert len(site.embedder.embed_documents(TEXTS)) == 3
 
 
-def test_dimensions_that_are_ignored_are_an_error_with_a_way_out(site: Site, connect: Connect) -> None:
+def test_dimensions_that_are_ignored_are_an_error_with_a_way_out(site, connect):
     short = connect(site.server.url, provider=site.name, output_dimensionality=256)
     site.server.control({"fault": "wrong-dims"})
 
@@ -160,7 +157,7 @@ def test_dimensions_that_are_ignored_are_an_error_with_a_way_out(site: Site, con
     assert "outputDimensionality" in caught.value.hint
 
 
-def test_one_refused_text_does_not_fail_its_neighbours(site: Site) -> None:
+def test_one_refused_text_does_not_fail_its_neighbours(site):
     site.server.control({"fault": "refuse:POISON"})
     texts = [f"note {number}" for number in range(7)] + ["POISON"]
 
@@ -170,16 +167,16 @@ def test_one_refused_text_does_not_fail_its_neighbours(site: Site) -> None:
     assert None not in outcome.vectors[:7]
 
 
-def test_a_text_with_half_a_character_is_sent_all_the_same(site: Site) -> None:
+def test_a_text_with_half_a_character_is_sent_all_the_same(site):
     assert len(site.embedder.embed_documents(["broken \ud800 text"])) == 1
 
 
-def test_nothing_is_asked_for_no_texts(site: Site) -> None:
+def test_nothing_is_asked_for_no_texts(site):
     assert site.embedder.embed_documents([]) == []
     assert not site.server.requests
 
 
-def test_a_wrong_key_is_never_shown(site: Site, connect: Connect) -> None:
+def test_a_wrong_key_is_never_shown(site, connect):
     wrong = "AIzaWrong-but-secret-0123456789"
 
     with pytest.raises(ProviderStop) as caught:

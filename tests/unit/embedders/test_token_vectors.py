@@ -6,7 +6,7 @@ import pytest
 from memline.shared.embedders import token_vectors
 
 
-def test_pieces_are_found_in_a_text_whose_case_accents_and_spaces_a_tokenizer_changed() -> None:
+def test_pieces_are_found_in_a_text_whose_case_accents_and_spaces_a_tokenizer_changed():
     text = "Naïve  Café: DATABASE_POOL was 20"
     pieces = ["[CLS]", " naive", " cafe", ":", " database", "_", "pool", " was", " 20", "[SEP]"]
 
@@ -15,11 +15,11 @@ def test_pieces_are_found_in_a_text_whose_case_accents_and_spaces_a_tokenizer_ch
     assert places == [-1, 0, 7, 11, 13, 21, 22, 27, 31, -1]
 
 
-def test_one_unknown_piece_hides_none_behind_it() -> None:
+def test_one_unknown_piece_hides_none_behind_it():
     assert token_vectors.places_of("red ☃ blue", [" red", "[unk]", " blue"]) == [0, -1, 6]
 
 
-def test_only_tokens_of_words_that_say_something_are_kept() -> None:
+def test_only_tokens_of_words_that_say_something_are_kept():
     text = "the deploy of b3b9895a was rolled back."
     places = [0, 4, 11, 14, 16, 18, 23, 27, 34, 38]
 
@@ -29,17 +29,17 @@ def test_only_tokens_of_words_that_say_something_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("text", "kept"), [("who is it", [0, 1, 2]), ("?!", []), ("", [])])
-def test_a_text_of_stop_words_keeps_them_and_one_without_words_has_none(text: str, kept: list[int]) -> None:
+def test_a_text_of_stop_words_keeps_them_and_one_without_words_has_none(text, kept):
     assert token_vectors.content_tokens(text, [0, 4, 7][: max(len(kept), 1)]) == kept
 
 
-def test_a_place_beyond_what_a_row_can_hold_is_left_out() -> None:
+def test_a_place_beyond_what_a_row_can_hold_is_left_out():
     text = "word " * 20_000
 
     assert token_vectors.content_tokens(text, [0, 65_535, 65_540]) == [0, 1]
 
 
-def test_packing_keeps_places_and_directions() -> None:
+def test_packing_keeps_places_and_directions():
     rows = np.array([[3, 4, 0], [0, 0, -2]], np.float32)
 
     places, packed = token_vectors.unpack(token_vectors.pack([7, 600], rows))
@@ -49,12 +49,12 @@ def test_packing_keeps_places_and_directions() -> None:
 
 
 @pytest.mark.parametrize("odd", [b"", b"\x03\x00\x00", b"\x03\x00" + bytes(7)])
-def test_bytes_of_another_length_are_refused(odd: bytes) -> None:
+def test_bytes_of_another_length_are_refused(odd):
     with pytest.raises(ValueError, match="do not hold tokens"):
         token_vectors.unpack(odd)
 
 
-def test_the_axes_keep_what_tells_the_tokens_of_a_model_apart() -> None:
+def test_the_axes_keep_what_tells_the_tokens_of_a_model_apart():
     random = np.random.default_rng(3)
     # 400 dimensions of which 40 vary, about a mean that all tokens share.
     rows = random.normal(size=(2_000, 40)) @ random.normal(size=(40, 400)) + 3 * random.normal(size=400)
@@ -77,7 +77,7 @@ def test_the_axes_keep_what_tells_the_tokens_of_a_model_apart() -> None:
 
 
 @pytest.mark.parametrize(("dims", "is_reduced"), [(56, False), (57, True)])
-def test_a_model_of_few_dimensions_keeps_them_all(dims: int, is_reduced: bool) -> None:
+def test_a_model_of_few_dimensions_keeps_them_all(dims, is_reduced):
     rows = np.random.default_rng(5).normal(size=(200, dims)).astype(np.float32)
     packed = token_vectors.pack(range(200), rows)
 
@@ -86,7 +86,7 @@ def test_a_model_of_few_dimensions_keeps_them_all(dims: int, is_reduced: bool) -
     assert (token_vectors.project(packed, axes) != packed) == is_reduced
 
 
-def test_texts_of_several_kinds_are_not_read_as_one() -> None:
+def test_texts_of_several_kinds_are_not_read_as_one():
     wide = token_vectors.pack([1], np.ones((1, 60), np.float32))
 
     with pytest.raises(ValueError, match="do not hold tokens"):

@@ -15,7 +15,7 @@ from tests.support.process import python
 
 
 @pytest.fixture(params=["numpy", "array"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def way(request, monkeypatch):
     """Both ways of computing."""
     if request.param == "array":
         monkeypatch.setitem(sys.modules, "numpy", None)
@@ -23,24 +23,24 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.importorskip("numpy")
 
 
-def floats(vector: bytes) -> list[float]:
+def floats(vector):
     return [number for (number,) in struct.iter_unpack("<f", vector)]
 
 
 @pytest.mark.usefixtures("way")
-def test_numbers_become_a_unit_vector() -> None:
+def test_numbers_become_a_unit_vector():
     vector = unit_vector([3.0, 4.0], dims=2)
 
     assert floats(vector) == pytest.approx([0.6, 0.8])
 
 
 @pytest.mark.usefixtures("way")
-def test_bytes_and_integers_are_taken_as_well() -> None:
+def test_bytes_and_integers_are_taken_as_well():
     assert unit_vector(struct.pack("<2f", 3, 4), dims=None) == unit_vector([3, 4], dims=None)
 
 
 @pytest.mark.usefixtures("way")
-def test_a_unit_vector_passes_unchanged() -> None:
+def test_a_unit_vector_passes_unchanged():
     once = unit_vector([random.Random(1).gauss(0, 1) for _ in range(1536)], dims=1536)
 
     assert unit_vector(once, dims=1536) == once
@@ -63,19 +63,19 @@ def test_a_unit_vector_passes_unchanged() -> None:
         (struct.pack("<2f", math.nan, 1), "not finite"),
     ],
 )
-def test_what_is_no_direction_is_a_broken_answer(values: list[float], reason: str) -> None:
+def test_what_is_no_direction_is_a_broken_answer(values, reason):
     with pytest.raises(ProviderBrokenAnswer, match=reason):
         unit_vector(values, dims=2 if len(values) else None)
 
 
 @pytest.mark.usefixtures("way")
-def test_vectors_of_different_lengths_are_a_broken_answer() -> None:
+def test_vectors_of_different_lengths_are_a_broken_answer():
     with pytest.raises(ProviderBrokenAnswer, match="expected 2"):
         unit_vectors([[1.0, 0.0]] * 9 + [[1.0]], dims=None)
 
 
 @pytest.mark.usefixtures("way")
-def test_rows_that_have_unit_length_already_are_passed_on_and_no_others() -> None:
+def test_rows_that_have_unit_length_already_are_passed_on_and_no_others():
     source = random.Random(3)
     rows = [unit_vector([source.gauss(0, 1) for _ in range(64)], dims=64) for _ in range(9)]
     longer = struct.pack("<64f", *([2.0] + [0.0] * 63))
@@ -91,7 +91,7 @@ def test_rows_that_have_unit_length_already_are_passed_on_and_no_others() -> Non
         unit_vectors([b""] * 9, dims=None)
 
 
-def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() -> None:
+def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place():
     pytest.importorskip("numpy")
     source = random.Random(7)
     rows = [[source.gauss(0, 1) for _ in range(384)] for _ in range(50)]
@@ -105,7 +105,7 @@ def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() ->
         assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1
 
 
-def test_a_vector_that_comes_while_another_thread_imports_numpy_waits_for_it() -> None:
+def test_a_vector_that_comes_while_another_thread_imports_numpy_waits_for_it():
     script = """
 import sys, threading, time
 from importlib.abc import MetaPathFinder

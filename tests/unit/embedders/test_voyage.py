@@ -1,8 +1,5 @@
 """Voyage: OpenAI's protocol with input types, its caps, and its limits for accounts that do not pay."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from memline.shared.embedders.choice import choose
@@ -10,18 +7,18 @@ from memline.shared.embedders.request import embed
 from memline.shared.errors import ProviderLater, ProviderStop, ProviderTooBig
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.voyage_server import VoyageServer
-from tests.unit.embedders.conftest import KEY, Connect, make_settings, refusal
+from tests.unit.embedders.conftest import KEY, make_settings, refusal
 
 TEXTS = ["alpha notes", "beta plan"]
 
 
 @pytest.fixture
-def server() -> Iterator[VoyageServer]:
+def server():
     with VoyageServer(key=KEY) as running:
         yield running
 
 
-def test_texts_and_questions_go_out_with_their_input_type(server: VoyageServer, connect: Connect) -> None:
+def test_texts_and_questions_go_out_with_their_input_type(server, connect):
     embedder = connect(server.url, provider="voyage", model="voyage/voyage-4")
 
     embedder.embed_documents(TEXTS)
@@ -39,7 +36,7 @@ def test_texts_and_questions_go_out_with_their_input_type(server: VoyageServer, 
     assert texts.headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_dimensions_are_asked_for_by_their_name_there(server: VoyageServer, connect: Connect) -> None:
+def test_dimensions_are_asked_for_by_their_name_there(server, connect):
     vectors = connect(server.url, provider="voyage", output_dimensionality=256).embed_documents(TEXTS)
 
     assert server.requests[0].body["output_dimension"] == 256
@@ -47,9 +44,7 @@ def test_dimensions_are_asked_for_by_their_name_there(server: VoyageServer, conn
     assert vectors == FakeEmbedder(dims=256).embed_documents(TEXTS)
 
 
-def test_dimensions_that_the_model_does_not_have_stop_with_the_key_to_change(
-    server: VoyageServer, connect: Connect
-) -> None:
+def test_dimensions_that_the_model_does_not_have_stop_with_the_key_to_change(server, connect):
     with pytest.raises(ProviderStop) as caught:
         connect(server.url, provider="voyage", output_dimensionality=300).embed_documents(TEXTS)
 
@@ -57,9 +52,7 @@ def test_dimensions_that_the_model_does_not_have_stop_with_the_key_to_change(
 
 
 @pytest.mark.parametrize("fault", ["floats", "permuted", "no-index"])
-def test_unusual_answers_that_fit_give_the_same_vectors(
-    server: VoyageServer, connect: Connect, fault: str
-) -> None:
+def test_unusual_answers_that_fit_give_the_same_vectors(server, connect, fault):
     server.control({"fault": fault})
 
     vectors = connect(server.url, provider="voyage").embed_documents(TEXTS)
@@ -71,16 +64,14 @@ def test_unusual_answers_that_fit_give_the_same_vectors(
     ("model", "tokens"),
     [("", 60_000), ("voyage-3-large", 60_000), ("voyage-4", 160_000), ("voyage-4-lite", 500_000)],
 )
-def test_a_request_is_as_large_as_half_of_the_cap_of_the_model(model: str, tokens: int) -> None:
+def test_a_request_is_as_large_as_half_of_the_cap_of_the_model(model, tokens):
     caps = choose(make_settings(provider="voyage", model=model, environment_keys={"voyage": KEY})).caps
 
     assert caps
     assert (caps.max_rows, caps.max_tokens) == (1000, tokens)
 
 
-def test_an_account_without_a_payment_method_waits_for_its_turn(
-    server: VoyageServer, connect: Connect
-) -> None:
+def test_an_account_without_a_payment_method_waits_for_its_turn(server, connect):
     server.control({"fault": "429-plan"})
 
     with pytest.raises(ProviderLater) as caught:
@@ -90,9 +81,7 @@ def test_an_account_without_a_payment_method_waits_for_its_turn(
     assert "payment method" in caught.value.message
 
 
-def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(
-    server: VoyageServer, connect: Connect
-) -> None:
+def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(server, connect):
     large = ["word " * 800] * 40
     server.control({"script": ["429-plan", "429-plan"]})
     embedder = connect(server.url, provider="voyage")
@@ -118,9 +107,7 @@ def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(
         ({"input": [""]}, "empty"),
     ],
 )
-def test_the_server_of_the_tests_refuses_what_voyage_would_refuse(
-    server: VoyageServer, change: dict[str, Any], reason: str
-) -> None:
+def test_the_server_of_the_tests_refuses_what_voyage_would_refuse(server, change, reason):
     good = {"model": "voyage-4-large", "input": TEXTS, "input_type": "query"}
     headers = {"Authorization": f"Bearer {KEY}"}
 

@@ -2,7 +2,6 @@
 
 import threading
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +13,16 @@ from memline.shared.search.results import Answer, Behind, Hit
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "accounts.sqlite"
 
 
-def rows(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
+def rows(path):
     with closing(AccountFile(path)) as file:
         return counters.read(file)
 
 
-def hit() -> Hit:
+def hit():
     return Hit(
         path="a.md",
         start_line=1,
@@ -36,7 +35,7 @@ def hit() -> Hit:
     )
 
 
-def test_counts_of_several_processes_are_added(path: Path) -> None:
+def test_counts_of_several_processes_are_added(path):
     one, other = Tally(path), Tally(path)
 
     one.add(counters.REQUESTS)
@@ -48,9 +47,7 @@ def test_counts_of_several_processes_are_added(path: Path) -> None:
     assert rows(path) == {counters.REQUESTS: [({}, 3.0)]}
 
 
-def test_what_is_counted_is_written_without_being_asked_to(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_counted_is_written_without_being_asked_to(path, monkeypatch):
     monkeypatch.setattr(counters, "WRITE_AFTER_S", 0.01)
     tally, written = Tally(path), threading.Event()
     write = tally.write
@@ -62,7 +59,7 @@ def test_what_is_counted_is_written_without_being_asked_to(
     assert rows(path) == {counters.ASKED: [({"provider": "openai", "kind": "ok"}, 1.0)]}
 
 
-def test_a_question_is_counted_with_its_outcome_and_its_seconds(path: Path) -> None:
+def test_a_question_is_counted_with_its_outcome_and_its_seconds(path):
     tally = Tally(path)
 
     tally.search("main", counters.HTTP, lambda: Answer(hits=(hit(),), mode="hybrid"))
@@ -75,11 +72,11 @@ def test_a_question_is_counted_with_its_outcome_and_its_seconds(path: Path) -> N
     assert found[counters.SECONDS_SUM][0][1] > 0
 
 
-def test_a_fault_is_counted_as_an_error_and_a_wrong_question_is_not(path: Path) -> None:
+def test_a_fault_is_counted_as_an_error_and_a_wrong_question_is_not(path):
     tally = Tally(path)
 
-    def fail(error: Exception) -> None:
-        def ask() -> Answer:
+    def fail(error):
+        def ask():
             raise error
 
         with pytest.raises(type(error)):
@@ -101,11 +98,11 @@ def test_a_fault_is_counted_as_an_error_and_a_wrong_question_is_not(path: Path) 
         (Answer(), "none"),
     ],
 )
-def test_an_outcome_says_what_the_caller_got(answer: Answer, outcome: str) -> None:
+def test_an_outcome_says_what_the_caller_got(answer, outcome):
     assert outcome_of(answer) == outcome
 
 
-def test_a_home_that_cannot_be_written_loses_its_counts_and_nothing_else(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_loses_its_counts_and_nothing_else(tmp_path):
     tally = Tally(tmp_path / "file" / "accounts.sqlite")
     (tmp_path / "file").write_text("not a folder")
 
@@ -116,17 +113,17 @@ def test_a_home_that_cannot_be_written_loses_its_counts_and_nothing_else(tmp_pat
 @pytest.mark.parametrize(
     ("seconds", "label"), [(0.0004, "0.001"), (0.05, "0.05"), (0.051, "0.1"), (61, "+Inf")]
 )
-def test_a_duration_falls_into_the_bucket_that_ends_after_it(seconds: float, label: str) -> None:
+def test_a_duration_falls_into_the_bucket_that_ends_after_it(seconds, label):
     assert bucket_of(seconds) == label
 
 
-def test_buckets_for_prometheus_hold_those_before_them() -> None:
+def test_buckets_for_prometheus_hold_those_before_them():
     found = dict(cumulative({"0.01": 2.0, "+Inf": 1.0}))
 
     assert (found["0.005"], found["0.01"], found["60"], found["+Inf"]) == (0.0, 2.0, 2.0, 3.0)
 
 
-def test_a_figure_that_is_no_sum_is_set(path: Path) -> None:
+def test_a_figure_that_is_no_sum_is_set(path):
     counters.put(path, counters.BACKED_UP, 5.0, agent="main")
     counters.put(path, counters.BACKED_UP, 7.0, agent="main")
 

@@ -1,13 +1,9 @@
 import time
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memline.producers.reports.state import agent_state
-from memline.shared.finding import Finding
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.heartbeat import WorkerInfo
@@ -17,7 +13,7 @@ from tests.support.workspace import Place
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path):
     """A place with a note, whose provider is that of MODEL_A; nothing is indexed yet."""
     memory = {"provider": "openai", "model": "a", "remote": {"apiKey": "sk-test"}}
     place = Place(folder=tmp_path / "user", memory=memory)
@@ -26,31 +22,31 @@ def place(tmp_path: Path) -> Place:
 
 
 @contextmanager
-def writing(place: Place) -> Iterator[IndexWriter]:
+def writing(place):
     """Give a writer of the place's index, which embeds with MODEL_A."""
     with closing(IndexWriter.of(place.agent)) as writer:
         writer.retarget(MODEL_A)
         yield writer
 
 
-def found(place: Place) -> list[Finding]:
+def found(place):
     """What is wrong with the place's agent, most urgent first."""
     return list(agent_state(place.settings, place.agent).findings)
 
 
-def one(findings: list[Finding], code: str) -> Finding:
+def one(findings, code):
     """The one finding with this code."""
     (finding,) = (each for each in findings if each.code == code)
     return finding
 
 
 def fleet(
-    *roles: str,
-    dead: int = 0,
-    version: str = "",
-    asked: int = 0,
-    **about: Any,
-) -> Fleet:
+    *roles,
+    dead=0,
+    version="",
+    asked=0,
+    **about,
+):
     """A fleet with a worker for each of these roles.
 
     `about`: what else all workers tell. `asked`: questions that wait.
@@ -84,6 +80,6 @@ def fleet(
     return Fleet(queues=queues, workers=alive, used_memory=1)
 
 
-def fleet_now(*roles: str, **options: Any) -> tuple[float, Fleet]:
+def fleet_now(*roles, **options):
     """The same, as it was read now."""
     return time.monotonic(), fleet(*roles, **options)

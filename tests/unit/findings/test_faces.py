@@ -10,12 +10,11 @@ from memline.producers.api.calls import Caller, Calls
 from memline.producers.cli import run
 from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNING, Finding, worst
 from tests.support.index_rows import file_row
-from tests.support.workspace import Place
 from tests.unit.findings.conftest import found, writing
 
 
 @pytest.fixture
-def paused(place: Place) -> Place:
+def paused(place):
     """A place whose three vectors wait for a person."""
     place.configure(sync={"onSearch": False})
     place.index_path.parent.mkdir(parents=True)
@@ -25,13 +24,13 @@ def paused(place: Place) -> Place:
     return place
 
 
-def shown(capsys: pytest.CaptureFixture[str], place: Place, *words: str) -> tuple[str, str]:
+def shown(capsys, place, *words):
     run(place.arguments(*words))
     output = capsys.readouterr()
     return output.out, output.err
 
 
-def test_every_face_says_the_words_of_the_table(paused: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_face_says_the_words_of_the_table(paused, capsys):
     words = [each.what for each in found(paused)]
     trouble = [each.what for each in found(paused) if each.is_trouble]
     what, action = worst(found(paused))
@@ -59,7 +58,7 @@ def test_every_face_says_the_words_of_the_table(paused: Place, capsys: pytest.Ca
     assert all(each["fix"] == each["action"] for each in doctor)
 
 
-def test_the_report_of_a_run_says_the_same(paused: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_a_run_says_the_same(paused, capsys):
     _, told = shown(capsys, paused, "index")
     body = json.loads(shown(capsys, paused, "index", "--json")[0])[0]
 
@@ -69,7 +68,7 @@ def test_the_report_of_a_run_says_the_same(paused: Place, capsys: pytest.Capture
     assert f"  {words[0]}\nTry: {paused.typed('queue resume')}\n" in told
 
 
-def test_problems_come_before_warnings_and_these_before_notes() -> None:
+def test_problems_come_before_warnings_and_these_before_notes():
     levels = (NOTE, WARNING, PROBLEM)
     made = [Finding(code=level, level=level, what=level) for level in levels]
 
@@ -88,7 +87,7 @@ def test_problems_come_before_warnings_and_these_before_notes() -> None:
         ("export OPENAI_API_KEY=…", SENTENCE),
     ],
 )
-def test_an_action_is_a_command_a_sentence_or_nothing(action: str, kind: str) -> None:
+def test_an_action_is_a_command_a_sentence_or_nothing(action, kind):
     finding = Finding(code="c", level=NOTE, what="w", action=action)
 
     assert finding.to_json() == {

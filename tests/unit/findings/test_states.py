@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +24,7 @@ from memline.producers import cli
 from memline.producers.actions import provider_pauses
 from memline.producers.reports.state import agent_state
 from memline.shared.errors import IndexFault, IndexUnwritable, QueueError
-from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
+from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings import check, common, disk, fleet
 from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import check_common
@@ -51,21 +50,21 @@ from tests.unit.findings.conftest import fleet_now, found, one, writing
 State = Callable[[Place, pytest.MonkeyPatch], object]
 
 
-def want_texts(place: Place, count: int = 3) -> None:
+def want_texts(place, count=3):
     """Let the index know the place's note, and want so many vectors."""
     place.index_path.parent.mkdir(parents=True, exist_ok=True)
     with writing(place) as writer:
         writer.store_file(file_row("a.md", *(f"text {number}" for number in range(count))))
 
 
-def refuse_a_text(place: Place, _: pytest.MonkeyPatch) -> None:
+def refuse_a_text(place, _):
     want_texts(place, 1)
     with writing(place) as writer:
         (request,) = lease_all(writer)
         fail(writer, request, "refused")
 
 
-def open_breaker(place: Place, *modes: str, action: str = "check the key") -> None:
+def open_breaker(place, *modes, action="check the key"):
     want_texts(place)
     opened = Health(opens=2, reason="bad key", action=action, retry_at=time.time() + 60)
     with writing(place) as writer:
@@ -73,7 +72,7 @@ def open_breaker(place: Place, *modes: str, action: str = "check the key") -> No
             health.update(writer.accounts, "openai", mode, lambda _: opened)
 
 
-def ask_to_wait(place: Place, seconds: float, *, reason: str = "429", failures: int = 0) -> None:
+def ask_to_wait(place, seconds, *, reason="429", failures=0):
     """The provider answered with a Retry-After."""
     want_texts(place)
     with writing(place) as writer:
@@ -81,25 +80,25 @@ def ask_to_wait(place: Place, seconds: float, *, reason: str = "429", failures: 
         health.update(writer.accounts, "openai", "requests", lambda _: asked)
 
 
-def put(place: Place, key: str, value: Any) -> None:
+def put(place, key, value):
     want_texts(place)
     with writing(place) as writer, writer.transaction() as (connection, _):
         meta.put(connection, key, value)
 
 
-def reach_ceiling(place: Place, _: pytest.MonkeyPatch) -> None:
+def reach_ceiling(place, _):
     text = json.loads(place.config.read_text())
     place.config.write_text(json.dumps(text | {"limits": {"maxTokensPerDay": 1}}))
     want_texts(place)
 
 
-def pause_a_job(place: Place, _: pytest.MonkeyPatch) -> None:
+def pause_a_job(place, _):
     want_texts(place)
     with writing(place) as writer:
         jobs.pause(writer.connection, make_job(writer, "b.md"))
 
 
-def cancel_texts(place: Place, _: pytest.MonkeyPatch) -> None:
+def cancel_texts(place, _):
     want_texts(place, 0)
     with writing(place) as writer:
         job = make_job(writer, "b.md")
@@ -107,7 +106,7 @@ def cancel_texts(place: Place, _: pytest.MonkeyPatch) -> None:
         cancel_backfill(writer)
 
 
-def empty_the_root(place: Place, _: pytest.MonkeyPatch) -> None:
+def empty_the_root(place, _):
     for number in range(5):
         place.write(f"memory/{number}.md", f"Note {number}.")
     (place.workspace / "memory/notes.md").unlink(missing_ok=True)
@@ -118,25 +117,25 @@ def empty_the_root(place: Place, _: pytest.MonkeyPatch) -> None:
     place.index()
 
 
-def make_batch(place: Place, **columns: object) -> None:
+def make_batch(place, **columns):
     want_texts(place)
     fields = {"job_id": "batch_7", "provider_state": "in_progress", "rows": 3, "created_at": 1.0} | columns
     with writing(place) as writer:
         add_batch(writer, "cafe0123cafe", **fields)
 
 
-def damage(place: Place, _: pytest.MonkeyPatch) -> None:
+def damage(place, _):
     place.index_path.parent.mkdir(parents=True)
     place.index_path.write_bytes(b"SQLite format 3\0" + b"garbage" * 200)
 
 
-def newer_index(place: Place, _: pytest.MonkeyPatch) -> None:
+def newer_index(place, _):
     want_texts(place)
     place.execute("PRAGMA user_version = 9999")
 
 
-def run_without(what: str = "") -> State:
-    def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_without(what=""):
+    def state(place, monkeypatch):
         without = {what} if what else {"numpy", "sqlite-vec"}
         lack = dict.fromkeys(without, "is missing")
         monkeypatch.setattr(common, "lack_at_a_glance", lambda name: lack.get(name, ""))
@@ -146,8 +145,8 @@ def run_without(what: str = "") -> State:
     return state
 
 
-def fleet_of(*roles: str, **options: Any) -> State:
-    def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def fleet_of(*roles, **options):
+    def state(place, monkeypatch):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
         now = {place.settings.queue.address: fleet_now(*roles, **options)}
         monkeypatch.setattr(fleet, "_fleets", now)
@@ -155,8 +154,8 @@ def fleet_of(*roles: str, **options: Any) -> State:
     return state
 
 
-def redis_says(words: str) -> State:
-    def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def redis_says(words):
+    def state(place, monkeypatch):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
         error = QueueError(f"Redis at 127.0.0.1 {words}", hint="do this")
         monkeypatch.setattr(fleet, "_fleets", {place.settings.queue.address: (time.monotonic(), error)})
@@ -164,13 +163,13 @@ def redis_says(words: str) -> State:
     return state
 
 
-def up_was_killed(place: Place, _: pytest.MonkeyPatch) -> None:
+def up_was_killed(place, _):
     place.index_path.parent.mkdir(parents=True, exist_ok=True)
     # A lock that nobody has: its text stays when its process is killed.
     lock_of(place.index_path).write_bytes(msgspec.json.encode(Holder(pid=999_999, kind="up", started=1.0)))
 
 
-def change_model(place: Place) -> None:
+def change_model(place):
     """The index begins to be embedded with another model than before."""
     want_texts(place)
     with writing(place) as writer:
@@ -179,7 +178,7 @@ def change_model(place: Place) -> None:
     place.configure(model="b")
 
 
-def unreadable(place: Place, *outcomes: str, path: str = "memory/{}.md") -> None:
+def unreadable(place, *outcomes, path="memory/{}.md"):
     """Let the index know files that could not be read."""
     place.index_path.parent.mkdir(parents=True, exist_ok=True)
     with writing(place) as writer:
@@ -187,7 +186,7 @@ def unreadable(place: Place, *outcomes: str, path: str = "memory/{}.md") -> None
             writer.store_file(replace(file_row(path.format(number)), outcome=outcome, reason="why"))
 
 
-def row_ids(table: list[tuple[str, str, State, str, str]]) -> list[str]:
+def row_ids(table):
     """Name the rows of a table of states by code and level."""
     return [f"{row[0]}-{row[1]}" for row in table]
 
@@ -247,7 +246,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
 ]  # fmt: skip
 
 
-def seen(findings: list[Finding], code: str, level: str, words: str) -> Finding:
+def seen(findings, code, level, words):
     """The one finding with this code and level that says this."""
     (finding,) = (
         each for each in findings if (each.code, each.level) == (code, level) and words in each.what
@@ -414,18 +413,18 @@ def test_the_more_urgent_finding_comes_first(place):
     assert codes == sorted(codes, key=["provider_unusable", "memory_disabled", "files_behind"].index)
 
 
-def told_to_stop(place: Place, _: pytest.MonkeyPatch) -> None:
+def told_to_stop(place, _):
     want_texts(place)
     provider_pauses.pause(place.agent)
 
 
-def damaged_with_rows(place: Place, _: pytest.MonkeyPatch) -> None:
+def damaged_with_rows(place, _):
     want_texts(place)
     with place.index_path.open("r+b") as file:
         file.write(b"garbage" * 200)
 
 
-def set_aside(place: Place, _: pytest.MonkeyPatch) -> None:
+def set_aside(place, _):
     want_texts(place)
     place.index_path.with_name("main.sqlite.corrupt-1").touch()
 

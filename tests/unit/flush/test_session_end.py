@@ -1,7 +1,5 @@
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,14 +12,14 @@ Write = Callable[..., SessionEnd]
 COMPACTED = {"type": "compaction", "summary": "they spoke", "timestamp": "2026-02-10T10:00:00Z"}
 
 
-def said(role: str, text: str, **more: Any) -> dict[str, Any]:
+def said(role, text, **more):
     message = {"role": role, "content": [{"type": "text", "text": text}], **more}
     return {"type": "message", "timestamp": "2026-02-10T09:00:00Z", "message": message}
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write(*records: object, half: str = "") -> SessionEnd:
+def write(tmp_path):
+    def write(*records, half=""):
         path = tmp_path / "s.jsonl"
         path.write_text("".join(json.dumps(each) + "\n" for each in records) + half, encoding="utf-8")
         return read_end(path)
@@ -29,11 +27,11 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def turns(end: SessionEnd) -> list[str]:
+def turns(end):
     return turns_of(end, FORMAT, now=1_800_000_000.0)
 
 
-def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it(write: Write) -> None:
+def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it(write):
     usage = {"input": 900, "output": 60, "cacheRead": 40}
     counted = said("assistant", "a" * 40, usage=usage, provider="openai", model="m")
     thought = {"type": "thinking", "thinking": "t " * 2_000, "thinkingSignature": "s" * 40_000}
@@ -46,7 +44,7 @@ def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it(wr
     assert write(said("assistant", "a" * 40, usage=usage, stopReason="error")).tokens < 100
 
 
-def test_what_a_compaction_left_out_does_not_count(write: Write) -> None:
+def test_what_a_compaction_left_out_does_not_count(write):
     before = [said("user", "old"), said("assistant", "x", usage={"totalTokens": 9_000})]
 
     end = write(*before, COMPACTED, said("user", "new"), half='{"type": "mess')
@@ -58,7 +56,7 @@ def test_what_a_compaction_left_out_does_not_count(write: Write) -> None:
     assert write(*before).began == 1_770_714_000.0
 
 
-def test_of_a_long_transcript_the_end_is_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_transcript_the_end_is_read(write, monkeypatch):
     monkeypatch.setattr(session_end, "END_BYTES", 1_000)
 
     end = write(*(said("user", f"number {number}") for number in range(100)))
@@ -68,7 +66,7 @@ def test_of_a_long_transcript_the_end_is_read(write: Write, monkeypatch: pytest.
 
 @pytest.mark.parametrize("value", [["x"], {"a": 1}, None, True, 1e400, 10**30, "\ud800", []])
 @pytest.mark.parametrize("field", ["type", "timestamp", "message", "summary"])
-def test_an_odd_record_is_measured_like_any_other(write: Write, field: str, value: object) -> None:
+def test_an_odd_record_is_measured_like_any_other(write, field, value):
     end = write(
         {"type": "message", field: value}, said("user", "u" * 400), {"type": "compaction", field: value}
     )
@@ -76,7 +74,7 @@ def test_an_odd_record_is_measured_like_any_other(write: Write, field: str, valu
     assert end.tokens < 300
 
 
-def test_the_newest_are_kept_and_one_that_is_too_long_is_cut() -> None:
+def test_the_newest_are_kept_and_one_that_is_too_long_is_cut():
     long, short = "User: " + "a" * 40, "User: " + "b" * 40
 
     assert newest([long, short], 1_000) == ([long, short], False)

@@ -1,18 +1,14 @@
 """Batches as rows: found by what a person knows of them, asked to end, and absent from an older index."""
 
-from memline.shared.clock import ManualClock
 from memline.shared.index import batches
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import add_batch
 
 
-def a_batch(writer: IndexWriter, clock: ManualClock, token: str, **columns: object) -> None:
+def a_batch(writer, clock, token, **columns):
     add_batch(writer, token, **{"created_at": clock.now(), **columns})
 
 
-def test_open_batches_are_listed_oldest_first_and_closed_ones_are_not(
-    writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_open_batches_are_listed_oldest_first_and_closed_ones_are_not(writer, clock):
     a_batch(writer, clock, "first")
     clock.advance(1)
     a_batch(writer, clock, "second", state="intent")
@@ -22,9 +18,7 @@ def test_open_batches_are_listed_oldest_first_and_closed_ones_are_not(
     assert {batch.token for batch in batches.latest(writer.connection, 2)} == {"second", "over"}
 
 
-def test_a_batch_is_found_by_the_beginning_of_its_token_and_by_the_name_of_its_job(
-    writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_a_batch_is_found_by_the_beginning_of_its_token_and_by_the_name_of_its_job(writer, clock):
     a_batch(writer, clock, "abc1", job_id="batch_7")
     a_batch(writer, clock, "abd2")
 
@@ -35,7 +29,7 @@ def test_a_batch_is_found_by_the_beginning_of_its_token_and_by_the_name_of_its_j
     assert batches.find(writer.connection, "%") == []
 
 
-def test_a_batch_that_is_to_be_cancelled_is_due_at_once(writer: IndexWriter, clock: ManualClock) -> None:
+def test_a_batch_that_is_to_be_cancelled_is_due_at_once(writer, clock):
     a_batch(writer, clock, "one", due=clock.now() + 600)
 
     assert batches.request_cancel(

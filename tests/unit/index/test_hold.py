@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from memline.shared.index.hold import Holder, hold, holder_of, lock_of
 
@@ -17,7 +16,7 @@ input()
 """
 
 
-def test_one_process_holds_an_index_until_it_ends_however_it_ends(tmp_path: Path) -> None:
+def test_one_process_holds_an_index_until_it_ends_however_it_ends(tmp_path):
     index = tmp_path / "memory" / "main.sqlite"
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(index)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -37,7 +36,7 @@ def test_one_process_holds_an_index_until_it_ends_however_it_ends(tmp_path: Path
     assert holder_of(index) is None
 
 
-def test_two_indexes_of_a_home_are_held_side_by_side(tmp_path: Path) -> None:
+def test_two_indexes_of_a_home_are_held_side_by_side(tmp_path):
     locks = [hold(tmp_path / name, "up", 0.0) for name in ("a.sqlite", "b.sqlite")]
 
     assert None not in locks

@@ -2,12 +2,9 @@
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.index import identities, jobs, vectors
-from memline.shared.index.jobs import Job, Left
+from memline.shared.index.jobs import Left
 from memline.shared.index.vectors import Backlog
-from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling.leases import Request
 from tests.support.index_rows import (
     MODEL_A,
     MODEL_B,
@@ -22,32 +19,32 @@ from tests.support.index_rows import (
 
 
 @pytest.fixture
-def desk(writer: IndexWriter) -> IndexWriter:
+def desk(writer):
     writer.retarget(MODEL_A)
     return writer
 
 
-def texts(requests: list[Request]) -> list[str]:
+def texts(requests):
     return [text.text for request in requests for text in request.texts]
 
 
-def again(writer: IndexWriter, job: Job) -> Job:
+def again(writer, job):
     """The row of a job as it is now."""
     row = jobs.by_token(writer.connection, job.token)
     assert row is not None
     return row
 
 
-def left(writer: IndexWriter, job: Job) -> Left:
+def left(writer, job):
     return jobs.left(writer.connection).get(job.id, Left())
 
 
-def change(writer: IndexWriter, verb: str, job: Job) -> object:
+def change(writer, verb, job):
     with writer.transaction() as (connection, now):
         return jobs.cancel(connection, job, now) if verb == "cancel" else getattr(jobs, verb)(connection, job)
 
 
-def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk: IndexWriter) -> None:
+def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk):
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
     assert (again(desk, job).files_done, left(desk, job).files, left(desk, job).texts) == (1, 1, 2)
@@ -65,7 +62,7 @@ def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk:
     assert jobs.open_jobs(desk.connection) == []
 
 
-def test_a_job_whose_last_file_brings_no_text_is_done_with_it(writer: IndexWriter) -> None:
+def test_a_job_whose_last_file_brings_no_text_is_done_with_it(writer):
     job = make_job(writer, "a.md")
 
     writer.store_file(file_row("a.md", "without a provider"), job=job.token)
@@ -73,7 +70,7 @@ def test_a_job_whose_last_file_brings_no_text_is_done_with_it(writer: IndexWrite
     assert again(writer, job).state == "done"
 
 
-def test_a_file_that_came_another_way_is_not_waited_for(desk: IndexWriter) -> None:
+def test_a_file_that_came_another_way_is_not_waited_for(desk):
     job = make_job(desk, "a.md", now_ns=5)
 
     desk.store_file(file_row("a.md", "before the job", at=4))
@@ -83,7 +80,7 @@ def test_a_file_that_came_another_way_is_not_waited_for(desk: IndexWriter) -> No
     assert left(desk, job).files == 0
 
 
-def test_the_older_job_goes_first_and_live_edits_before_both(desk: IndexWriter) -> None:
+def test_the_older_job_goes_first_and_live_edits_before_both(desk):
     older, newer = make_job(desk, "old.md"), make_job(desk, "new.md")
     desk.store_file(file_row("new.md", "of the newer job"), job=newer.token)
     desk.store_file(file_row("old.md", "of the older job"), job=older.token)
@@ -92,7 +89,7 @@ def test_the_older_job_goes_first_and_live_edits_before_both(desk: IndexWriter) 
     assert texts(lease_all(desk)) == ["edited now", "of the older job", "of the newer job"]
 
 
-def test_texts_of_a_paused_job_wait_and_live_edits_do_not(desk: IndexWriter) -> None:
+def test_texts_of_a_paused_job_wait_and_live_edits_do_not(desk):
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples"), job=job.token)
 
@@ -106,7 +103,7 @@ def test_texts_of_a_paused_job_wait_and_live_edits_do_not(desk: IndexWriter) -> 
     assert jobs.next_to_read(desk.connection) is None
 
 
-def test_a_resumed_job_goes_on_with_all_of_its_texts(desk: IndexWriter) -> None:
+def test_a_resumed_job_goes_on_with_all_of_its_texts(desk):
     job = make_job(desk, "a.md")
     other = make_job(desk, "other.md")
     desk.store_file(file_row("a.md", "apples"), job=job.token)
@@ -120,9 +117,7 @@ def test_a_resumed_job_goes_on_with_all_of_its_texts(desk: IndexWriter) -> None:
     assert backlog(desk) == Backlog(leased=1, paused=1)
 
 
-def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(
-    desk: IndexWriter, clock: ManualClock
-) -> None:
+def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(desk, clock):
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples"), job=job.token)
     (request,) = lease_all(desk)
@@ -135,7 +130,7 @@ def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(
     assert lease_all(desk) == []
 
 
-def test_a_live_edit_takes_its_text_out_of_a_paused_job(desk: IndexWriter) -> None:
+def test_a_live_edit_takes_its_text_out_of_a_paused_job(desk):
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
     change(desk, "pause", job)
@@ -146,7 +141,7 @@ def test_a_live_edit_takes_its_text_out_of_a_paused_job(desk: IndexWriter) -> No
     assert left(desk, job).texts == 1
 
 
-def test_what_a_cancelled_job_leaves_is_known_as_missing_until_another_takes_it_up(desk: IndexWriter) -> None:
+def test_what_a_cancelled_job_leaves_is_known_as_missing_until_another_takes_it_up(desk):
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples"), job=job.token)
 
@@ -167,9 +162,7 @@ def test_what_a_cancelled_job_leaves_is_known_as_missing_until_another_takes_it_
 
 
 @pytest.mark.parametrize("ending", ["answer", "fail"])
-def test_requests_in_flight_of_a_cancelled_job_are_stored_and_not_sent_again(
-    desk: IndexWriter, clock: ManualClock, ending: str
-) -> None:
+def test_requests_in_flight_of_a_cancelled_job_are_stored_and_not_sent_again(desk, clock, ending):
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
     (request,) = lease_all(desk)
@@ -186,7 +179,7 @@ def test_requests_in_flight_of_a_cancelled_job_are_stored_and_not_sent_again(
     assert backlog(desk) == (Backlog(ready=2) if ending == "answer" else Backlog(cancelled=2))
 
 
-def test_a_new_model_whose_job_is_cancelled_is_not_switched_to(desk: IndexWriter) -> None:
+def test_a_new_model_whose_job_is_cancelled_is_not_switched_to(desk):
     desk.store_file(file_row("a.md", "apples"))
     answer(desk, lease_all(desk))
     desk.retarget(MODEL_B)
@@ -202,9 +195,7 @@ def test_a_new_model_whose_job_is_cancelled_is_not_switched_to(desk: IndexWriter
     ("before", "verb"),
     [("", "resume"), ("pause", "pause"), ("cancel", "pause"), ("cancel", "resume"), ("cancel", "cancel")],
 )
-def test_what_the_state_of_a_job_does_not_allow_changes_nothing(
-    desk: IndexWriter, before: str, verb: str
-) -> None:
+def test_what_the_state_of_a_job_does_not_allow_changes_nothing(desk, before, verb):
     job = make_job(desk, "a.md")
     if before:
         change(desk, before, job)
@@ -215,7 +206,7 @@ def test_what_the_state_of_a_job_does_not_allow_changes_nothing(
     assert again(desk, job) == row
 
 
-def test_another_model_is_a_job_of_all_texts(desk: IndexWriter) -> None:
+def test_another_model_is_a_job_of_all_texts(desk):
     desk.store_file(file_row("a.md", "apples", "pears"))
     answer(desk, lease_all(desk))
 
@@ -232,7 +223,7 @@ def test_another_model_is_a_job_of_all_texts(desk: IndexWriter) -> None:
     assert (again(desk, job).state, again(desk, job).texts_done) == ("done", 2)
 
 
-def test_embedding_everything_again_is_a_reindex(desk: IndexWriter) -> None:
+def test_embedding_everything_again_is_a_reindex(desk):
     desk.store_file(file_row("a.md", "apples"))
     answer(desk, lease_all(desk))
 
@@ -242,7 +233,7 @@ def test_embedding_everything_again_is_a_reindex(desk: IndexWriter) -> None:
     assert (job.kind, left(desk, job).texts) == ("reindex", 1)
 
 
-def test_the_oldest_ended_jobs_are_forgotten(desk: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_ended_jobs_are_forgotten(desk, monkeypatch):
     monkeypatch.setattr(jobs, "KEPT", 2)
     made = [make_job(desk) for _ in range(4)]
 
@@ -252,17 +243,17 @@ def test_the_oldest_ended_jobs_are_forgotten(desk: IndexWriter, monkeypatch: pyt
     assert known == {job.token for job in made[2:]}
 
 
-def test_a_job_is_found_by_the_beginning_of_its_id(desk: IndexWriter) -> None:
+def test_a_job_is_found_by_the_beginning_of_its_id(desk):
     job = make_job(desk)
 
     assert jobs.find(desk.connection, job.token[:5]) == [job]
     assert jobs.find(desk.connection, "%") == jobs.find(desk.connection, "") == []
 
 
-def test_what_is_asked_after_each_request_is_answered_by_an_index(desk: IndexWriter) -> None:
+def test_what_is_asked_after_each_request_is_answered_by_an_index(desk):
     job = make_job(desk, "a.md")
     desk.store_file(file_row("a.md", "apples"), job=job.token)
-    statements: list[str] = []
+    statements = []
     desk.connection.set_trace_callback(statements.append)
     lease_all(desk)
     jobs.finish_settled(desk.connection, 1.0)

@@ -51,7 +51,7 @@ def test_token_vectors_are_stored_with_the_vector_and_read_by_it(searched):
 
 
 def test_only_the_candidates_are_read(searched):
-    seen: list[str] = []
+    seen = []
     searched.connection.set_trace_callback(seen.append)
     token_rows.read(searched.connection, [1])
     searched.connection.set_trace_callback(None)

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import memline
-from memline.shared.clock import ManualClock
 from memline.shared.index import meta, vectors
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import (
@@ -19,7 +18,7 @@ from tests.support.index_rows import (
 )
 
 
-def test_no_statement_looks_for_a_vector_by_its_text_alone() -> None:
+def test_no_statement_looks_for_a_vector_by_its_text_alone():
     # Without the identity all vectors are read: 80 ms of CPU for each text among 100,000 of 384 dimensions.
     alone = re.compile(r"(?:UPDATE|DELETE FROM) vectors\b[^;)]{0,200}?WHERE text_hash\b")
 
@@ -30,7 +29,7 @@ def test_no_statement_looks_for_a_vector_by_its_text_alone() -> None:
     assert [path.name for path in sources if alone.search(path.read_text())] == []
 
 
-def test_the_same_text_in_ten_files_is_leased_once(writer: IndexWriter) -> None:
+def test_the_same_text_in_ten_files_is_leased_once(writer):
     writer.retarget(MODEL_A)
     for number in range(10):
         writer.store_file(file_row(f"{number}.md", "the same text"))
@@ -38,7 +37,7 @@ def test_the_same_text_in_ten_files_is_leased_once(writer: IndexWriter) -> None:
     assert [len(request.texts) for request in lease_all(writer)] == [1]
 
 
-def test_a_ready_vector_is_never_requested_again(wanting: IndexWriter) -> None:
+def test_a_ready_vector_is_never_requested_again(wanting):
     answer(wanting, lease_all(wanting))
     wanting.store_file(file_row("a.md", at=2, outcome="removed"))
 
@@ -49,7 +48,7 @@ def test_a_ready_vector_is_never_requested_again(wanting: IndexWriter) -> None:
     assert nearest(wanting, "pears") == ["pears"]
 
 
-def test_a_vector_whose_chunk_was_removed_meanwhile_is_kept_as_cache(wanting: IndexWriter) -> None:
+def test_a_vector_whose_chunk_was_removed_meanwhile_is_kept_as_cache(wanting):
     requests = lease_all(wanting)
     wanting.store_file(file_row("a.md", at=2, outcome="removed"))
 
@@ -60,7 +59,7 @@ def test_a_vector_whose_chunk_was_removed_meanwhile_is_kept_as_cache(wanting: In
     assert meta.get(wanting.connection, meta.CACHED_TOTAL) == 1
 
 
-def test_the_cache_keeps_only_the_most_recently_used(path: Path, clock: ManualClock) -> None:
+def test_the_cache_keeps_only_the_most_recently_used(path, clock):
     writer = IndexWriter(path, cache_entries=1, clock=clock)
     writer.retarget(MODEL_A)
     for number, text in enumerate(("one", "two", "three")):
@@ -77,7 +76,7 @@ def test_the_cache_keeps_only_the_most_recently_used(path: Path, clock: ManualCl
     writer.close()
 
 
-def test_a_row_id_is_never_given_to_another_vector(writer: IndexWriter) -> None:
+def test_a_row_id_is_never_given_to_another_vector(writer):
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     ((before, _),) = vectors.next_texts(writer.connection, target_id(writer), 9, time.time())

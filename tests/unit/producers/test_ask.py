@@ -1,8 +1,5 @@
 """What a search does before it answers: changed files are stored, within a time."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from memline.producers import store_changes
@@ -11,12 +8,9 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
 from memline.shared.index_writer import IndexWriter
-from memline.shared.sync.staleness import DiskState
 
 
-def look(
-    tmp_path: Path, *, may_write: bool = True, on_search: bool = True, clock: ManualClock | None = None
-) -> DiskState:
+def look(tmp_path, *, may_write=True, on_search=True, clock=None):
     settings = AgentSettings(
         agent="main",
         workspace=tmp_path / "notes",
@@ -28,7 +22,7 @@ def look(
 
 
 @pytest.fixture(autouse=True)
-def notes(tmp_path: Path) -> Path:
+def notes(tmp_path):
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "MEMORY.md").write_text("One.\n")
@@ -36,37 +30,31 @@ def notes(tmp_path: Path) -> Path:
     return notes
 
 
-def test_changed_files_are_stored_and_nothing_is_behind(tmp_path: Path) -> None:
+def test_changed_files_are_stored_and_nothing_is_behind(tmp_path):
     assert look(tmp_path).files_behind == 0
     assert (tmp_path / "index.sqlite").exists()
 
 
 @pytest.mark.parametrize("options", [{"may_write": False}, {"on_search": False}])
-def test_where_a_search_does_not_write_files_are_counted_as_behind(
-    tmp_path: Path, options: dict[str, bool]
-) -> None:
+def test_where_a_search_does_not_write_files_are_counted_as_behind(tmp_path, options):
     assert look(tmp_path, **options).files_behind == 2
     assert not (tmp_path / "index.sqlite").exists()
 
 
-def test_what_does_not_fit_into_the_time_stays_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_into_the_time_stays_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(store_changes, "CATCH_UP_S", -1.0)
 
     assert look(tmp_path).files_behind == 2
 
 
-def test_files_that_are_gone_are_stored_together(
-    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_are_gone_are_stored_together(tmp_path, notes, monkeypatch):
     (notes / "memory").mkdir()
     for number in range(60):
         (notes / f"memory/{number}.md").write_text(f"Note {number}.\n")
     look(tmp_path)
     calls, store = list[int](), IndexWriter.store_files
 
-    def counted(self: IndexWriter, rows: Any, **options: Any) -> list[str]:
+    def counted(self, rows, **options):
         calls.append(len(rows))
         return store(self, rows, **options)
 
@@ -79,12 +67,10 @@ def test_files_that_are_gone_are_stored_together(
     assert calls == [20]
 
 
-def test_an_index_that_is_slow_to_open_takes_nothing_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_is_slow_to_open_takes_nothing_of_the_time(tmp_path, monkeypatch):
     clock, opened = ManualClock(), IndexWriter.of
 
-    def slowly(*arguments: Any, **options: Any) -> IndexWriter:
+    def slowly(*arguments, **options):
         clock.advance(2 * store_changes.CATCH_UP_S)
         return opened(*arguments, **options)
 

@@ -1,13 +1,10 @@
 """What was said around a hit, joined from chunks that overlap."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from memline.producers.read_turns import read_turns
 from memline.shared.index import driver
-from memline.shared.sources.excerpt import Excerpt, Part
+from memline.shared.sources.excerpt import Part
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place
 
@@ -16,7 +13,7 @@ WORDS = (5, 30, 3, 200, 10, 900, 4, 60, 3600, 7)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     place = Place(folder=tmp_path / "place")
     place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True})
@@ -29,20 +26,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     yield place
 
 
-def read(place: Place, **part: int) -> Excerpt:
+def read(place, **part):
     with driver.reading(place.index_path) as reader:
         excerpt = read_turns(reader, "sessions/s.jsonl", Part(**part))
     assert excerpt is not None
     return excerpt
 
 
-def turns_in(excerpt: Excerpt) -> list[int]:
+def turns_in(excerpt):
     """The turns of an excerpt, in its order."""
     marks = (word.split("x")[0] for word in excerpt.text.split() if word.startswith("w"))
     return list(dict.fromkeys(int(mark[1:]) for mark in marks))
 
 
-def test_turns_around_a_line_are_whole_and_in_their_order(place: Place) -> None:
+def test_turns_around_a_line_are_whole_and_in_their_order(place):
     # Turn 4 is on line 6: the opening is the first.
     alone, wide = read(place, first=6, lines=1), read(place, first=6, lines=1, around=1)
 
@@ -52,11 +49,9 @@ def test_turns_around_a_line_are_whole_and_in_their_order(place: Place) -> None:
 
 
 @pytest.mark.parametrize("part", [{}, {"lines": 1}, {"lines": 1, "around": 1}, {"lines": 1, "around": 3}])
-def test_reading_on_leaves_out_nothing_but_the_rest_of_a_turn_that_is_too_long(
-    place: Place, part: dict[str, int]
-) -> None:
-    seen: set[str] = set()
-    at: int | None = 1
+def test_reading_on_leaves_out_nothing_but_the_rest_of_a_turn_that_is_too_long(place, part):
+    seen = set()
+    at = 1
     starts, is_cut = [], False
     while at is not None:
         starts.append(at)
@@ -74,13 +69,13 @@ def test_reading_on_leaves_out_nothing_but_the_rest_of_a_turn_that_is_too_long(
 
 
 @pytest.mark.parametrize(("first", "lines"), [(10**6, 1), (10**30, 10**30)])
-def test_lines_behind_the_end_are_empty(place: Place, first: int, lines: int) -> None:
+def test_lines_behind_the_end_are_empty(place, first, lines):
     excerpt = read(place, first=first, lines=lines, around=200)
 
     assert (excerpt.text, excerpt.lines, excerpt.next_from, excerpt.truncated) == ("", 0, None, False)
 
 
-def test_a_conversation_that_is_not_in_the_index_is_none(place: Place) -> None:
+def test_a_conversation_that_is_not_in_the_index_is_none(place):
     place.write("memory/note.md", "A note.\n")
     place.index()
     with driver.reading(place.index_path) as reader:

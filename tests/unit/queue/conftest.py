@@ -16,11 +16,11 @@ class Client(fakeredis.FakeRedis):
 
 
 @pytest.fixture
-def redis_server(monkeypatch: pytest.MonkeyPatch) -> Client:
+def redis_server(monkeypatch):
     """A Redis in memory that every client of this process talks to; a client to look into it."""
     fake = fakeredis.FakeServer()
 
-    def client(*_: object, **__: object) -> Client:
+    def client(*_, **__):
         return Client(server=fake)
 
     monkeypatch.setattr(redis_client, "client", client)

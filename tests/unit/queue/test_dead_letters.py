@@ -2,16 +2,13 @@ import time
 
 import msgspec
 import pytest
-import redis
 
 from memline.shared.queue import dead_letters
 from memline.shared.queue.messages import Envelope
 from tests.unit.queue.conftest import URL
 
 
-def dead_letter(
-    server: redis.Redis, queue: str, name: str, *, agent: str = "main", error: str = "", ago_s: float = 0
-) -> None:
+def dead_letter(server, queue, name, *, agent="main", error="", ago_s=0):
     """Put a dead letter as the broker leaves it."""
     message = Envelope(queue, f"{queue}_it", [{"agent": agent}], {}, {"retries": 3}, name, 1)
     server.zadd(f"memline:{queue}.XQ", {name: (time.time() - ago_s) * 1000})
@@ -20,11 +17,11 @@ def dead_letter(
     server.set(f"memline:error:{name}", error)
 
 
-def names(**where: str) -> list[str]:
+def names(**where):
     return [letter.id for letter in dead_letters.listed(URL, **where)]
 
 
-def test_letters_are_listed_oldest_first_with_what_they_were_and_why(redis_server: redis.Redis) -> None:
+def test_letters_are_listed_oldest_first_with_what_they_were_and_why(redis_server):
     dead_letter(redis_server, "store", "b", error="OSError: disk full", ago_s=10)
     dead_letter(redis_server, "store", "a", agent="work", error="no", ago_s=20)
 
@@ -36,7 +33,7 @@ def test_letters_are_listed_oldest_first_with_what_they_were_and_why(redis_serve
     assert names(error="disk") == ["b"]
 
 
-def test_letters_are_grouped_by_what_their_errors_have_in_common(redis_server: redis.Redis) -> None:
+def test_letters_are_grouped_by_what_their_errors_have_in_common(redis_server):
     errors = ["no file 'a.md'", "OSError: disk is full", "no file 'b c.md'", "OSError: disk is gone", "no"]
     errors += ["pid 4211 ended", "pid 5312 ended", "status 401", "status 500", "at /x/y", "at /z"]
     for number, error in enumerate(errors):
@@ -60,7 +57,7 @@ def test_letters_are_grouped_by_what_their_errors_have_in_common(redis_server: r
         msgspec.msgpack.encode({"actor_name": "a", "args": [{"agent": 1}]}),
     ],
 )
-def test_what_is_no_message_is_listed_all_the_same(redis_server: redis.Redis, data: bytes) -> None:
+def test_what_is_no_message_is_listed_all_the_same(redis_server, data):
     redis_server.zadd("memline:chunk.XQ", {"odd": 1})
     redis_server.hset("memline:chunk.XQ.msgs", "odd", data)
 
@@ -69,7 +66,7 @@ def test_what_is_no_message_is_listed_all_the_same(redis_server: redis.Redis, da
     assert letter.id == "odd" and letter.error
 
 
-def test_errors_of_one_agent_since_a_moment(redis_server: redis.Redis) -> None:
+def test_errors_of_one_agent_since_a_moment(redis_server):
     began = time.time()
     dead_letter(redis_server, "store", "before", error="old", ago_s=60)
     dead_letter(redis_server, "store", "other", agent="work", error="not ours")

@@ -2,7 +2,6 @@ import time
 
 import msgspec
 import pytest
-import redis
 
 from memline.shared.queue import depth
 from memline.shared.queue.routes import QUEUES
@@ -10,12 +9,12 @@ from tests.unit.queue.conftest import URL
 
 
 @pytest.fixture(autouse=True)
-def info(monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis) -> None:
+def info(monkeypatch, redis_server):
     """The one command that the server of these tests has not."""
     monkeypatch.setattr(type(redis_server), "info", lambda self, section=None: {"used_memory": 1_000_000})
 
 
-def lay(redis_server: redis.Redis, queue: str, name: str, *, age_s: float = 0, waits: bool = True) -> None:
+def lay(redis_server, queue, name, *, age_s=0, waits=True):
     """A message as the broker leaves it: waiting, or taken by a worker."""
     sent_ms = int((time.time() - age_s) * 1000)
     redis_server.hset(f"memline:{queue}.msgs", name, msgspec.msgpack.encode({"message_timestamp": sent_ms}))
@@ -23,11 +22,11 @@ def lay(redis_server: redis.Redis, queue: str, name: str, *, age_s: float = 0, w
         redis_server.rpush(f"memline:{queue}", name)
 
 
-def of(name: str) -> depth.QueueDepth:
+def of(name):
     return next(one for one in depth.read(URL).queues if one.name == name)
 
 
-def test_an_empty_redis_has_empty_queues() -> None:
+def test_an_empty_redis_has_empty_queues():
     fleet = depth.read(URL)
 
     assert [one.name for one in fleet.queues] == list(QUEUES)
@@ -36,8 +35,8 @@ def test_an_empty_redis_has_empty_queues() -> None:
 
 
 def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_done(
-    redis_server: redis.Redis,
-) -> None:
+    redis_server,
+):
     for number in range(5):
         lay(redis_server, "embed", f"{number}", waits=number >= 2)
     redis_server.zadd("memline:embed.XQ", {"dead": 1})
@@ -49,7 +48,7 @@ def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_d
     assert of("chunk").waiting == 0
 
 
-def test_the_age_is_that_of_the_oldest_message_that_waits(redis_server: redis.Redis) -> None:
+def test_the_age_is_that_of_the_oldest_message_that_waits(redis_server):
     lay(redis_server, "store", "young", age_s=5)
     lay(redis_server, "store", "old", age_s=90)
     lay(redis_server, "store", "taken", age_s=900, waits=False)
@@ -57,7 +56,7 @@ def test_the_age_is_that_of_the_oldest_message_that_waits(redis_server: redis.Re
     assert 89 < of("store").oldest_s < 600
 
 
-def test_messages_that_cannot_be_read_have_no_age(redis_server: redis.Redis) -> None:
+def test_messages_that_cannot_be_read_have_no_age(redis_server):
     redis_server.hset("memline:store.msgs", "bad", b"\xc1")
     redis_server.rpush("memline:store", "bad", "gone")
 

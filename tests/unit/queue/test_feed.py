@@ -1,16 +1,14 @@
 """Files are handed to the chunk workers a window at a time."""
 
-import pytest
-
 from memline.shared.clock import ManualClock
 from memline.shared.queue import feed
 
 
 def test_a_feeder_enqueues_again_what_does_not_arrive_later_each_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     clock = ManualClock()
-    enqueued: list[object] = []
+    enqueued = []
     monkeypatch.setattr(feed, "enqueue_files", lambda *args, **_: enqueued.append(args))
     monkeypatch.setattr(feed.time, "monotonic", clock.now)
     feeder = feed.FileFeeder("main", [("a.md", 1)], scanned_ns=0)
@@ -25,8 +23,8 @@ def test_a_feeder_enqueues_again_what_does_not_arrive_later_each_time(
     assert times == [0, 11, 32, 73, 154, 315]
 
 
-def test_a_live_edit_waits_behind_a_megabyte_of_a_scan_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    enqueued: list[str] = []
+def test_a_live_edit_waits_behind_a_megabyte_of_a_scan_at_most(monkeypatch):
+    enqueued = []
     monkeypatch.setattr(feed, "enqueue_files", lambda _agent, paths, **_: enqueued.extend(paths))
     files = [(f"{number}.md", 300_000) for number in range(100)]
 

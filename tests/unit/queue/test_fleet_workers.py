@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import fakeredis
 import pytest
 
 from memline.shared.errors import QueueError
@@ -21,7 +20,7 @@ ROUND_S = 0.05
 class Loop:
     """The loop of a command that waits for vectors, in a fleet whose embed worker is alive for a time."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.now, self.seen_until = 1_000.0, 0.0
         monkeypatch.setattr(fleet_workers, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(fleet_workers, "on_redis", lambda *_, **__: None)
@@ -32,7 +31,7 @@ class Loop:
         roles = ("chunk", "store", "embed") if self.now < self.seen_until else ("chunk", "store")
         return [SimpleNamespace(queues=roles, failure="")]
 
-    def run(self, *, wakes: str = "") -> tuple[float, float, QueueError]:
+    def run(self, *, wakes=""):
         """Return the seconds after which a missing worker was named and the loop ended, and the error."""
         began, named = self.now, 0.0
         with Fleet(URL) as fleet:
@@ -46,11 +45,11 @@ class Loop:
 
 
 @pytest.fixture
-def loop(redis_server: fakeredis.FakeRedis, monkeypatch: pytest.MonkeyPatch) -> Loop:
+def loop(redis_server, monkeypatch):
     return Loop(monkeypatch)
 
 
-def test_a_fleet_without_an_embed_worker_is_named_and_ends_the_run(loop: Loop) -> None:
+def test_a_fleet_without_an_embed_worker_is_named_and_ends_the_run(loop):
     named, ended, error = loop.run()
 
     assert 0 < named <= NAMED_S
@@ -58,7 +57,7 @@ def test_a_fleet_without_an_embed_worker_is_named_and_ends_the_run(loop: Loop) -
     assert error.hint == "memline worker embed"
 
 
-def test_an_embed_worker_that_was_killed_is_named_as_soon_and_ends_the_run_as_late(loop: Loop) -> None:
+def test_an_embed_worker_that_was_killed_is_named_as_soon_and_ends_the_run_as_late(loop):
     # Its last heartbeat was just before it was killed.
     loop.seen_until = loop.now + TTL_S
 
@@ -68,5 +67,5 @@ def test_an_embed_worker_that_was_killed_is_named_as_soon_and_ends_the_run_as_la
     assert abs(ended - TTL_S - ENDED_S) <= 2 * fleet_workers.LOOK_EVERY_S
 
 
-def test_a_worker_has_several_heartbeats_to_miss_before_it_counts_as_gone() -> None:
+def test_a_worker_has_several_heartbeats_to_miss_before_it_counts_as_gone():
     assert 3 * HEARTBEAT_S <= TTL_S <= NAMED_S

@@ -13,12 +13,12 @@ from tests.unit.queue.conftest import URL
 class Flaky:
     """A call that fails so many times."""
 
-    def __init__(self, times: int, error: Exception) -> None:
+    def __init__(self, times, error):
         self.calls = 0
         self._times = times
         self._error = error
 
-    def __call__(self) -> str:
+    def __call__(self):
         self.calls += 1
         if self.calls <= self._times:
             raise self._error
@@ -43,7 +43,7 @@ class Flaky:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_trouble_that_passes_is_waited_for(error: Exception) -> None:
+def test_trouble_that_passes_is_waited_for(error):
     call = Flaky(2, error)
     policy = RetryPolicy(URL, max_wait_s=30)
 
@@ -51,9 +51,7 @@ def test_trouble_that_passes_is_waited_for(error: Exception) -> None:
     assert call.calls == 3
 
 
-def test_what_is_waited_for_is_logged_once_in_a_while(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_waited_for_is_logged_once_in_a_while(monkeypatch, caplog):
     monkeypatch.setattr(redis_client, "MAX_BACKOFF_S", 0.0)
     policy = RetryPolicy(URL, max_wait_s=30)
 
@@ -63,7 +61,7 @@ def test_what_is_waited_for_is_logged_once_in_a_while(
     assert [record.message for record in caplog.records] == ["redis.waited_for"]
 
 
-def test_without_a_time_to_wait_there_is_one_try() -> None:
+def test_without_a_time_to_wait_there_is_one_try():
     call = Flaky(5, redis.ConnectionError("refused"))
 
     with pytest.raises(QueueError, match="cannot be reached"):
@@ -71,12 +69,12 @@ def test_without_a_time_to_wait_there_is_one_try() -> None:
     assert call.calls == 1
 
 
-def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end() -> None:
+def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end():
     policy = RetryPolicy(URL, max_wait_s=600)
     call = Flaky(10_000, redis.ConnectionError("refused"))
-    errors: list[BaseException] = []
+    errors = []
 
-    def wait() -> None:
+    def wait():
         try:
             policy(call)
         except QueueError as error:
@@ -98,7 +96,7 @@ def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end() -
         ("http://127.0.0.1:6379/0", "not a valid Redis URL"),
     ],
 )
-def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, words: str) -> None:
+def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url, words):
     with pytest.raises(QueueError, match=words) as error:
         redis_client.client(QueueAddress(url.replace("://", "://:hunter2@")))
 
@@ -106,7 +104,7 @@ def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, wo
 
 
 @pytest.mark.parametrize("password", ["hunter/2", "hunter?2", "hunter#2", "hunter/hunter", "1234/hunter"])
-def test_no_part_of_a_password_is_told_that_was_not_encoded(password: str) -> None:
+def test_no_part_of_a_password_is_told_that_was_not_encoded(password):
     with pytest.raises(QueueError) as error:
         redis_client.client(QueueAddress(f"redis://:{password}@127.0.0.1:6379/0"))
 

@@ -1,16 +1,16 @@
 import pytest
 
 from memline.producers.reports.doctor import examine_agent, examine_common
-from memline.shared.finding import OK, PROBLEM, Finding
+from memline.shared.finding import OK, PROBLEM
 from memline.shared.findings import fleet
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 from tests.unit.findings.conftest import fleet_now
 
 pytestmark = pytest.mark.place(files={"memory/notes.md": "# Notes\n"})
 
 
-def test_an_installation_with_everything_has_no_problem(place: Place) -> None:
+def test_an_installation_with_everything_has_no_problem(place):
     found = list(examine_common(place.settings, [place.agent]))
 
     assert PROBLEM not in {each.level for each in found}
@@ -18,7 +18,7 @@ def test_an_installation_with_everything_has_no_problem(place: Place) -> None:
     assert (found[0].level, found[0].action) == (OK, "")
 
 
-def test_what_is_well_is_said_beside_what_is_not(place: Place) -> None:
+def test_what_is_well_is_said_beside_what_is_not(place):
     place.configure(provider="none")
     before = [each.code for each in examine_agent(place.settings, place.agent)]
     place.index()
@@ -30,10 +30,10 @@ def test_what_is_well_is_said_beside_what_is_not(place: Place) -> None:
     ]
 
 
-def test_a_fleet_whose_queues_are_served_is_well(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_whose_queues_are_served_is_well(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
 
-    def found(*roles: str) -> list[Finding]:
+    def found(*roles):
         monkeypatch.setattr(fleet, "_fleets", {place.settings.queue.address: fleet_now(*roles)})
         return [each for each in examine_common(place.settings, [place.agent]) if "queue" in each.what]
 
@@ -45,7 +45,7 @@ def test_a_fleet_whose_queues_are_served_is_well(place: Place, monkeypatch: pyte
     assert [each.code for each in found("chunk", "store")] == [""]
 
 
-def test_a_provider_is_asked_only_on_demand(place: Place) -> None:
+def test_a_provider_is_asked_only_on_demand(place):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
         place.index()

@@ -1,11 +1,11 @@
 import pytest
 
 from memline.producers.reports.estimate import estimate
-from tests.support.workspace import Place, note
+from tests.support.workspace import note
 
 
 @pytest.fixture
-def place(place: Place, monkeypatch):
+def place(place, monkeypatch):
     for name in ("OPENAI", "MISTRAL"):
         monkeypatch.setenv(f"{name}_API_KEY", "sk-some-key")
     place.configure(provider="openai")

@@ -14,13 +14,13 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 
 pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
 
 @pytest.fixture
-def writer(place: Place):
+def writer(place):
     """One vector is ready, and one is leased by this process."""
     writer = IndexWriter.of(place.agent)
     writer.retarget(MODEL_A)

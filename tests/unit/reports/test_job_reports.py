@@ -1,7 +1,6 @@
 """What is said of jobs: progress, rate, time left and cost."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
@@ -10,34 +9,31 @@ import pytest
 from msgspec.structs import replace
 
 from memline.producers.reports import job_reports as reports
-from memline.producers.reports.job_reports import JobReport, named
+from memline.producers.reports.job_reports import named
 from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
-from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import Health
 from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job
-from tests.support.workspace import Place
 
 #: A dollar for a thousand tokens.
 PRICES: dict[str, dict[str, Any]] = {"openai/a": {"perMillion": 1_000}}
 
 
 @pytest.fixture
-def writer(place: Place) -> Iterator[IndexWriter]:
+def writer(place):
     place.configure(provider="openai", model="a", remote={"apiKey": "sk-test"})
     with closing(IndexWriter.of(place.agent)) as writer:
         writer.retarget(MODEL_A)
         yield writer
 
 
-def shown(place: Place, prices: dict[str, Any] = PRICES) -> list[JobReport]:
+def shown(place, prices=PRICES):
     """The reports of all jobs, the oldest first."""
     return reports.listed([place.agent], prices=prices)[::-1]
 
 
-def rates(writer: IndexWriter, *, files: int, texts: int) -> None:
+def rates(writer, *, files, texts):
     """So many files and texts were brought in the last ten seconds or a little longer."""
     now = time.time()
     with writer.transaction() as (connection, _):
@@ -47,7 +43,7 @@ def rates(writer: IndexWriter, *, files: int, texts: int) -> None:
         meta.count_recent(connection, texts, now - 10)
 
 
-def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, writer: IndexWriter) -> None:
+def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place, writer):
     job = make_job(writer, *(f"{number}.md" for number in range(10)), now_ns=1)
     writer.store_file(file_row("0.md", "apples and pears", "plums and dates"), job=job.token)
     answer(writer, lease_all(writer))
@@ -66,9 +62,7 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, wri
 
 
 @pytest.mark.parametrize(("paused", "per_thousand"), [(False, 0.5), (True, 1.0)])
-def test_what_is_to_come_costs_what_it_will_be_sent_by(
-    place: Place, writer: IndexWriter, paused: bool, per_thousand: float
-) -> None:
+def test_what_is_to_come_costs_what_it_will_be_sent_by(place, writer, paused, per_thousand):
     place.configure(remote={"apiKey": "sk-test", "batch": {"enabled": True}})
     job = make_job(writer, "0.md", now_ns=1)
     writer.store_file(file_row("0.md", *(f"text {number}" for number in range(10))), job=job.token)
@@ -82,14 +76,12 @@ def test_what_is_to_come_costs_what_it_will_be_sent_by(
     assert report.cost_expected == pytest.approx(report.tokens_expected * per_thousand / 1_000)
 
 
-def test_texts_and_what_is_left_of_them_are_read_at_one_moment(
-    place: Place, writer: IndexWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_and_what_is_left_of_them_are_read_at_one_moment(place, writer, monkeypatch):
     job = make_job(writer, "0.md", now_ns=1)
     writer.store_file(file_row("0.md", *(f"text {number}" for number in range(10))), job=job.token)
     left = jobs.left
 
-    def answered_meanwhile(reader: Any) -> Any:
+    def answered_meanwhile(reader):
         found = left(reader)
         answer(writer, writer.lease(replace(CAPS, max_rows=4), credits=1, only_full=False))
         return found
@@ -100,7 +92,7 @@ def test_texts_and_what_is_left_of_them_are_read_at_one_moment(
     assert report.job.texts_done + report.left.texts == 10
 
 
-def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter) -> None:
+def test_a_later_job_waits_for_the_older_ones(place, writer):
     for number in range(2):
         job = make_job(writer, f"{number}.md", now_ns=number + 1)
         texts = (f"text {number} {each}" for each in range(10))
@@ -113,13 +105,13 @@ def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter)
     assert later.words().startswith("1 of 1 file read, 0 of 10 texts embedded, ETA ")
 
 
-def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWriter) -> None:
+def test_nothing_is_promised_while_nothing_moves(place, writer):
     job = make_job(writer, "a.md", now_ns=1)
     assert (shown(place)[0].eta_s, shown(place)[0].texts_expected) == (None, None)
     writer.store_file(file_row("a.md", "apples"), job=job.token)
     rates(writer, files=1, texts=10)
 
-    def stopped(was: Health) -> Health:
+    def stopped(was):
         return health.stopped(was, health.REQUEST_RULES, "bad key", "set the key", time.time())
 
     health.update(writer.accounts, "openai", health.REQUESTS, stopped)
@@ -132,7 +124,7 @@ def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWrit
     assert [each["code"] for each in shown_as["findings"]] == ["breaker_open"]
 
 
-def test_a_paused_job_names_the_command_that_resumes_it(place: Place, writer: IndexWriter) -> None:
+def test_a_paused_job_names_the_command_that_resumes_it(place, writer):
     job = make_job(writer, "a.md")
     jobs.pause(writer.connection, job)
 
@@ -141,7 +133,7 @@ def test_a_paused_job_names_the_command_that_resumes_it(place: Place, writer: In
     assert (report.job.state, report.to_json()["action"]) == ("paused", f"memline jobs resume {job.token}")
 
 
-def test_what_went_by_batch_has_the_price_of_batches(place: Place, writer: IndexWriter) -> None:
+def test_what_went_by_batch_has_the_price_of_batches(place, writer):
     job = make_job(writer, "a.md")
     with writer.transaction() as (connection, _):
         target = connection.execute("SELECT id FROM identities").fetchone()[0]
@@ -154,7 +146,7 @@ def test_what_went_by_batch_has_the_price_of_batches(place: Place, writer: Index
     assert report.cost == 1.5
 
 
-def test_an_unknown_id_names_the_nearest_one(place: Place, writer: IndexWriter) -> None:
+def test_an_unknown_id_names_the_nearest_one(place, writer):
     job = make_job(writer)
     wrong = job.token[:-1] + "x"
 
@@ -162,12 +154,10 @@ def test_an_unknown_id_names_the_nearest_one(place: Place, writer: IndexWriter) 
         named([place.agent], wrong)
 
 
-def test_a_beginning_of_several_ids_names_them(
-    place: Place, writer: IndexWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_beginning_of_several_ids_names_them(place, writer, monkeypatch):
     tokens = iter((b"\x5f\x3a\x00\x00", b"\x5f\x3a\x11\x11"))
     monkeypatch.setattr(jobs, "os", SimpleNamespace(urandom=lambda _: next(tokens)))
-    made: list[Job] = [make_job(writer), make_job(writer)]
+    made = [make_job(writer), make_job(writer)]
 
     with pytest.raises(JobUnknown, match="'5f3a' is the beginning of 2 jobs"):
         named([place.agent], "5f3a")

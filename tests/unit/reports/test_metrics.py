@@ -17,13 +17,13 @@ from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.heartbeat import WorkerInfo
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place, monkeypatch):
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setattr(fleet, "GOOD_FOR_S", 0.0)
@@ -32,12 +32,12 @@ def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
-def queue(name: str, **counts: float) -> QueueDepth:
+def queue(name, **counts):
     found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0, "rate_per_minute": 0.0}
     return QueueDepth(name=name, role=name, **{**found, **counts})  # type: ignore[arg-type]
 
 
-def worker(name: str, *queues: str, threads: int) -> WorkerInfo:
+def worker(name, *queues, threads):
     return WorkerInfo(
         id=name,
         threads_of=dict.fromkeys(queues, threads),
@@ -62,17 +62,17 @@ FLEET = Fleet(
 )
 
 
-def scraped(place: Place) -> dict[str, float]:
+def scraped(place):
     """Every sample by its name and labels."""
     return samples(page(FleetCollector(place.settings, [place.agent])))
 
 
-def samples(text: str) -> dict[str, float]:
+def samples(text):
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     return {name.removeprefix(PREFIX): float(value) for name, value in lines}
 
 
-def fill(place: Place) -> None:
+def fill(place):
     """An index with vectors in every state: two ready, two out, one wanted and one cancelled."""
     index = IndexWriter.of(place.agent)
     index.retarget(choose(place.agent).identity)
@@ -87,12 +87,12 @@ def fill(place: Place) -> None:
     index.close()
 
 
-def _file(path: str, *texts: str, at: int) -> FileRow:
+def _file(path, *texts, at):
     chunks = tuple(Chunk(start_line=n, end_line=n, text=text) for n, text in enumerate(texts, 1))
     return FileRow(path=path, source="memory", outcome="indexed", observed_ns=at, chunks=chunks)
 
 
-def test_queues_workers_and_redis_are_reported(place: Place) -> None:
+def test_queues_workers_and_redis_are_reported(place):
     found = scraped(place)
 
     assert found["redis_up"] == 1
@@ -105,7 +105,7 @@ def test_queues_workers_and_redis_are_reported(place: Place) -> None:
     assert found['workers{role="store"}'] == 1
 
 
-def test_the_rows_of_an_agent_are_reported(place: Place) -> None:
+def test_the_rows_of_an_agent_are_reported(place):
     fill(place)
 
     found = scraped(place)
@@ -116,7 +116,7 @@ def test_the_rows_of_an_agent_are_reported(place: Place) -> None:
     assert found['vectors_per_second{agent="main"}'] > 0
 
 
-def test_jobs_are_reported_with_what_they_have_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_reported_with_what_they_have_left(place, monkeypatch):
     with closing(IndexWriter.of(place.agent)) as index:
         index.retarget(choose(place.agent).identity)
         now_ns = int(time.time() * 1e9)
@@ -138,15 +138,15 @@ def test_jobs_are_reported_with_what_they_have_left(place: Place, monkeypatch: p
     assert found['job_files_left{agent="main"}'] == 2
 
 
-def test_without_an_index_there_is_nothing_wrong(place: Place) -> None:
+def test_without_an_index_there_is_nothing_wrong(place):
     found = scraped(place)
 
     assert found['index_up{agent="main"}'] == 1
     assert not any(name.startswith("vectors") for name in found)
 
 
-def test_an_unreachable_redis_hides_no_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> Fleet:
+def test_an_unreachable_redis_hides_no_rows(place, monkeypatch):
+    def refuse(*_):
         raise QueueError("Redis cannot be reached")
 
     monkeypatch.setattr(depth, "read", refuse)
@@ -158,7 +158,7 @@ def test_an_unreachable_redis_hides_no_rows(place: Place, monkeypatch: pytest.Mo
     assert not any(name.startswith("queue") for name in found)
 
 
-def test_a_damaged_index_hides_no_queues(place: Place) -> None:
+def test_a_damaged_index_hides_no_queues(place):
     place.index_path.parent.mkdir(parents=True)
     place.index_path.write_bytes(b"damaged" * 1_000)
 
@@ -168,7 +168,7 @@ def test_a_damaged_index_hides_no_queues(place: Place) -> None:
     assert found["redis_up"] == 1
 
 
-def test_without_a_queue_only_the_rows_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_queue_only_the_rows_are_reported(place, monkeypatch):
     monkeypatch.delenv("MEMLINE_QUEUE_URL")
 
     found = scraped(place)
@@ -177,7 +177,7 @@ def test_without_a_queue_only_the_rows_are_reported(place: Place, monkeypatch: p
     assert not any(name.startswith(("redis", "queue", "worker")) for name in found)
 
 
-def test_every_metric_is_in_the_operators_page_with_the_same_words() -> None:
+def test_every_metric_is_in_the_operators_page_with_the_same_words():
     text = (ROOT / "docs" / "fleet.md").read_text("utf-8")
 
     documented = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \|[^|]*\| (.+?) \|$", text, re.MULTILINE))
@@ -185,12 +185,12 @@ def test_every_metric_is_in_the_operators_page_with_the_same_words() -> None:
     assert documented == METRICS
 
 
-def test_the_roles_that_the_configuration_needs_are_expected(place: Place) -> None:
+def test_the_roles_that_the_configuration_needs_are_expected(place):
     expected = scraped(place)
     place.configure(provider="none")
     without_provider = scraped(place)
 
-    def roles(found: dict[str, float]) -> dict[str, float]:
+    def roles(found):
         pattern = re.compile(r'worker_expected\{role="(\w+)"\}')
         return {match[1]: value for name, value in found.items() if (match := pattern.fullmatch(name))}
 
@@ -199,10 +199,8 @@ def test_the_roles_that_the_configuration_needs_are_expected(place: Place) -> No
     assert roles(without_provider) == {"embed": 0, "store": 1}
 
 
-def test_a_query_worker_is_expected_only_while_a_question_waits(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def expected(**counts: int) -> float:
+def test_a_query_worker_is_expected_only_while_a_question_waits(place, monkeypatch):
+    def expected(**counts):
         idle = replace(FLEET.queues[0], name="query", role="query", waiting=0, in_flight=0, delayed=0)
         other = Fleet(queues=(replace(idle, **counts),), workers=(), used_memory=1)
         monkeypatch.setattr(depth, "read", lambda *_: other)

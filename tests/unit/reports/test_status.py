@@ -4,12 +4,11 @@ from memline.producers.memory import digest
 from memline.producers.reports.status import left_out_files
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
-from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
 
-def test_the_keys_are_the_same_with_and_without_an_index(place: Place) -> None:
+def test_the_keys_are_the_same_with_and_without_an_index(place):
     without = place.report()
     place.index()
     indexed = place.report()
@@ -21,7 +20,7 @@ def test_the_keys_are_the_same_with_and_without_an_index(place: Place) -> None:
     assert indexed["status"]["sourceCounts"] == [{"source": "memory", "files": 1, "chunks": 1}]
 
 
-def test_an_index_that_cannot_be_read_is_an_error_with_what_to_do(place: Place) -> None:
+def test_an_index_that_cannot_be_read_is_an_error_with_what_to_do(place):
     place.index()
     place.index_path.write_bytes(b"this is not a database " * 1_000)
 
@@ -32,7 +31,7 @@ def test_an_index_that_cannot_be_read_is_an_error_with_what_to_do(place: Place) 
     assert status["files"] == 0
 
 
-def test_deep_says_that_nothing_embeds_and_why(place: Place) -> None:
+def test_deep_says_that_nothing_embeds_and_why(place):
     place.configure(provider="openai")
 
     probe = place.report(deep=True)["embeddingProbe"]
@@ -42,7 +41,7 @@ def test_deep_says_that_nothing_embeds_and_why(place: Place) -> None:
     assert "OPENAI_API_KEY" in probe["action"]
 
 
-def test_files_that_are_left_out_are_named_with_the_reason(place: Place) -> None:
+def test_files_that_are_left_out_are_named_with_the_reason(place):
     assert left_out_files(place.agent) == []
     place.write("memory/binary.md", b"\0\1\2")
     place.index()
@@ -53,7 +52,7 @@ def test_files_that_are_left_out_are_named_with_the_reason(place: Place) -> None
     assert file["reason"]
 
 
-def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place) -> None:
+def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place):
     before = digest(place.agent, place.report())
     place.index()
     after = digest(place.agent, place.report())
@@ -63,13 +62,13 @@ def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place
     assert (after["warning"], after["mode"], after["stale"]) == ("", "keyword", False)
 
 
-def test_the_digest_names_a_provider_that_cannot_be_used(place: Place) -> None:
+def test_the_digest_names_a_provider_that_cannot_be_used(place):
     place.configure(provider="voyage")
 
     assert "voyage" in digest(place.agent, place.report())["warning"].lower()
 
 
-def test_the_cache_is_what_no_chunk_needs_any_more(place: Place) -> None:
+def test_the_cache_is_what_no_chunk_needs_any_more(place):
     writer = IndexWriter.of(place.agent)
     writer.retarget(MODEL_A)
     for number, text in enumerate(("apples", "pears")):

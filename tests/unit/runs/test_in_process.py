@@ -10,20 +10,17 @@ from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.routes import QUEUES
 from memline.workers import context, lifecycle
 from tests.support import process
-from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
 
 @pytest.mark.parametrize("is_enabled", [False, True])
-def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(
-    place: Place, monkeypatch: pytest.MonkeyPatch, is_enabled: bool
-) -> None:
+def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(place, monkeypatch, is_enabled):
     place.configure(remote={"batch": {"enabled": is_enabled}})
-    started: list[dict[str, int]] = []
+    started = []
     start = lifecycle.start
 
-    def noted(broker: object, threads_of: dict[str, int], **options: object) -> object:
+    def noted(broker, threads_of, **options):
         started.append(threads_of)
         return start(broker, threads_of, **options)  # type: ignore[arg-type]
 
@@ -37,13 +34,11 @@ def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(
     assert workers.fault() is None
 
 
-def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, monkeypatch):
     began, may_end, hanging = threading.Event(), threading.Event(), list[threading.Thread]()
     monkeypatch.setattr(in_process, "STOP_TIMEOUT_MS", 10)
 
-    def hang(*_: object, **__: object) -> None:
+    def hang(*_, **__):
         hanging.append(threading.current_thread())
         began.set()
         may_end.wait()
@@ -61,16 +56,14 @@ def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(
         assert (first.fault(), second.fault()) == (None, None)
 
 
-def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(place, monkeypatch):
     closed = threading.Event()
 
     class Client:
-        def close(self) -> None:
+        def close(self):
             closed.set()
 
-    def damaged(*_: object) -> None:
+    def damaged(*_):
         raise IndexCorrupt("the index is damaged")
 
     monkeypatch.setattr(context.Context, "end_unsent", damaged)
@@ -83,10 +76,10 @@ def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(
         context.current()
 
 
-def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place: Place) -> None:
+def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place):
     entered = threading.Event()
 
-    def second() -> None:
+    def second():
         with InProcessWorkers(place.settings):
             entered.set()
 
@@ -101,7 +94,7 @@ def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place: Place
     assert entered.is_set()
 
 
-def test_runs_of_several_threads_end_well(place: Place) -> None:
+def test_runs_of_several_threads_end_well(place):
     place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
     reports = list[IndexReport]()
     runs = [threading.Thread(target=lambda: reports.append(place.index(force=True))) for _ in range(4)]
@@ -114,9 +107,7 @@ def test_runs_of_several_threads_end_well(place: Place) -> None:
     assert [(report.files["failed"], report.failed) for report in reports] == [(0, False)] * 4
 
 
-def test_workers_that_cannot_start_keep_no_others_from_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "start", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError), InProcessWorkers(place.settings):
@@ -126,7 +117,7 @@ def test_workers_that_cannot_start_keep_no_others_from_it(
         assert workers.fault() is None
 
 
-def test_the_threads_of_a_command_share_one_heap_and_those_of_another_program_do_not(place: Place) -> None:
+def test_the_threads_of_a_command_share_one_heap_and_those_of_another_program_do_not(place):
     # glibc tells of its heaps; another C library has no such call, and no heap a thread.
     count = """
 import atexit, ctypes, os

@@ -1,6 +1,3 @@
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from memline.producers.runs import index_run
@@ -12,7 +9,7 @@ from tests.support.workspace import Place, remote
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
 
-def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Place) -> None:
+def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place):
     place.write("memory/binary.md", b"\0\1\2")
 
     report = place.index()
@@ -23,7 +20,7 @@ def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Plac
     assert report.failed
 
 
-def test_a_run_and_the_status_count_the_same_files(place: Place) -> None:
+def test_a_run_and_the_status_count_the_same_files(place):
     place.write("memory/empty.md", "")
     (place.workspace / "memory/link.md").symlink_to("empty.md")
 
@@ -34,9 +31,7 @@ def test_a_run_and_the_status_count_the_same_files(place: Place) -> None:
     assert (status["status"]["files"], status["scan"]["totalFiles"]) == (again["unchanged"], again["seen"])
 
 
-def test_a_run_that_finds_nothing_to_do_starts_no_workers(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_finds_nothing_to_do_starts_no_workers(place, monkeypatch):
     place.index()
     monkeypatch.setattr(IndexRun, "work", lambda *_, **__: pytest.fail("workers were started"))
 
@@ -45,7 +40,7 @@ def test_a_run_that_finds_nothing_to_do_starts_no_workers(
     assert (report.failed, report.files["unchanged"]) == (False, 1)
 
 
-def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place: Place) -> None:
+def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place):
     place.configure(provider="openai")
 
     report = place.index()
@@ -55,14 +50,12 @@ def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place
     assert "OPENAI_API_KEY" in report.action
 
 
-def test_an_index_that_is_replaced_again_and_again_ends_the_run(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def replaced(*_: Any, **__: Any) -> None:
+def test_an_index_that_is_replaced_again_and_again_ends_the_run(place, monkeypatch):
+    def replaced(*_, **__):
         raise IndexReplaced("the index was replaced", hint="memline index")
 
     monkeypatch.setattr(IndexRun, "work", replaced)
-    notes: list[str] = []
+    notes = []
 
     with pytest.raises(IndexReplaced):
         place.index(on_note=notes.append)
@@ -70,20 +63,18 @@ def test_an_index_that_is_replaced_again_and_again_ends_the_run(
     assert notes == ["the index was replaced; the run begins again."] * index_run.MAX_RESTARTS
 
 
-def test_an_index_that_is_deleted_while_the_workers_run_is_built_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_is_deleted_while_the_workers_run_is_built_again(place, monkeypatch):
     work = IndexRun.work
-    runs: list[IndexRun] = []
+    runs = []
 
-    def delete_first(run: IndexRun, *args: Any, **options: Any) -> None:
+    def delete_first(run, *args, **options):
         runs.append(run)
         if len(runs) == 1:
             place.index_path.unlink()
         work(run, *args, **options)
 
     monkeypatch.setattr(IndexRun, "work", delete_first)
-    notes: list[str] = []
+    notes = []
 
     report = place.index(on_note=notes.append)
 
@@ -92,9 +83,7 @@ def test_an_index_that_is_deleted_while_the_workers_run_is_built_again(
 
 
 @pytest.mark.parametrize(("cache", "kept"), [({"enabled": False}, 0), ({"maxEntries": 1}, 1), ({}, 3)])
-def test_one_run_keeps_the_cache_within_its_limit(
-    tmp_path: Path, cache: dict[str, object], kept: int
-) -> None:
+def test_one_run_keeps_the_cache_within_its_limit(tmp_path, cache, kept):
     place = Place(folder=tmp_path / "user")
     with EmbeddingServer() as server:
         place.configure(**remote(server.url), cache=cache)

@@ -1,8 +1,6 @@
 """Two agents with one key: one breaker, in two indexes that know nothing of each other."""
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +8,6 @@ from msgspec.structs import replace
 from memline.shared.clock import ManualClock
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
@@ -18,17 +15,17 @@ from memline.shared.scheduling import health
 from tests.support.index_rows import MODEL_A, fail, file_row, lease_all, use
 
 
-def choice(identity: Identity = MODEL_A, *, key: str = "k") -> Choice:
+def choice(identity=MODEL_A, *, key="k"):
     endpoint = Endpoint(provider="openai", base_url="http://x/v1", public=False, key=key)
     return Choice(requested="openai", provider="openai", identity=identity, endpoint=endpoint)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
-def wanting(path: Path, clock: ManualClock, chosen: Choice) -> IndexWriter:
+def wanting(path, clock, chosen):
     writer = IndexWriter(path, clock=clock)
     use(writer, chosen)
     writer.store_file(file_row("a.md", f"apples of {path.stem}", f"pears of {path.stem}"))
@@ -36,7 +33,7 @@ def wanting(path: Path, clock: ManualClock, chosen: Choice) -> IndexWriter:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, clock: ManualClock) -> Iterator[tuple[IndexWriter, IndexWriter]]:
+def pair(tmp_path, clock):
     with (
         closing(wanting(tmp_path / "one.sqlite", clock, choice())) as one,
         closing(wanting(tmp_path / "two.sqlite", clock, choice())) as two,
@@ -45,8 +42,8 @@ def pair(tmp_path: Path, clock: ManualClock) -> Iterator[tuple[IndexWriter, Inde
 
 
 def test_a_bad_key_that_one_agent_meets_stops_the_other_before_it_asks(
-    pair: tuple[IndexWriter, IndexWriter],
-) -> None:
+    pair,
+):
     one, two = pair
     (request,) = lease_all(one)
 
@@ -56,9 +53,7 @@ def test_a_bad_key_that_one_agent_meets_stops_the_other_before_it_asks(
     assert health.read(two.accounts, "openai").reason == "it was stop"
 
 
-def test_retry_after_and_learned_caps_are_those_of_the_account(
-    pair: tuple[IndexWriter, IndexWriter], clock: ManualClock
-) -> None:
+def test_retry_after_and_learned_caps_are_those_of_the_account(pair, clock):
     one, two = pair
     (request,) = lease_all(one)
     one.store_vectors(MODEL_A, request.lease, [], LearnedCaps(max_rows=1))
@@ -74,7 +69,7 @@ def test_retry_after_and_learned_caps_are_those_of_the_account(
     assert len(lease_all(two)) == 1
 
 
-def test_another_key_is_another_account(tmp_path: Path, clock: ManualClock) -> None:
+def test_another_key_is_another_account(tmp_path, clock):
     with (
         closing(wanting(tmp_path / "one.sqlite", clock, choice())) as one,
         closing(wanting(tmp_path / "two.sqlite", clock, choice(key="other"))) as two,
@@ -88,9 +83,7 @@ def test_another_key_is_another_account(tmp_path: Path, clock: ManualClock) -> N
         assert health.read(one.accounts, "openai").paused
 
 
-def test_a_damaged_account_file_stops_neither_search_nor_embedding(
-    pair: tuple[IndexWriter, IndexWriter], tmp_path: Path
-) -> None:
+def test_a_damaged_account_file_stops_neither_search_nor_embedding(pair, tmp_path):
     one, two = pair
     fail(one, lease_all(one)[0], "stop")
     path = tmp_path / "accounts.sqlite"
@@ -106,7 +99,7 @@ def test_a_damaged_account_file_stops_neither_search_nor_embedding(
     assert len(list(tmp_path.glob("accounts.sqlite.corrupt-*"))) == 1
 
 
-def test_the_account_file_holds_no_key(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_account_file_holds_no_key(tmp_path, clock):
     with closing(wanting(tmp_path / "one.sqlite", clock, choice(key="sk-very-secret-key"))) as one:
         fail(one, lease_all(one)[0], "stop")
         account = one.accounts.of("openai")

@@ -2,11 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -29,17 +26,17 @@ DAY = "2025-06-15"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[AccountFile]:
+def file(tmp_path):
     with closing(AccountFile(tmp_path / "accounts.sqlite")) as file:
         yield file
 
 
-def today(file: AccountFile, now: float = NOW) -> dict[str, Any]:
-    counts: dict[str, Any] = spent(file, Ceilings(), now)["today"]
+def today(file, now=NOW):
+    counts = spent(file, Ceilings(), now)["today"]
     return counts
 
 
-def test_a_day_has_a_limit_in_dollars_and_the_next_day_another(file: AccountFile) -> None:
+def test_a_day_has_a_limit_in_dollars_and_the_next_day_another(file):
     mine = Budget(file, Ceilings(max_cost_per_day=0.02))
     most = int(1_000_000 * TEXTS_SHARE)
 
@@ -51,7 +48,7 @@ def test_a_day_has_a_limit_in_dollars_and_the_next_day_another(file: AccountFile
     assert mine.take(SMALL, 1, NOW + 86_400) is None
 
 
-def test_texts_leave_a_little_of_a_day_to_questions(file: AccountFile) -> None:
+def test_texts_leave_a_little_of_a_day_to_questions(file):
     mine = Budget(file, Ceilings(max_cost_per_day=0.02))
     mine.take(SMALL, int(1_000_000 * TEXTS_SHARE), NOW)
     question = msgspec.structs.replace(SMALL, mode=QUESTIONS)
@@ -61,8 +58,8 @@ def test_texts_leave_a_little_of_a_day_to_questions(file: AccountFile) -> None:
 
 
 def test_a_model_without_a_price_has_a_limit_in_tokens_and_stops_where_there_is_none(
-    file: AccountFile,
-) -> None:
+    file,
+):
     in_tokens = Budget(file, Ceilings(max_cost_per_day=1, max_tokens_per_day=1000))
     in_money = Budget(file, Ceilings(max_cost_per_day=1))
     priced = Budget(file, Ceilings(max_cost_per_day=1), prices={"m": {"perMillion": 1.0}})
@@ -78,7 +75,7 @@ def test_a_model_without_a_price_has_a_limit_in_tokens_and_stops_where_there_is_
 
 
 @pytest.mark.parametrize("provider", ["local", "ollama"])
-def test_a_model_on_this_machine_costs_nothing(file: AccountFile, provider: str) -> None:
+def test_a_model_on_this_machine_costs_nothing(file, provider):
     mine = Budget(file, Ceilings(max_cost_per_day=1, max_tokens_per_day=1))
     charge = Charge(identity=Identity(provider=provider, model="m"), account=provider)
 
@@ -86,7 +83,7 @@ def test_a_model_on_this_machine_costs_nothing(file: AccountFile, provider: str)
     assert today(file)["cost"] == 0
 
 
-def test_a_correction_counts_on_the_day_of_the_request_and_the_long_sum_forgets_it(file: AccountFile) -> None:
+def test_a_correction_counts_on_the_day_of_the_request_and_the_long_sum_forgets_it(file):
     mine = Budget(file, Ceilings(max_cost_per_day=1))
     mine.take(SMALL, 100, NOW)
     mine.correct(SMALL, DAY, -50)
@@ -103,8 +100,8 @@ def test_a_correction_counts_on_the_day_of_the_request_and_the_long_sum_forgets_
 
 
 def test_processes_that_count_together_never_pass_a_limit_also_when_they_are_killed(
-    file: AccountFile,
-) -> None:
+    file,
+):
     context = get_context("fork")
     children = [context.Process(target=spend_and_die, args=(file.path,)) for _ in range(4)]
     for child in children:
@@ -117,7 +114,7 @@ def test_processes_that_count_together_never_pass_a_limit_also_when_they_are_kil
     assert today(file)["tokens"] == 945
 
 
-def spend_and_die(path: Path) -> None:
+def spend_and_die(path):
     """Spend until nothing is left; then be killed in the middle of a transaction."""
     file = AccountFile(path)
     mine = Budget(file, Ceilings(max_tokens_per_day=1000))
@@ -132,7 +129,7 @@ def spend_and_die(path: Path) -> None:
 
 
 @pytest.fixture
-def writer(tmp_path: Path, clock: ManualClock) -> Iterator[IndexWriter]:
+def writer(tmp_path, clock):
     with closing(IndexWriter(tmp_path / "main.sqlite", clock=clock)) as writer:
         writer.retarget(MODEL_A)
         writer.store_file(file_row("a.md", *(f"text number {n:02}" for n in range(20))))
@@ -140,29 +137,27 @@ def writer(tmp_path: Path, clock: ManualClock) -> Iterator[IndexWriter]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
-def limit(writer: IndexWriter, tokens: int) -> None:
+def limit(writer, tokens):
     writer.budget = Budget(writer.accounts.file, Ceilings(max_tokens_per_day=tokens))
 
 
-def lease(writer: IndexWriter) -> int:
+def lease(writer):
     """Answer all requests that are sent; return how many texts they had."""
     requests = writer.lease(CAPS, credits=100, only_full=False)
     answer(writer, requests)
     return sum(len(request.texts) for request in requests)
 
 
-def tokens_of_a_text(writer: IndexWriter) -> int:
+def tokens_of_a_text(writer):
     (tokens,) = writer.connection.execute("SELECT DISTINCT tokens FROM vectors").fetchone()
     return int(tokens)
 
 
-def test_texts_wait_at_the_limit_and_go_on_the_next_day_or_when_it_is_raised(
-    writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_texts_wait_at_the_limit_and_go_on_the_next_day_or_when_it_is_raised(writer, clock):
     each = tokens_of_a_text(writer)
     limit(writer, 10 * each)
 
@@ -180,9 +175,7 @@ def test_texts_wait_at_the_limit_and_go_on_the_next_day_or_when_it_is_raised(
 @pytest.mark.parametrize(
     ("used", "calls", "requests"), [(0, 0, 0), (3, 1, 1), (250, 3, 3)], ids=["unsent", "usage", "cut"]
 )
-def test_the_first_answer_of_a_request_corrects_its_count_once(
-    writer: IndexWriter, clock: ManualClock, used: int, calls: int, requests: int
-) -> None:
+def test_the_first_answer_of_a_request_corrects_its_count_once(writer, clock, used, calls, requests):
     (request,) = writer.lease(CAPS, credits=1, only_full=False)
     # The answer comes on another day: it is of the day of its request.
     counted, began = today(writer.accounts.file, clock.now())["tokens"], clock.now()
@@ -196,7 +189,7 @@ def test_the_first_answer_of_a_request_corrects_its_count_once(
     assert (after["tokens"], after["requests"]) == (used, requests)
 
 
-def test_a_request_that_is_never_answered_stays_counted(writer: IndexWriter, clock: ManualClock) -> None:
+def test_a_request_that_is_never_answered_stays_counted(writer, clock):
     writer.lease(CAPS, credits=1, only_full=False)
     counted = today(writer.accounts.file, clock.now())
 

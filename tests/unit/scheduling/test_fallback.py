@@ -1,9 +1,7 @@
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, meta, vectors
@@ -15,36 +13,36 @@ from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, leas
 GEMINI = Identity(provider="gemini", model="g")
 
 
-def chosen(of: Identity) -> Choice:
+def chosen(of):
     return Choice(requested="openai", provider=of.provider, model=of.model, identity=of, caps=CAPS)
 
 
 FIRST, SECOND = chosen(MODEL_A), chosen(GEMINI)
 
 
-def target(writer: IndexWriter) -> Identity:
+def target(writer):
     row = identities.target(writer.connection)
     assert row is not None
     return row.identity
 
 
-def start(writer: IndexWriter, second: Choice | None = SECOND) -> None:
+def start(writer, second=SECOND):
     with writer.session() as (_, now):
         fallback.start(writer.accounts, FIRST, second, now)
 
 
-def switch_if_needed(writer: IndexWriter, second: Choice) -> None:
+def switch_if_needed(writer, second):
     with writer.session() as (_, now):
         fallback.switch_if_needed(writer.accounts, FIRST, second, now)
 
 
-def switch_back(writer: IndexWriter) -> None:
+def switch_back(writer):
     with writer.session() as (_, now):
         fallback.switch_back(writer.accounts, FIRST, now)
 
 
 @pytest.fixture
-def stopped(writer: IndexWriter) -> IndexWriter:
+def stopped(writer):
     """An index whose provider stopped with two of three texts embedded, and whose fallback is active."""
     start(writer, SECOND)
     writer.store_file(file_row("a.md", "apples", "pears"))
@@ -55,28 +53,26 @@ def stopped(writer: IndexWriter) -> IndexWriter:
     return writer
 
 
-def work_as(writer: IndexWriter, of: Choice) -> None:
+def work_as(writer, of):
     """Embed all that is wanted of a provider."""
     assert target(writer) == of.identity
     while requests := lease_all(writer):
         answer(writer, requests)
 
 
-def test_the_fallback_takes_over_when_the_breaker_opens_and_says_why(stopped: IndexWriter) -> None:
+def test_the_fallback_takes_over_when_the_breaker_opens_and_says_why(stopped):
     assert target(stopped) == GEMINI
     why = meta.get(stopped.connection, meta.FALLBACK)
     assert (why["from"], why["reason"]) == ("openai", "it was stop")
 
 
-def test_the_fallback_and_why_it_is_in_use_are_written_at_once(
-    stopped: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, monkeypatch):
     """A process that ends before all texts are wanted of the fallback leaves no model that nobody chose."""
     switch_back(stopped)
     stopped.store_file(file_row("c.md", "cherries"))
     fail(stopped, lease_all(stopped)[0], "stop")
 
-    def end(*_: object) -> None:
+    def end(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(model_change, "_want_all", end)
@@ -88,9 +84,7 @@ def test_the_fallback_and_why_it_is_in_use_are_written_at_once(
         assert fallback.is_fallback_active(again.connection, FIRST, SECOND)
 
 
-def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(
-    stopped: IndexWriter, path: Path, clock: ManualClock
-) -> None:
+def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(stopped, path, clock):
     with closing(IndexWriter(path, clock=clock)) as again:
         start(again, SECOND)
 
@@ -98,9 +92,7 @@ def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(
         assert target(again) == GEMINI
 
 
-def test_nothing_is_paid_for_twice_however_often_they_alternate(
-    stopped: IndexWriter, clock: ManualClock
-) -> None:
+def test_nothing_is_paid_for_twice_however_often_they_alternate(stopped, clock):
     work_as(stopped, SECOND)
     embedded = meta.get(stopped.connection, meta.EMBEDDED_TOTAL)
 
@@ -119,7 +111,7 @@ def test_nothing_is_paid_for_twice_however_often_they_alternate(
     assert meta.get(stopped.connection, meta.EMBEDDED_TOTAL) == embedded + 1 + 3 + 2
 
 
-def test_a_cache_of_nothing_keeps_the_vectors_of_both(path: Path, clock: ManualClock) -> None:
+def test_a_cache_of_nothing_keeps_the_vectors_of_both(path, clock):
     with closing(IndexWriter(path, clock=clock, cache_entries=0)) as writer:
         start(writer, SECOND)
         writer.store_file(file_row("a.md", "apples"))
@@ -133,14 +125,14 @@ def test_a_cache_of_nothing_keeps_the_vectors_of_both(path: Path, clock: ManualC
         assert vectors.count_ready(writer.connection) == 3
 
 
-def test_a_fallback_that_is_no_longer_configured_is_left(stopped: IndexWriter) -> None:
+def test_a_fallback_that_is_no_longer_configured_is_left(stopped):
     start(stopped, None)
 
     assert target(stopped) == MODEL_A
     assert meta.get(stopped.connection, meta.FALLBACK) is None
 
 
-def test_caps_are_kept_while_the_fallback_is_active(writer: IndexWriter) -> None:
+def test_caps_are_kept_while_the_fallback_is_active(writer):
     start(writer, SECOND)
     writer.store_file(file_row("a.md", "apples"))
     (request,) = lease_all(writer)

@@ -1,8 +1,6 @@
 """A breaker opens, lets one request through, and closes; requests become smaller and grow again."""
 
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,18 +12,17 @@ from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import GROW_AFTER, LONGEST_S, REQUEST_RULES, Health
-from memline.shared.scheduling.leases import Request
 from tests.support.index_rows import MODEL_A, answer, file_row
 
 NOW = 1_000_000.0
 FAILED = "the server failed"
 
 
-def failed(was: Health, now: float, **options: int) -> Health:
+def failed(was, now, **options):
     return health.failed(was, REQUEST_RULES, FAILED, "", now, **options)
 
 
-def after_failures(count: int) -> tuple[Health, float]:
+def after_failures(count):
     """A health after so many failures in a row, each of the next request that may be sent, and the time."""
     was, now = Health(), NOW
     for _ in range(count):
@@ -34,7 +31,7 @@ def after_failures(count: int) -> tuple[Health, float]:
     return was, now
 
 
-def test_pauses_grow_until_the_breaker_opens_and_rests_double_up_to_five_minutes() -> None:
+def test_pauses_grow_until_the_breaker_opens_and_rests_double_up_to_five_minutes():
     waits = [state.wait_s(now) for state, now in map(after_failures, range(1, 9))]
 
     assert waits == [1, 2, 30, 60, 120, 240, 300, 300]
@@ -42,11 +39,11 @@ def test_pauses_grow_until_the_breaker_opens_and_rests_double_up_to_five_minutes
     assert [after_failures(count)[0].has_given_up for count in (3, 4)] == [False, True]
 
 
-def test_a_provider_that_is_dead_for_years_overflows_nothing() -> None:
+def test_a_provider_that_is_dead_for_years_overflows_nothing():
     assert after_failures(5_000)[0].opens > 4_000
 
 
-def test_requests_that_were_in_flight_together_fail_once() -> None:
+def test_requests_that_were_in_flight_together_fail_once():
     once = failed(Health(), NOW)
     opened, now = after_failures(3)
 
@@ -54,14 +51,14 @@ def test_requests_that_were_in_flight_together_fail_once() -> None:
     assert failed(opened, now + 1) == opened
 
 
-def test_a_definite_no_opens_at_once_and_for_good() -> None:
+def test_a_definite_no_opens_at_once_and_for_good():
     state = health.stopped(Health(), REQUEST_RULES, "bad key", "set it", NOW)
 
     assert (state.paused, state.has_given_up, state.reason, state.action) == (True, True, "bad key", "set it")
     assert health.worked(state) == Health()
 
 
-def test_a_time_to_wait_is_no_failure_and_the_longest_counts() -> None:
+def test_a_time_to_wait_is_no_failure_and_the_longest_counts():
     state = health.asked_to_wait(Health(), 60, "429", NOW)
     later = health.asked_to_wait(state, 10, "429 again", NOW + 1)
     of_worker = health.unsent(later, 5, "has a cooldown", NOW + 1)
@@ -69,12 +66,12 @@ def test_a_time_to_wait_is_no_failure_and_the_longest_counts() -> None:
     assert (of_worker.failures, of_worker.wait_s(NOW + 1), of_worker.reason) == (0, 59, "429 again")
 
 
-def test_a_time_that_a_clock_which_was_set_back_left_behind_is_not_waited_for() -> None:
+def test_a_time_that_a_clock_which_was_set_back_left_behind_is_not_waited_for():
     assert Health(retry_at=NOW + LONGEST_S + 1).wait_s(NOW) == 0
     assert health.asked_to_wait(Health(), 1e9, "429", NOW).wait_s(NOW) == LONGEST_S
 
 
-def test_a_probe_that_was_not_sent_or_is_told_to_wait_is_followed_by_another() -> None:
+def test_a_probe_that_was_not_sent_or_is_told_to_wait_is_followed_by_another():
     opened = msgspec.structs.replace(after_failures(3)[0], retry_at=NOW + 300)
 
     assert health.unsent(opened, 0, "", NOW, is_probe=True).wait_s(NOW) == 0
@@ -90,7 +87,7 @@ def test_a_probe_that_was_not_sent_or_is_told_to_wait_is_followed_by_another() -
     ],
     ids=["failed", "limited"],
 )
-def test_a_size_that_fails_twice_in_a_row_is_halved(twice: Callable[[Health, float], Health]) -> None:
+def test_a_size_that_fails_twice_in_a_row_is_halved(twice):
     once = twice(Health(), NOW)
     again = twice(once, NOW + 2)
 
@@ -98,13 +95,13 @@ def test_a_size_that_fails_twice_in_a_row_is_halved(twice: Callable[[Health, flo
     assert twice(health.worked(once), NOW + 2).max_rows == 0
 
 
-def test_a_single_text_that_a_limit_refuses_again_is_a_failure() -> None:
+def test_a_single_text_that_a_limit_refuses_again_is_a_failure():
     once = health.asked_to_wait(Health(), 1, "429", NOW, rows=1)
 
     assert health.asked_to_wait(once, 1, "429", NOW + 2, rows=1).failures == 1
 
 
-def test_a_learned_size_doubles_after_quick_answers_and_is_forgotten_when_it_is_large() -> None:
+def test_a_learned_size_doubles_after_quick_answers_and_is_forgotten_when_it_is_large():
     state = health.learned(Health(), LearnedCaps(max_rows=64, max_tokens=500))
     assert (state.max_rows, state.max_tokens) == (64, 500)
 
@@ -122,12 +119,12 @@ def test_a_learned_size_doubles_after_quick_answers_and_is_forgotten_when_it_is_
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
 @pytest.fixture
-def pair(tmp_path: Path, clock: ManualClock) -> Iterator[list[IndexWriter]]:
+def pair(tmp_path, clock):
     """Two processes of one index with ten texts."""
     path = tmp_path / "main.sqlite"
     with closing(IndexWriter(path, clock=clock)) as one, closing(IndexWriter(path, clock=clock)) as two:
@@ -136,20 +133,18 @@ def pair(tmp_path: Path, clock: ManualClock) -> Iterator[list[IndexWriter]]:
         yield [one, two]
 
 
-def lease(writer: IndexWriter) -> list[Request]:
+def lease(writer):
     return writer.lease(RequestCaps(max_rows=2, max_tokens=100), credits=3, only_full=False)
 
 
-def fail(writer: IndexWriter, request: Request, kind: str) -> None:
+def fail(writer, request, kind):
     failure = Failure(kind=kind, error=FAILED, is_probe=request.is_probe)
     hashes = [text.hash for text in request.texts]
     sizes = LearnedCaps(error_rows=len(hashes))
     writer.record_failure(request.identity, request.lease, hashes, failure, sizes)
 
 
-def test_after_a_failure_one_request_goes_ahead_of_the_others(
-    pair: list[IndexWriter], clock: ManualClock
-) -> None:
+def test_after_a_failure_one_request_goes_ahead_of_the_others(pair, clock):
     first, *others = lease(pair[0])
     fail(pair[0], first, "later")
     answer(pair[0], others)
@@ -164,9 +159,7 @@ def test_after_a_failure_one_request_goes_ahead_of_the_others(
     assert single.is_probe and lease(pair[0]) == []
 
 
-def test_of_two_processes_one_sends_the_one_text_that_an_open_breaker_lets_through(
-    pair: list[IndexWriter], clock: ManualClock
-) -> None:
+def test_of_two_processes_one_sends_the_one_text_that_an_open_breaker_lets_through(pair, clock):
     fail(pair[0], lease(pair[0])[0], "stop")
     pair[0].end_leases()
 
@@ -180,9 +173,7 @@ def test_of_two_processes_one_sends_the_one_text_that_an_open_breaker_lets_throu
     assert health.read(pair[0].accounts, "openai").state == "closed"
 
 
-def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(
-    pair: list[IndexWriter], clock: ManualClock
-) -> None:
+def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(pair, clock):
     fail(pair[0], lease(pair[0])[0], "stop")
     pair[0].end_leases()
     clock.advance(60)
@@ -195,9 +186,7 @@ def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(
 
 
 @pytest.mark.parametrize("mode", health.MODES)
-def test_a_pause_by_a_person_is_kept_in_the_index_until_it_is_ended(
-    pair: list[IndexWriter], mode: str
-) -> None:
+def test_a_pause_by_a_person_is_kept_in_the_index_until_it_is_ended(pair, mode):
     for is_paused in (True, False):
         with pair[0].transaction():
             health.set_paused(pair[0].accounts, "openai", is_paused, mode)

@@ -2,9 +2,7 @@
 
 import time
 from contextlib import closing
-from pathlib import Path
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
@@ -13,7 +11,7 @@ from memline.shared.scheduling import leases
 from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_row, lease_all
 
 
-def test_requests_are_packed_up_to_rows_and_tokens(writer: IndexWriter) -> None:
+def test_requests_are_packed_up_to_rows_and_tokens(writer):
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", *(f"{'word ' * 8}{n}" for n in range(10))))
     caps = RequestCaps(max_rows=4, max_tokens=33)
@@ -23,7 +21,7 @@ def test_requests_are_packed_up_to_rows_and_tokens(writer: IndexWriter) -> None:
     assert [len(request.texts) for request in requests] == [3, 3, 3, 1]
 
 
-def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting: IndexWriter) -> None:
+def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting):
     first = wanting.lease(CAPS, credits=4, only_full=True)
     wanting.store_file(file_row("b.md", "plums"))
 
@@ -32,7 +30,7 @@ def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting: In
     assert len(wanting.lease(CAPS, credits=4, only_full=False)) == 1
 
 
-def test_no_more_requests_are_in_flight_than_there_are_credits(writer: IndexWriter) -> None:
+def test_no_more_requests_are_in_flight_than_there_are_credits(writer):
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
     one_row = RequestCaps(max_rows=1, max_tokens=1000)
@@ -45,7 +43,7 @@ def test_no_more_requests_are_in_flight_than_there_are_credits(writer: IndexWrit
     assert (len(first), len(second), len(third)) == (3, 0, 1)
 
 
-def test_a_lease_outlives_the_slowest_request_that_the_settings_allow(tmp_path: Path) -> None:
+def test_a_lease_outlives_the_slowest_request_that_the_settings_allow(tmp_path):
     memory = MemorySearch(remote=Remote(timeout_seconds=3600))
     settings = AgentSettings(
         agent="main",
@@ -64,7 +62,7 @@ def test_a_lease_outlives_the_slowest_request_that_the_settings_allow(tmp_path: 
     assert request.until > time.time() + 2 * 2 * 3600
 
 
-def test_a_deadline_that_is_too_far_ahead_is_over(wanting: IndexWriter, clock: ManualClock) -> None:
+def test_a_deadline_that_is_too_far_ahead_is_over(wanting, clock):
     lease_all(wanting)
 
     clock.set_back(7_200)
@@ -73,7 +71,7 @@ def test_a_deadline_that_is_too_far_ahead_is_over(wanting: IndexWriter, clock: M
     assert backlog(wanting) == Backlog(wanted=2)
 
 
-def test_the_texts_of_an_expired_lease_are_sent_again(wanting: IndexWriter, clock: ManualClock) -> None:
+def test_the_texts_of_an_expired_lease_are_sent_again(wanting, clock):
     first = lease_all(wanting)
     clock.advance(leases.LEASE_S + 1)
 
@@ -84,9 +82,7 @@ def test_the_texts_of_an_expired_lease_are_sent_again(wanting: IndexWriter, cloc
     assert [r.lease for r in second] != [r.lease for r in first]
 
 
-def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(
-    wanting: IndexWriter, clock: ManualClock
-) -> None:
+def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock):
     (old,) = lease_all(wanting)
     clock.advance(leases.LEASE_S + 1)
     wanting.sweep()

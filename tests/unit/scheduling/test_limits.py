@@ -4,10 +4,7 @@ import multiprocessing
 import os
 import random
 import signal
-from collections.abc import Iterator
 from contextlib import closing
-from multiprocessing.synchronize import Barrier
-from pathlib import Path
 
 import pytest
 
@@ -20,29 +17,27 @@ CALL = costs(tokens=1, max_requests=20)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "accounts.sqlite"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
 @pytest.fixture
-def limits(path: Path, clock: ManualClock) -> Iterator[FileLimits]:
+def limits(path, clock):
     with closing(FileLimits(AccountFile(path), clock)) as limits:
         yield limits
 
 
-def test_without_limits_everything_goes_at_once(limits: FileLimits) -> None:
+def test_without_limits_everything_goes_at_once(limits):
     assert [limits.take("openai", costs(tokens=10**6)) for _ in range(100)] == [0.0] * 100
 
 
 @pytest.mark.parametrize("size", [1, 3, 20, 45, 90, 100])
-def test_no_minute_holds_more_than_the_limit_and_most_of_it_is_used(
-    limits: FileLimits, clock: ManualClock, size: int
-) -> None:
+def test_no_minute_holds_more_than_the_limit_and_most_of_it_is_used(limits, clock, size):
     source, began, went = random.Random(size), clock.now(), list[float]()
 
     while len(went) < 400:
@@ -66,11 +61,11 @@ def test_no_minute_holds_more_than_the_limit_and_most_of_it_is_used(
         {"tokens": 1, "requests": 50, "max_requests": 20},
     ],
 )
-def test_a_call_above_the_whole_limit_goes_alone(limits: FileLimits, call: dict[str, int]) -> None:
+def test_a_call_above_the_whole_limit_goes_alone(limits, call):
     assert [limits.take("openai", costs(**call)) for _ in range(2)] == [0, WINDOW_S]
 
 
-def test_places_are_given_ahead_in_order_to_those_who_wait_for_them(limits: FileLimits) -> None:
+def test_places_are_given_ahead_in_order_to_those_who_wait_for_them(limits):
     call = costs(tokens=1, max_requests=2)
     waits = [limits.take("openai", call, max_wait_s=max_wait_s) for max_wait_s in (0, 1, 100, 200)]
 
@@ -78,7 +73,7 @@ def test_places_are_given_ahead_in_order_to_those_who_wait_for_them(limits: File
     assert waits == [0, WINDOW_S, WINDOW_S, 2 * WINDOW_S]
 
 
-def test_a_question_has_a_part_of_the_limit_for_itself(limits: FileLimits, clock: ManualClock) -> None:
+def test_a_question_has_a_part_of_the_limit_for_itself(limits, clock):
     question = costs(tokens=1, max_requests=60, is_question=True)
     for _ in range(9):
         limits.take("a", costs(tokens=1, max_requests=60), max_wait_s=100)
@@ -90,9 +85,7 @@ def test_a_question_has_a_part_of_the_limit_for_itself(limits: FileLimits, clock
     assert limits.take("b", costs(tokens=1, max_requests=1, is_question=True)) == 0
 
 
-def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(
-    limits: FileLimits, clock: ManualClock
-) -> None:
+def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(limits, clock):
     limits.cool_down("openai", 60)
     limits.cool_down("openai", 1)
     clock.advance(4)
@@ -105,9 +98,7 @@ def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(60, 0), (STOP_COOLDOWN_S, STOP_COOLDOWN_S)])
-def test_a_cooldown_ends_when_an_operator_says_so_but_not_after_a_definite_no(
-    limits: FileLimits, seconds: float, left: float
-) -> None:
+def test_a_cooldown_ends_when_an_operator_says_so_but_not_after_a_definite_no(limits, seconds, left):
     limits.cool_down("openai", seconds)
     limits.cool_down("voyage", 60)
 
@@ -116,7 +107,7 @@ def test_a_cooldown_ends_when_an_operator_says_so_but_not_after_a_definite_no(
     assert (limits.cooldown_s("openai"), limits.cooldown_s("voyage")) == (left, 60)
 
 
-def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits: FileLimits, clock: ManualClock) -> None:
+def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits, clock):
     clock.advance(2 * 86_400)
     limits.take("openai", CALL)
     limits.cool_down("openai", 60)
@@ -125,7 +116,7 @@ def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits: FileLimits, clo
     assert (limits.take("openai", CALL), limits.cooldown_s("openai")) == (0, 0)
 
 
-def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path: Path, clock: ManualClock) -> None:
+def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path, clock):
     context = multiprocessing.get_context("fork")
     children = [context.Process(target=take_and_die, args=(path, clock)) for _ in range(2)]
     for child in children:
@@ -138,7 +129,7 @@ def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path: Path
         assert limits.take("openai", CALL) == pytest.approx(80 * WINDOW_S / 18)
 
 
-def take_and_die(path: Path, clock: ManualClock) -> None:
+def take_and_die(path, clock):
     """Take places in a process that is killed in the middle of a transaction."""
     file = AccountFile(path)
     for _ in range(40):
@@ -148,9 +139,7 @@ def take_and_die(path: Path, clock: ManualClock) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_of_processes_that_find_the_file_damaged_one_moves_it_and_no_place_is_lost(
-    path: Path, clock: ManualClock
-) -> None:
+def test_of_processes_that_find_the_file_damaged_one_moves_it_and_no_place_is_lost(path, clock):
     context = multiprocessing.get_context("fork")
     for _ in range(10):
         path.write_bytes(b"no database at all " * 400)
@@ -168,7 +157,7 @@ def test_of_processes_that_find_the_file_damaged_one_moves_it_and_no_place_is_lo
             left.unlink()
 
 
-def take_once(path: Path, clock: ManualClock, together: Barrier) -> None:
+def take_once(path, clock, together):
     together.wait()
     with closing(FileLimits(AccountFile(path), clock)) as limits:
         limits.take("openai", CALL, max_wait_s=1_000)

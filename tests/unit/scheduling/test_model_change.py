@@ -1,7 +1,6 @@
 """The vectors of a new model are built beside the old ones, and search switches when they are complete."""
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -25,14 +24,14 @@ from tests.support.index_rows import (
 )
 
 
-def active_model(writer: IndexWriter) -> str:
+def active_model(writer):
     active = identities.active(writer.connection)
     assert active is not None
     return active.identity.model
 
 
 class TestChangingTheModel:
-    def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(self, wanting: IndexWriter) -> None:
+    def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(self, wanting):
         answer(wanting, lease_all(wanting))
 
         wanting.retarget(MODEL_B)
@@ -48,7 +47,7 @@ class TestChangingTheModel:
         assert self.active_model(wanting) == "b"
         assert nearest(wanting, "pears")[0] == "pears"
 
-    def test_going_back_takes_the_vectors_from_the_cache(self, wanting: IndexWriter) -> None:
+    def test_going_back_takes_the_vectors_from_the_cache(self, wanting):
         answer(wanting, lease_all(wanting))
         wanting.retarget(MODEL_B)
         answer(wanting, lease_all(wanting))
@@ -61,7 +60,7 @@ class TestChangingTheModel:
         assert lease_all(wanting) == []
         assert nearest(wanting, "apples")[0] == "apples"
 
-    def test_going_back_ends_the_job_of_the_change_and_no_other(self, wanting: IndexWriter) -> None:
+    def test_going_back_ends_the_job_of_the_change_and_no_other(self, wanting):
         answer(wanting, lease_all(wanting))
         connection = wanting.connection
         other = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1, files=[("a.md", 1)])
@@ -80,9 +79,7 @@ class TestChangingTheModel:
             assert [each.id for each in jobs.open_jobs(connection)] == [other.id]
 
     @pytest.mark.parametrize("sweeps", [True, False])
-    def test_a_change_that_is_taken_up_again_goes_on_where_it_was(
-        self, writer: IndexWriter, sweeps: bool
-    ) -> None:
+    def test_a_change_that_is_taken_up_again_goes_on_where_it_was(self, writer, sweeps):
         writer.store_file(file_row("a.md", *(f"text {n}" for n in range(20))))
         writer.retarget(MODEL_A)
         (first,) = writer.lease(replace(CAPS, max_rows=5), credits=1, only_full=False)
@@ -97,7 +94,7 @@ class TestChangingTheModel:
         held = {text.text for text in first.texts}
         assert texts | held >= {f"text {n}" for n in range(20)}
 
-    def test_a_model_that_fails_for_all_texts_does_not_take_over(self, wanting: IndexWriter) -> None:
+    def test_a_model_that_fails_for_all_texts_does_not_take_over(self, wanting):
         answer(wanting, lease_all(wanting))
         wanting.retarget(MODEL_B)
 
@@ -105,7 +102,7 @@ class TestChangingTheModel:
 
         assert self.active_model(wanting) == "a"
 
-    def test_without_a_provider_nothing_is_wanted_and_nothing_lost(self, wanting: IndexWriter) -> None:
+    def test_without_a_provider_nothing_is_wanted_and_nothing_lost(self, wanting):
         answer(wanting, lease_all(wanting))
 
         wanting.retarget(None)
@@ -117,13 +114,13 @@ class TestChangingTheModel:
         assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
 
     @staticmethod
-    def active_model(writer: IndexWriter) -> str:
+    def active_model(writer):
         active = identities.active(writer.connection)
         assert active is not None
         return active.identity.model
 
 
-def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writer: IndexWriter) -> None:
+def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writer):
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
     answer(writer, lease_all(writer))
@@ -141,9 +138,7 @@ def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writ
     assert active_model(writer) == "a"
 
 
-def test_an_identity_that_is_used_again_meanwhile_is_not_turned_into_cache(
-    writer: IndexWriter, path: Path
-) -> None:
+def test_an_identity_that_is_used_again_meanwhile_is_not_turned_into_cache(writer, path):
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     answer(writer, lease_all(writer))
@@ -159,7 +154,7 @@ def test_an_identity_that_is_used_again_meanwhile_is_not_turned_into_cache(
     assert vectors.backlog(writer.connection, target.id).ready == 1
 
 
-def test_a_process_without_a_provider_changes_nothing_for_the_others(writer: IndexWriter) -> None:
+def test_a_process_without_a_provider_changes_nothing_for_the_others(writer):
     writer.retarget(MODEL_A)
 
     use(writer, Choice(requested="auto", provider="none", reason="no key"))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,53 +22,51 @@ ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base
 class Provider:
     """Fails after so many seconds, or answers at once."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock):
         self.clock = clock
         self.calls = 0
-        self.fails_after_s: float | None = None
-        self.retry_after_s: float | None = None
+        self.fails_after_s = None
+        self.retry_after_s = None
 
-    def embed_query(self, text: str, *, timeout_s: float) -> bytes:
+    def embed_query(self, text, *, timeout_s):
         self.calls += 1
         if self.fails_after_s is None:
             return b"vector"
         self.clock.advance(self.fails_after_s)
         raise ProviderLater("no answer", retry_after_s=self.retry_after_s)
 
-    def close(self) -> None: ...
+    def close(self): ...
 
 
 @pytest.fixture
-def clock() -> ManualClock:
+def clock():
     return ManualClock()
 
 
 @pytest.fixture
-def provider(clock: ManualClock) -> Provider:
+def provider(clock):
     return Provider(clock)
 
 
 @pytest.fixture
-def embedder(provider: Provider, clock: ManualClock, tmp_path: Path) -> QueryEmbedder:
+def embedder(provider, clock, tmp_path):
     settings = AgentSettings(agent="main", workspace=tmp_path, index_path=tmp_path / "i", state_dir=tmp_path)
     return make_embedder(settings, provider, clock)
 
 
-def make_embedder(settings: AgentSettings, provider: Provider, clock: ManualClock) -> QueryEmbedder:
+def make_embedder(settings, provider, clock):
     fields = {"provider": "openai", "fallback_from": "", "mark": "1", "build": lambda **_: provider}
     choice = SimpleNamespace(identity=ACTIVE.identity, **fields)
     return QueryEmbedder(settings, cast(Any, choice), clock=clock)
 
 
-def refusal(embedder: QueryEmbedder) -> str:
+def refusal(embedder):
     with pytest.raises(ProviderLater) as error:
         embedder.embed("q", ACTIVE, Health())
     return str(error.value)
 
 
-def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(
-    embedder: QueryEmbedder, provider: Provider, clock: ManualClock
-) -> None:
+def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(embedder, provider, clock):
     provider.fails_after_s = 8.0
     assert refusal(embedder) == "no answer"
 
@@ -87,13 +84,13 @@ def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(
     ids=["a short failure", "a clock that is set back"],
 )
 def test_no_question_is_delayed_for_long(
-    embedder: QueryEmbedder,
-    provider: Provider,
-    clock: ManualClock,
-    retry_after_s: float | None,
-    set_back_s: float,
-    wait_s: float,
-) -> None:
+    embedder,
+    provider,
+    clock,
+    retry_after_s,
+    set_back_s,
+    wait_s,
+):
     provider.fails_after_s, provider.retry_after_s = 0.1, retry_after_s
     refusal(embedder)
 
@@ -104,16 +101,14 @@ def test_no_question_is_delayed_for_long(
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
-def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider: Provider) -> None:
+def test_the_time_that_a_provider_names_counts(embedder, provider):
     provider.fails_after_s, provider.retry_after_s = 0.1, 60.0
     refusal(embedder)
 
     assert refusal(embedder) == "openai is not asked for another 60 s: no answer"
 
 
-def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(
-    provider: Provider, clock: ManualClock, tmp_path: Path
-) -> None:
+def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(provider, clock, tmp_path):
     memory = MemorySearch(remote=Remote(requests_per_minute=40))
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "memory": memory}
     one, two = (
@@ -132,9 +127,7 @@ def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_pla
     assert two.embed("q", ACTIVE, Health()) == b"vector"
 
 
-def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(
-    provider: Provider, clock: ManualClock, tmp_path: Path
-) -> None:
+def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(provider, clock, tmp_path):
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "index_path": tmp_path / "i"}
     settings = AgentSettings(agent="main", limits=Ceilings(max_tokens_per_day=5), prices={}, **paths)
     embedder = make_embedder(settings, provider, clock)

@@ -29,7 +29,7 @@ class Notes:
         self.embedder = FakeEmbedder(dims=DIMS)
         self.writer = IndexWriter(path, clock=clock)
         #: The identity of the vectors that are searched.
-        self.active: identities.IdentityRow | None = None
+        self.active = None
 
     def add(self, path, text, *, source="memory", mtime=0, tags="", names="", day=""):
         self.clock.advance(1)
@@ -133,7 +133,7 @@ def notes(tmp_path, clock):
 @pytest.fixture
 def opened(notes):
     """Open the index of `notes` for searching."""
-    indexes: list[SearchIndex] = []
+    indexes = []
 
     def open_index(**options):
         indexes.append(SearchIndex(notes.path, **options))

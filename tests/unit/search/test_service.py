@@ -46,9 +46,9 @@ class Choices:
 
     def __init__(self, notes):
         self.notes = notes
-        self.asked: list[str] = []
+        self.asked = []
         #: Names of models that the writer switches to, one at each question.
-        self.switches: list[str] = []
+        self.switches = []
         self.requested, self.identity = "openai", FakeEmbedder(dims=32, model="unused").identity
         self.provider, self.model, self.reason, self.action = "openai", "unused", "", ""
         self.fallback_from = self.base_url = ""

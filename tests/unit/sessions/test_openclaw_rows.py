@@ -20,12 +20,12 @@ PATH = "sessions/a.jsonl"
 
 
 @pytest.fixture
-def state(tmp_path) -> Path:
+def state(tmp_path):
     (tmp_path / "state").mkdir()
     return tmp_path / "state"
 
 
-def read(store, path: str = PATH):
+def read(store, path=PATH):
     return read_session(
         partial(store.open, path), format=FORMAT, max_tokens=400, overlap_tokens=80, clock=CLOCK
     )
@@ -35,7 +35,7 @@ def files_of(state):
     return SessionFiles(state, "sessions/", "agents/main/sessions", title="OpenClaw")
 
 
-def fingerprint(folder) -> dict[str, tuple[int, str]]:
+def fingerprint(folder):
     return {
         file.name: (file.stat().st_mtime_ns, sha256(file.read_bytes()).hexdigest())
         for file in folder.iterdir()

@@ -3,13 +3,10 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from memline.shared.sessions.stores import TranscriptStore
 from tests.support.transcripts import names_in, reading, said_in, store_of
 
 T0 = 1_795_000_000_000
@@ -34,7 +31,7 @@ class Desk:
         self.rows.executescript(SCHEMA)
         self.count = 0
 
-    def session(self, name, directory: str = "/w/proj", **more):
+    def session(self, name, directory="/w/proj", **more):
         row = {"title": "New session - 2026-11-23T03:27:13.592Z", "parent_id": None, "revert": None} | more
         self.rows.execute(
             "INSERT INTO session (id, directory, title, parent_id, revert, time_updated)"
@@ -42,7 +39,7 @@ class Desk:
             (name, directory, row["title"], row["parent_id"], row["revert"], T0),
         )
 
-    def say(self, session, role, *parts: dict[str, Any] | str, **data) -> str:
+    def say(self, session, role, *parts, **data):
         self.count += 1
         if role == "user":
             # In a git project: the files that were changed by it.
@@ -62,22 +59,22 @@ class Desk:
         self.rows.execute("UPDATE session SET time_updated = ? WHERE id = ?", (at, session))
         return message
 
-    def revert(self, session, to: dict[str, str]):
+    def revert(self, session, to):
         self.rows.execute("UPDATE session SET revert = ? WHERE id = ?", (json.dumps(to), session))
 
 
 @pytest.fixture
-def desk(tmp_path) -> Iterator[Desk]:
+def desk(tmp_path):
     made = Desk(tmp_path / "opencode.db")
     yield made
     made.rows.close()
 
 
-def store(desk) -> TranscriptStore:
+def store(desk):
     return store_of("opencode", desk.database)
 
 
-def said(desk, name: str = "ses_a") -> list[str]:
+def said(desk, name="ses_a"):
     return said_in(store(desk), "opencode", name)
 
 
@@ -161,7 +158,7 @@ def test_no_byte_of_the_database_changes_while_opencode_writes(desk):
 @pytest.mark.parametrize(
     "data", ["", "{", "[]", "null", '{"type": "text"}', '{"type": "text", "text": 3}', None]
 )
-def test_a_broken_part_is_left_out(desk, data: str | None):
+def test_a_broken_part_is_left_out(desk, data):
     desk.session("ses_a")
     desk.say("ses_a", "user", "one")
     desk.rows.execute("INSERT INTO part VALUES ('prt_x', 'msg_0001', 'ses_a', 0, 0, ?)", (data,))

@@ -4,7 +4,6 @@ import os
 import re
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -25,7 +24,7 @@ from memline.shared.sources.append import (
 MOMENT = datetime(2026, 2, 10, 14, 32, tzinfo=UTC)
 
 
-def lines(text: str) -> object:
+def lines(text):
     return lambda before: text
 
 
@@ -53,7 +52,7 @@ def test_nothing_to_add_makes_no_file_and_no_folder(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["file link", "folder link", "fifo", "folder", "file for folder"])
-def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path, what: str):
+def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path, what):
     root, outside = tmp_path / "ws", tmp_path / "outside"
     (root / "memory").mkdir(parents=True)
     outside.mkdir()
@@ -96,7 +95,7 @@ def test_two_writers_at_once_keep_their_lines_whole(tmp_path):
 
 
 @pytest.mark.parametrize("relative", ["../x.md", "memory/../../x.md", "/etc/x.md", "memory//x.md"])
-def test_a_path_that_leaves_its_folder_is_refused(tmp_path, relative: str):
+def test_a_path_that_leaves_its_folder_is_refused(tmp_path, relative):
     (tmp_path / "memory").mkdir()
 
     with pytest.raises(AppendRefused):
@@ -105,7 +104,7 @@ def test_a_path_that_leaves_its_folder_is_refused(tmp_path, relative: str):
     assert [*tmp_path.iterdir()] == [tmp_path / "memory"]
 
 
-def refusal(root: Path, **options: object) -> str:
+def refusal(root, **options):
     with pytest.raises(AppendRefused) as refused:
         append(str(root), "MEMORY.md", lambda _: "- x", **options)  # type: ignore[arg-type]
     return f"{refused.value.message} | {refused.value.hint}"
@@ -147,7 +146,7 @@ def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(
     (tmp_path / "MEMORY.md").write_text("note\n")
     look = os.stat
 
-    def look_then_swap(*args: object, **options: object) -> os.stat_result:
+    def look_then_swap(*args, **options):
         status = look(*args, **options)  # type: ignore[call-overload]
         (tmp_path / "MEMORY.md").unlink()
         (tmp_path / "MEMORY.md").symlink_to(tmp_path / "outside.md")
@@ -163,7 +162,7 @@ def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tm
     append(str(tmp_path), "MEMORY.md", lambda _: "- first")
     lock, replaced = module._Note.lock, []
 
-    def replaced_before_the_lock(note: module._Note, clock: object):
+    def replaced_before_the_lock(note, clock):
         if not replaced:
             replaced.append(True)
             (tmp_path / "new").write_text("- first, edited\n")
@@ -197,7 +196,7 @@ def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path):
     append(str(tmp_path), "MEMORY.md", lambda _: "- entry")
     write, calls = os.write, []
 
-    def half_then_full(opened: int, data: bytes) -> int:
+    def half_then_full(opened, data):
         calls.append(len(data))
         if len(calls) > 1:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -223,13 +222,13 @@ def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day():
 @pytest.mark.parametrize(
     "line", ["# heading", "###### deep", "===", "---", "```", "~~~py", "* * *", "<!-- hidden", "#"]
 )
-def test_no_line_of_an_entry_is_structure(line: str):
+def test_no_line_of_an_entry_is_structure(line):
     assert daily_entry(f"x\n{line}\ny", MOMENT) == f"- 14:32 x\n  \\{line}\n  y"
     assert long_term_entry(line, MOMENT).startswith("- \\")
 
 
 @given(st.text())
-def test_an_entry_of_any_text_is_one_item_without_a_heading(text: str):
+def test_an_entry_of_any_text_is_one_item_without_a_heading(text):
     entry = daily_entry(text, MOMENT)
 
     assert not re.search(r"(?m)^ {0,3}(#{1,6}(\s|$)|```|~~~|=+\s*$)", entry)

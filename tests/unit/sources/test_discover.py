@@ -1,9 +1,7 @@
 """Every file of a memory is found, or reported with what keeps it out; none is opened."""
 
 import os
-from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -42,8 +40,8 @@ def problems(discovery):
 def denied(monkeypatch, folder):
     """`folder` cannot be listed, as without permission; permissions do not bind the user of some machines."""
 
-    def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(path: Any = ".", *flags: int) -> Any:
+    def refusing(real):
+        def call(path=".", *flags):
             if path == str(folder):
                 raise PermissionError(13, "Permission denied", path)
             return real(path, *flags)

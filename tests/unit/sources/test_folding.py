@@ -20,10 +20,10 @@ from memline.shared.sources.folding import fold, folded
         ("Caf&eacute; AT&amp;T &#201;ric &#xC9;ric &nothing; a & b;", "Café AT&T Éric Éric &nothing; a & b;"),
     ],
 )
-def test_forms_of_a_letter_become_one(text: str, made: str) -> None:
+def test_forms_of_a_letter_become_one(text, made):
     assert fold(text) == made
 
 
-def test_what_only_stands_between_words_is_not_stored_twice() -> None:
+def test_what_only_stands_between_words_is_not_stored_twice():
     assert folded("“naïve” – wait… 12\u00a0km — 你好，世界！（了）") is None
     assert folded("naïve ёлка") == "naïve елка"

@@ -1,7 +1,5 @@
 """What rules leave out: a walk and a single path agree, and rules above what is read do not count."""
 
-from pathlib import Path
-
 import pytest
 
 from memline.shared.sources.discover import discover, markdown_below
@@ -23,7 +21,7 @@ def write(folder, *names, text="x"):
         file.write_text(text)
 
 
-def found(folder: Path, *, exclude: tuple[str, ...] = (), uses: bool = True) -> list[str]:
+def found(folder, *, exclude=(), uses=True):
     """The paths of a walk; each is located alone as well, and nothing that is left out is."""
     paths = MemoryPaths(folder, exclude=exclude, uses_ignore_files=uses)
     names = [file.path for file in discover(paths).files]

@@ -79,7 +79,7 @@ def test_what_comes_between_the_look_and_the_open_blocks_nobody_and_is_not_follo
     note.with_name("secret.txt").write_text("secret")
     real_open = os.open
 
-    def swap(path: str, *args: int, **kwargs: int) -> int:
+    def swap(path, *args, **kwargs):
         if path.endswith("a.md") and note.is_file() and not note.is_symlink():
             come(note)
         return real_open(path, *args, **kwargs)
@@ -108,7 +108,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_again(root, monkeypatch):
     real_read = reading._read_all
     reads = []
 
-    def growing(opened: int) -> bytes:
+    def growing(opened):
         data = real_read(opened)
         reads.append(data)
         if len(reads) == 1:
@@ -129,7 +129,7 @@ def test_a_file_that_never_rests_is_reported_as_it_was_before(root, monkeypatch)
     note.write_text("0")
     real_read = reading._read_all
 
-    def growing(opened: int) -> bytes:
+    def growing(opened):
         data = real_read(opened)
         with note.open("a") as file:
             file.write("1")

@@ -1,33 +1,31 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem, RecordedFile, RecordedFiles
+from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, RecordedFile, RecordedFiles
 from memline.shared.sync.plan import Changes, compare
 
 
-def found(path: str, *, problem: Problem | None = None, **changes: int) -> DiscoveredFile:
+def found(path, *, problem=None, **changes):
     times = {"size": 1, "mtime_ns": 10, "ctime_ns": 10, **changes}
     return DiscoveredFile(path=path, absolute=f"/ws/{path}", problem=problem, **times)
 
 
-def seen(
-    outcome: str = "indexed", *, size: int = 1, mtime_ns: int = 10, chunking: str = "c1"
-) -> RecordedFile:
+def seen(outcome="indexed", *, size=1, mtime_ns=10, chunking="c1"):
     return RecordedFile(size=size, mtime_ns=mtime_ns, ctime_ns=10, outcome=outcome, chunking=chunking)
 
 
-def scan(files: list[DiscoveredFile], ledger: dict[str, RecordedFile], *unlisted: str) -> Changes:
+def scan(files, ledger, *unlisted):
     return compare(Discovery(files=tuple(files), issues=(), unlisted=unlisted), kept(ledger), "c1")
 
 
-def kept(ledger: dict[str, RecordedFile]) -> RecordedFiles:
+def kept(ledger):
     return RecordedFiles(
         (path, each.size, each.mtime_ns, each.ctime_ns, each.outcome, each.chunking)
         for path, each in ledger.items()
     )
 
 
-def test_the_same_size_time_and_chunking_is_no_change() -> None:
+def test_the_same_size_time_and_chunking_is_no_change():
     changes = scan([found("a.md")], {"a.md": seen()})
 
     assert changes == Changes(unchanged=("a.md",))
@@ -36,14 +34,14 @@ def test_the_same_size_time_and_chunking_is_no_change() -> None:
     assert changes.to_read(force=True) == ("a.md",)
 
 
-def test_a_new_file_is_added_and_a_missing_one_removed() -> None:
+def test_a_new_file_is_added_and_a_missing_one_removed():
     changes = scan([found("new.md")], {"old.md": seen()})
 
     assert (changes.added, changes.removed) == (("new.md",), ("old.md",))
     assert changes.to_read() == ("new.md", "old.md")
 
 
-def test_another_size_time_or_chunking_is_a_change_older_times_too() -> None:
+def test_another_size_time_or_chunking_is_a_change_older_times_too():
     changes = scan(
         [
             found("size.md", size=2),
@@ -57,14 +55,14 @@ def test_another_size_time_or_chunking_is_a_change_older_times_too() -> None:
     assert changes.changed == ("size.md", "time.md", "inode.md", "chunking.md")
 
 
-def test_content_that_cannot_be_indexed_is_not_tried_again_until_it_changes() -> None:
+def test_content_that_cannot_be_indexed_is_not_tried_again_until_it_changes():
     ledger = {name: seen(name, chunking="") for name in ("empty", "not_text", "too_large")}
 
     assert scan([found(name) for name in ledger], ledger).count == 0
     assert len(scan([found(name, size=9) for name in ledger], ledger).changed) == 3
 
 
-def test_what_could_not_be_read_is_tried_every_time() -> None:
+def test_what_could_not_be_read_is_tried_every_time():
     ledger = {name: seen(name) for name in ("unreadable", "failed", "symlink", "special")}
 
     changes = scan([found(name) for name in ledger], ledger)
@@ -75,7 +73,7 @@ def test_what_could_not_be_read_is_tried_every_time() -> None:
     assert scan([found("unreadable", size=9)], {"unreadable": seen("unreadable")}).count == 1
 
 
-def test_what_cannot_be_indexed_is_announced_once() -> None:
+def test_what_cannot_be_indexed_is_announced_once():
     link = found("link", problem=LINK_PROBLEM)
 
     assert scan([link], {}).refused == ("link",)
@@ -84,7 +82,7 @@ def test_what_cannot_be_indexed_is_announced_once() -> None:
     assert scan([found("b", problem=NAME_PROBLEM)], {"b": seen("symlink")}).refused == ("b",)
 
 
-def test_files_behind_a_folder_that_became_a_link_are_announced_once() -> None:
+def test_files_behind_a_folder_that_became_a_link_are_announced_once():
     link = found("memory/sub", problem=LINK_PROBLEM)
     ledger = {"memory/sub": seen("symlink"), "memory/sub/a.md": seen()}
 
@@ -94,7 +92,7 @@ def test_files_behind_a_folder_that_became_a_link_are_announced_once() -> None:
     assert scan([], ledger).removed == ("memory/sub", "memory/sub/a.md")
 
 
-def test_nothing_is_removed_from_where_nothing_could_be_listed() -> None:
+def test_nothing_is_removed_from_where_nothing_could_be_listed():
     ledger = {"memory/private/a.md": seen(), "memory/gone.md": seen(), "/vault/a.md": seen()}
 
     assert scan([], ledger, "memory/private", "/vault").removed == ("memory/gone.md",)
@@ -102,14 +100,14 @@ def test_nothing_is_removed_from_where_nothing_could_be_listed() -> None:
     assert scan([], ledger, ".").to_read(force=True) == ("/vault/a.md",)
 
 
-def grown(by: int, was: RecordedFile | None = None, path: str = "sessions/a.jsonl") -> Changes:
+def grown(by, was=None, path="sessions/a.jsonl"):
     """A transcript that grew, below a threshold of 100 bytes."""
     was = was or seen(chunking="t1", size=50)
     discovery = Discovery(files=(found(path, size=50 + by, mtime_ns=11),), issues=())
     return compare(discovery, kept({path: was}), "c1", transcript_chunking="t1", growth=100)
 
 
-def test_a_transcript_that_grew_a_little_is_growing_and_not_behind() -> None:
+def test_a_transcript_that_grew_a_little_is_growing_and_not_behind():
     changes = grown(99)
 
     assert changes == Changes(growing=("sessions/a.jsonl",))
@@ -118,7 +116,7 @@ def test_a_transcript_that_grew_a_little_is_growing_and_not_behind() -> None:
     assert changes.to_read(tails=False) == ()
 
 
-def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise() -> None:
+def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise():
     for changes in (
         grown(100),
         grown(0),
@@ -130,5 +128,5 @@ def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise() -
     assert grown(1, seen(size=50), path="a.md") == Changes(changed=("a.md",))
 
 
-def test_a_transcript_without_words_so_far_may_grow_too() -> None:
+def test_a_transcript_without_words_so_far_may_grow_too():
     assert grown(1, seen("empty", chunking="t1", size=50)).growing == ("sessions/a.jsonl",)

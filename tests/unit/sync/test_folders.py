@@ -9,44 +9,44 @@ from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.folders import WatchedFolder, are_local, folders_of
 
 
-def watched(workspace: Path, *extra: str) -> dict[str, bool]:
+def watched(workspace, *extra):
     folders = folders_of(MemoryPaths(workspace, [ExtraPath(path=path) for path in extra]))
     return {
         Path(folder.path).relative_to(workspace.parent).as_posix(): folder.recursive for folder in folders
     }
 
 
-def noted(workspace: Path) -> None:
+def noted(workspace):
     workspace.mkdir()
     (workspace / "MEMORY.md").write_text("x")
 
 
-def test_the_workspace_alone_and_memory_with_all_below(tmp_path: Path) -> None:
+def test_the_workspace_alone_and_memory_with_all_below(tmp_path):
     (tmp_path / "ws/memory/a/b").mkdir(parents=True)
     (tmp_path / "ws/src").mkdir()
 
     assert watched(tmp_path / "ws") == {"ws": False, "ws/memory": True}
 
 
-def test_without_memory_the_workspace_is_watched_as_a_whole(tmp_path: Path) -> None:
+def test_without_memory_the_workspace_is_watched_as_a_whole(tmp_path):
     (tmp_path / "ws/journals").mkdir(parents=True)
 
     assert watched(tmp_path / "ws") == {"ws": True}
 
 
-def test_with_a_long_term_note_alone_the_workspace_tells_when_memory_comes(tmp_path: Path) -> None:
+def test_with_a_long_term_note_alone_the_workspace_tells_when_memory_comes(tmp_path):
     noted(tmp_path / "ws")
 
     assert watched(tmp_path / "ws") == {"ws": False}
 
 
-def test_a_missing_workspace_is_awaited_in_the_nearest_folder(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_awaited_in_the_nearest_folder(tmp_path):
     folders = folders_of(MemoryPaths(tmp_path / "not/yet"))
 
     assert folders == {WatchedFolder(path=str(tmp_path), recursive=False)}
 
 
-def test_a_tree_with_an_ignored_folder_is_watched_folder_by_folder(tmp_path: Path) -> None:
+def test_a_tree_with_an_ignored_folder_is_watched_folder_by_folder(tmp_path):
     for folder in ("vault/.obsidian", "vault/work/x", "vault/code/app/node_modules/p", "vault/code/lib"):
         (tmp_path / folder).mkdir(parents=True)
     noted(tmp_path / "ws")
@@ -61,7 +61,7 @@ def test_a_tree_with_an_ignored_folder_is_watched_folder_by_folder(tmp_path: Pat
     }
 
 
-def test_a_tree_with_too_many_ignored_folders_is_watched_as_a_whole(tmp_path: Path) -> None:
+def test_a_tree_with_too_many_ignored_folders_is_watched_as_a_whole(tmp_path):
     for number in range(120):
         (tmp_path / f"vault/{number}/node_modules").mkdir(parents=True)
     noted(tmp_path / "ws")
@@ -69,7 +69,7 @@ def test_a_tree_with_too_many_ignored_folders_is_watched_as_a_whole(tmp_path: Pa
     assert watched(tmp_path / "ws", "../vault") == {"ws": False, "vault": True}
 
 
-def test_links_are_not_watched(tmp_path: Path) -> None:
+def test_links_are_not_watched(tmp_path):
     (tmp_path / "ws/memory").mkdir(parents=True)
     (tmp_path / "elsewhere/.git").mkdir(parents=True)
     (tmp_path / "ws/memory/link").symlink_to(tmp_path / "elsewhere")
@@ -78,7 +78,7 @@ def test_links_are_not_watched(tmp_path: Path) -> None:
     assert watched(tmp_path / "ws", "notes") == {"ws": False, "ws/memory": True}
 
 
-def test_a_file_is_watched_through_its_folder(tmp_path: Path) -> None:
+def test_a_file_is_watched_through_its_folder(tmp_path):
     noted(tmp_path / "ws")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/plan.md").write_text("x")
@@ -86,13 +86,13 @@ def test_a_file_is_watched_through_its_folder(tmp_path: Path) -> None:
     assert watched(tmp_path / "ws", "../docs/plan.md") == {"ws": False, "docs": False}
 
 
-def test_an_entry_inside_a_watched_tree_costs_nothing(tmp_path: Path) -> None:
+def test_an_entry_inside_a_watched_tree_costs_nothing(tmp_path):
     (tmp_path / "ws/memory/sub").mkdir(parents=True)
 
     assert watched(tmp_path / "ws", "memory/sub") == {"ws": False, "ws/memory": True}
 
 
-def test_a_hidden_folder_is_watched_when_it_is_named(tmp_path: Path) -> None:
+def test_a_hidden_folder_is_watched_when_it_is_named(tmp_path):
     (tmp_path / "ws/memory/.drafts").mkdir(parents=True)
 
     assert watched(tmp_path / "ws", "memory/.drafts") == {
@@ -126,14 +126,12 @@ MOUNTS = """\
         ("/late", False, False),
     ],
 )
-def test_only_the_disks_of_this_host_tell_of_every_change(
-    tmp_path: Path, path: str, recursive: bool, local: bool
-) -> None:
+def test_only_the_disks_of_this_host_tell_of_every_change(tmp_path, path, recursive, local):
     table = tmp_path / "mountinfo"
     table.write_text(MOUNTS)
 
     assert are_local([WatchedFolder(path=path, recursive=recursive)], str(table)) is local
 
 
-def test_where_the_system_does_not_list_its_mounts_no_folder_counts_as_local(tmp_path: Path) -> None:
+def test_where_the_system_does_not_list_its_mounts_no_folder_counts_as_local(tmp_path):
     assert not are_local([WatchedFolder(path="/", recursive=False)], str(tmp_path / "missing"))

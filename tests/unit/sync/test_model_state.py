@@ -5,14 +5,14 @@ from msgspec.structs import replace
 
 from memline.shared.index import driver, identities
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, remote
+from tests.support.workspace import remote
 
 pytestmark = pytest.mark.place(
     files={f"memory/{name}.md": f"# {name}\n\nA note about {name}.\n" for name in ("one", "two")}
 )
 
 
-def test_an_index_without_vectors_lacks_all_of_the_chosen_model(place: Place) -> None:
+def test_an_index_without_vectors_lacks_all_of_the_chosen_model(place):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
 
@@ -28,7 +28,7 @@ def test_an_index_without_vectors_lacks_all_of_the_chosen_model(place: Place) ->
     assert "warn agent main: nothing is embedded yet: 2 texts" in place.run("doctor").stdout
 
 
-def test_after_an_index_run_nothing_differs(place: Place) -> None:
+def test_after_an_index_run_nothing_differs(place):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
         place.index()
@@ -46,7 +46,7 @@ def test_after_an_index_run_nothing_differs(place: Place) -> None:
         ({"provider": "none"}, "the settings embed nothing, the index has vectors of openai stub"),
     ],
 )
-def test_another_model_is_told_before_it_is_indexed(place: Place, change: dict[str, str], words: str) -> None:
+def test_another_model_is_told_before_it_is_indexed(place, change, words):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
         place.index()
@@ -65,9 +65,7 @@ def test_another_model_is_told_before_it_is_indexed(place: Place, change: dict[s
         (0, {"headers": {"X-Team": "notes"}}, "with other headers (remote.headers)"),
     ],
 )
-def test_what_differs_of_the_same_model_at_the_same_address_is_told(
-    place: Place, dims: int, headers: dict[str, dict[str, str]], words: str
-) -> None:
+def test_what_differs_of_the_same_model_at_the_same_address_is_told(place, dims, headers, words):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
         place.index()
@@ -79,7 +77,7 @@ def test_what_differs_of_the_same_model_at_the_same_address_is_told(
         assert f"the index has vectors of openai stub at {server.url} {words}: 2 texts" in warning
 
 
-def test_another_way_to_read_texts_is_told(place: Place) -> None:
+def test_another_way_to_read_texts_is_told(place):
     with EmbeddingServer() as server:
         place.configure(**remote(server.url))
         place.index()
@@ -95,7 +93,7 @@ def test_another_way_to_read_texts_is_told(place: Place) -> None:
         assert "2 texts to embed with openai stub" in warning
 
 
-def test_another_address_is_told_and_its_cost(place: Place) -> None:
+def test_another_address_is_told_and_its_cost(place):
     with EmbeddingServer() as server, EmbeddingServer() as second:
         place.configure(**remote(server.url))
         place.index()

@@ -1,18 +1,15 @@
 """A plan says what a run would do, and so how stale an index is."""
 
-from pathlib import Path
-
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.index import meta
-from memline.shared.index_writer import IndexWriter
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all
 
 NO_CHOICE = Choice(requested=NONE, provider=NONE)
 
 
-def test_without_an_index_every_file_is_to_be_read(tmp_path: Path) -> None:
+def test_without_an_index_every_file_is_to_be_read(tmp_path):
     (tmp_path / "MEMORY.md").write_text("apples\n")
     settings = AgentSettings(agent="main", workspace=tmp_path, state_dir=tmp_path, index_path=tmp_path / "x")
 
@@ -22,7 +19,7 @@ def test_without_an_index_every_file_is_to_be_read(tmp_path: Path) -> None:
     assert (plan.total_files, plan.behind, plan.is_behind) == (1, {"files": 1, "vectors": 0}, True)
 
 
-def test_an_index_is_stale_while_vectors_are_wanted_or_the_model_changes(writer: IndexWriter) -> None:
+def test_an_index_is_stale_while_vectors_are_wanted_or_the_model_changes(writer):
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     meta.put(writer.connection, meta.WORKSPACE, "/notes")

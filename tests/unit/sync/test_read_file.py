@@ -1,15 +1,12 @@
 """Transcripts in the index: what did not change keeps its rows, whatever order messages come in."""
 
 from datetime import date
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Chunking
 from memline.shared.index import ledger
-from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import files_of_days
 from memline.shared.sessions.openclaw import OpenClawTranscripts
@@ -23,18 +20,18 @@ PATH = "sessions/a.jsonl"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return sessions_folder(tmp_path / "state") / "a.jsonl"
 
 
 def look(
-    file: Path,
-    writer: IndexWriter,
-    clock: ManualClock,
+    file,
+    writer,
+    clock,
     *,
-    force: bool = False,
-    allowed: bool = True,
-) -> FileRow:
+    force=False,
+    allowed=True,
+):
     """A look at the transcript as it is now, not stored yet."""
     clock.advance(1)
     transcripts = Transcripts([OpenClawTranscripts(str(file.parents[3]), "main")])
@@ -48,17 +45,17 @@ def look(
     )
 
 
-def take_in(file: Path, writer: IndexWriter, clock: ManualClock) -> None:
+def take_in(file, writer, clock):
     """Look at the transcript and store what was found."""
     writer.store_file(look(file, writer, clock))
 
 
-def append(file: Path, text: str) -> None:
+def append(file, text):
     with file.open("a") as handle:
         handle.write(text)
 
 
-def texts(writer: IndexWriter) -> list[str]:
+def texts(writer):
     rows = writer.connection.execute("SELECT text FROM chunks ORDER BY ordinal")
     found = [row[0] for row in rows]
     ordinals = [row[0] for row in writer.connection.execute("SELECT ordinal FROM chunks ORDER BY ordinal")]
@@ -67,7 +64,7 @@ def texts(writer: IndexWriter) -> list[str]:
     return found
 
 
-def whole(file: Path, tmp_path: Path, clock: ManualClock) -> list[str]:
+def whole(file, tmp_path, clock):
     """The texts of an index that read the file at once."""
     other = IndexWriter(tmp_path / "whole.sqlite", clock=clock)
     other.store_file(look(file, other, clock))
@@ -77,13 +74,11 @@ def whole(file: Path, tmp_path: Path, clock: ManualClock) -> list[str]:
     return found
 
 
-def ids(writer: IndexWriter) -> list[int]:
+def ids(writer):
     return [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
 
 
-def test_growth_replaces_the_last_chunk_and_adds_to_it(
-    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path
-) -> None:
+def test_growth_replaces_the_last_chunk_and_adds_to_it(file, writer, clock, tmp_path):
     append(file, opening() + talk(30))
     assert writer.store_file(look(file, writer, clock)) == "added"
     before = ids(writer)
@@ -99,9 +94,7 @@ def test_growth_replaces_the_last_chunk_and_adds_to_it(
 
 
 @pytest.mark.parametrize("kept", [0, 100, 4_000])
-def test_one_that_was_cut_short_or_written_anew_is_as_one_that_is_new(
-    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, kept: int
-) -> None:
+def test_one_that_was_cut_short_or_written_anew_is_as_one_that_is_new(file, writer, clock, tmp_path, kept):
     append(file, opening() + talk(30))
     take_in(file, writer, clock)
 
@@ -114,12 +107,10 @@ def test_one_that_was_cut_short_or_written_anew_is_as_one_that_is_new(
     assert texts(writer) == whole(file, tmp_path, clock)
 
 
-def test_nothing_but_the_last_changed_chunk_is_embedded_again(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_nothing_but_the_last_changed_chunk_is_embedded_again(file, writer, clock):
     writer.retarget(MODEL_A)
     append(file, opening() + talk(30))
-    sent: list[bytes] = []
+    sent = []
     for first in range(30, 60, 3):
         take_in(file, writer, clock)
         requests = lease_all(writer)
@@ -132,7 +123,7 @@ def test_nothing_but_the_last_changed_chunk_is_embedded_again(
     assert len(sent) <= len(texts(writer)) + 10
 
 
-def test_a_row_may_be_stored_twice(file: Path, writer: IndexWriter, clock: ManualClock) -> None:
+def test_a_row_may_be_stored_twice(file, writer, clock):
     append(file, opening() + talk(10))
     first = look(file, writer, clock)
     writer.store_file(first)
@@ -147,9 +138,7 @@ def test_a_row_may_be_stored_twice(file: Path, writer: IndexWriter, clock: Manua
     assert texts(writer) == before
 
 
-def test_half_a_line_more_only_moves_size_and_time(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_half_a_line_more_only_moves_size_and_time(file, writer, clock):
     append(file, opening() + talk(10))
     take_in(file, writer, clock)
 
@@ -162,9 +151,7 @@ def test_half_a_line_more_only_moves_size_and_time(
     assert entry is not None and entry.size == file.stat().st_size
 
 
-def test_a_look_at_what_the_ledger_has_no_longer_is_taken_again(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_a_look_at_what_the_ledger_has_no_longer_is_taken_again(file, writer, clock):
     append(file, opening() + talk(10))
     take_in(file, writer, clock)
     same = look(file, writer, clock)
@@ -176,9 +163,7 @@ def test_a_look_at_what_the_ledger_has_no_longer_is_taken_again(
     assert writer.store_file(same) == "unknown"
 
 
-def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(file, writer, clock):
     writer.retarget(MODEL_A)
     append(file, opening() + talk(30))
     take_in(file, writer, clock)
@@ -191,9 +176,7 @@ def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(
     assert lease_all(writer) == []
 
 
-def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(file, writer, clock):
     append(file, opening() + talk(10))
     take_in(file, writer, clock)
 
@@ -207,9 +190,7 @@ def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(
     assert writer.connection.execute("SELECT count(*) FROM files").fetchone() == (0,)
 
 
-def test_the_lines_and_days_of_a_transcript_are_kept_with_it(
-    file: Path, writer: IndexWriter, clock: ManualClock
-) -> None:
+def test_the_lines_and_days_of_a_transcript_are_kept_with_it(file, writer, clock):
     clock.advance(30_000_000)  # From June 2025 to after the session.
     append(file, opening() + talk(4) + '{"type":"compaction"}\n' + talk(2, first=4))
     take_in(file, writer, clock)

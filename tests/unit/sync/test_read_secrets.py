@@ -2,10 +2,8 @@
 
 import json
 from contextlib import closing
-from pathlib import Path
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,14 +34,14 @@ WORDS = st.text(alphabet="aeiou ,.;\n中é\"'", max_size=600)
 @settings(max_examples=20, deadline=None)
 @given(SECRETS, PLANTED, WORDS, WORDS, st.sampled_from(["user", "assistant"]), st.sampled_from([400, 20]))
 def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
-    tmp_path_factory: pytest.TempPathFactory,
-    secret: str,
-    around: str,
-    before: str,
-    after: str,
-    role: str,
-    tokens: int,
-) -> None:
+    tmp_path_factory,
+    secret,
+    around,
+    before,
+    after,
+    role,
+    tokens,
+):
     clock = ManualClock()
     folder = tmp_path_factory.mktemp("t")
     file = sessions_folder(folder / "state") / "a.jsonl"
@@ -74,10 +72,8 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
         assert secret[6:-4].encode() not in haystack
 
 
-def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def take(text: str) -> tuple[str, int]:
+def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(tmp_path, monkeypatch):
+    def take(text):
         raise ValueError(f"what is {text!r}?")
 
     monkeypatch.setattr(read_session, "mask", take)

@@ -10,15 +10,15 @@ from memline.shared.sync.staleness import CHEAP_S, SHARE, DiskState, Staleness
 class Looks:
     """Looks that take `took_s`, and are counted."""
 
-    def __init__(self, took_s: float) -> None:
+    def __init__(self, took_s):
         self.clock = ManualClock()
         self.took_s = took_s
         self.count = 0
         #: Files that each finds behind; None: as many as there were looks.
-        self.behind: int | None = None
+        self.behind = None
         self.staleness = Staleness(self.look, monotonic=self.clock.now)
 
-    def look(self) -> DiskState:
+    def look(self):
         self.count += 1
         # Storing what changed takes longer than finding it.
         self.clock.advance(10 * self.took_s)
@@ -26,13 +26,13 @@ class Looks:
         return DiskState(files_behind=behind, look_s=self.took_s)
 
 
-def test_the_first_question_looks() -> None:
+def test_the_first_question_looks():
     looks = Looks(0.01)
 
     assert looks.staleness.state().files_behind == 1
 
 
-def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for() -> None:
+def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for():
     looks = Looks(0.01)
     looks.staleness.state()
 
@@ -42,14 +42,14 @@ def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for() -> None:
     assert looks.staleness.state().files_behind == 2
 
 
-def test_a_cheap_look_is_taken_by_every_question() -> None:
+def test_a_cheap_look_is_taken_by_every_question():
     looks = Looks(CHEAP_S)
     looks.staleness.state()
 
     assert looks.staleness.state().files_behind == 2
 
 
-def test_after_a_change_of_our_own_a_look_is_taken_at_once() -> None:
+def test_after_a_change_of_our_own_a_look_is_taken_at_once():
     looks = Looks(0.01)
     looks.staleness.state()
 
@@ -58,13 +58,13 @@ def test_after_a_change_of_our_own_a_look_is_taken_at_once() -> None:
     assert looks.staleness.state().files_behind == 2
 
 
-def test_a_caller_that_finds_another_thread_looking_takes_the_last_state() -> None:
+def test_a_caller_that_finds_another_thread_looking_takes_the_last_state():
     looks = Looks(0.01)
     looks.staleness.state()
     looks.clock.advance(10)
     is_looking, go_on = threading.Event(), threading.Event()
 
-    def slow_look() -> DiskState:
+    def slow_look():
         is_looking.set()
         go_on.wait(120)
         return DiskState(files_behind=99)
@@ -80,10 +80,10 @@ def test_a_caller_that_finds_another_thread_looking_takes_the_last_state() -> No
     assert looks.staleness.state().files_behind == 99
 
 
-def test_an_error_of_a_look_is_raised_and_the_next_question_looks_again() -> None:
+def test_an_error_of_a_look_is_raised_and_the_next_question_looks_again():
     looks = Looks(0.01)
 
-    def broken() -> DiskState:
+    def broken():
         raise IndexCorrupt("damaged")
 
     looks.staleness._look = broken

@@ -5,7 +5,7 @@ import pytest
 from memline.producers.watching.watcher import Debounce
 
 
-def test_a_name_is_due_after_the_quiet_time_and_only_once() -> None:
+def test_a_name_is_due_after_the_quiet_time_and_only_once():
     debounce = Debounce(1.5)
     debounce.add("a.md", 10.0)
 
@@ -39,9 +39,7 @@ SAVES: dict[str, tuple[float, list[tuple[str, float]], dict[float, set[str]]]] =
 
 
 @pytest.mark.parametrize(("quiet_s", "saves", "due"), SAVES.values(), ids=SAVES)
-def test_what_was_saved_is_due_when_it_was_quiet(
-    quiet_s: float, saves: list[tuple[str, float]], due: dict[float, set[str]]
-) -> None:
+def test_what_was_saved_is_due_when_it_was_quiet(quiet_s, saves, due):
     debounce = Debounce(quiet_s)
     for name, at in saves:
         debounce.add(name, at)
@@ -49,7 +47,7 @@ def test_what_was_saved_is_due_when_it_was_quiet(
     assert {at: debounce.pop_due(at) for at in due} == due
 
 
-def test_a_file_that_is_saved_all_the_time_is_acted_upon_at_the_ceiling() -> None:
+def test_a_file_that_is_saved_all_the_time_is_acted_upon_at_the_ceiling():
     debounce = Debounce(1.0)
     times = []
     for tick in range(200):

@@ -1,8 +1,5 @@
 """Files are followed while the queue is down, or while the workers refuse what is enqueued."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from memline.producers.watching import follow as follow_module
@@ -11,7 +8,6 @@ from memline.shared.clock import ManualClock
 from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs
 from memline.shared.queue import feed as feed_module
-from tests.support.workspace import Place
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"}, sync={"watch": False, "intervalMinutes": 1})
 
@@ -19,27 +15,27 @@ pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"}, sync={"watch": 
 class Queue:
     """Records what is enqueued; down when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.is_down = False
-        self.enqueued: list[list[str]] = []
+        self.enqueued = []
         #: Times that the store worker was woken.
         self.woken = 0
 
-    def __call__(self, agent: str, paths: Sequence[str], **_: Any) -> None:
+    def __call__(self, agent, paths, **_):
         self.check()
         self.enqueued.append(sorted(paths))
 
-    def wake(self, _message: object) -> None:
+    def wake(self, _message):
         self.check()
         self.woken += 1
 
-    def check(self) -> None:
+    def check(self):
         if self.is_down:
             raise QueueError("Redis cannot be reached", hint="redis-server")
 
 
 @pytest.fixture
-def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+def queue(monkeypatch):
     queue = Queue()
     monkeypatch.setattr(follow_module, "enqueue_files", queue)
     monkeypatch.setattr(feed_module, "enqueue_files", queue)
@@ -47,9 +43,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     return queue
 
 
-def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(
-    place: Place, queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(place, queue, caplog):
     clock = ManualClock()
     place.run("index")
 
@@ -68,7 +62,7 @@ def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(
     assert [record.message for record in caplog.records].count("queue.unavailable") == 1
 
 
-def test_files_that_never_arrive_are_enqueued_less_and_less_often(place: Place, queue: Queue) -> None:
+def test_files_that_never_arrive_are_enqueued_less_and_less_often(place, queue):
     clock = ManualClock()
     place.run("index")
 
@@ -82,7 +76,7 @@ def test_files_that_never_arrive_are_enqueued_less_and_less_often(place: Place, 
     assert 20 <= len(queue.enqueued) <= 40
 
 
-def opened(place: Place) -> list[tuple[str, list[str]]]:
+def opened(place):
     """Kind and files of the open jobs."""
     with driver.reading(place.index_path) as reader:
         return [
@@ -90,9 +84,7 @@ def opened(place: Place) -> list[tuple[str, list[str]]]:
         ]
 
 
-def test_what_the_first_look_finds_is_a_job_and_what_is_saved_later_is_not(
-    place: Place, queue: Queue
-) -> None:
+def test_what_the_first_look_finds_is_a_job_and_what_is_saved_later_is_not(place, queue):
     # Later than any file was written.
     clock = ManualClock(4e9)
 
@@ -107,7 +99,7 @@ def test_what_the_first_look_finds_is_a_job_and_what_is_saved_later_is_not(
     assert queue.enqueued == [["memory/saved.md"]]
 
 
-def test_a_file_that_is_saved_again_does_not_wait_for_its_job(place: Place, queue: Queue) -> None:
+def test_a_file_that_is_saved_again_does_not_wait_for_its_job(place, queue):
     # Before any file was written.
     clock = ManualClock(1_000.0)
 
@@ -118,9 +110,7 @@ def test_a_file_that_is_saved_again_does_not_wait_for_its_job(place: Place, queu
     assert queue.enqueued == [["MEMORY.md"]]
 
 
-def test_very_many_files_that_a_scan_finds_are_a_job(
-    place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_very_many_files_that_a_scan_finds_are_a_job(place, queue, monkeypatch):
     monkeypatch.setattr(follow_module, "AHEAD_FILES", 2)
     clock = ManualClock()
     place.run("index")

@@ -1,7 +1,6 @@
 """Growing transcripts are read on after enough of them, or when they come to rest."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ from memline.producers.watching.follow import QUIET_S, TranscriptGrowth
 from memline.shared.clock import ManualClock, SystemClock
 from memline.shared.sessions.programs import transcripts_of
 from tests.support.transcripts import opening, said, sessions_folder, talk
-from tests.support.workspace import Place
 
 PATH = "sessions/a.jsonl"
 
@@ -20,25 +18,25 @@ pytestmark = pytest.mark.place(
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     file = sessions_folder(tmp_path / "state") / "a.jsonl"
     file.write_text(opening() + talk(4))
     return file
 
 
-def growth(place: Place, clock: ManualClock | None = None) -> TranscriptGrowth:
+def growth(place, clock=None):
     transcripts = transcripts_of(place.agent)
     assert transcripts is not None
     return TranscriptGrowth(place.agent, transcripts, clock=clock or SystemClock())
 
 
-def append(file: Path, text: str) -> None:
+def append(file, text):
     with file.open("a") as handle:
         handle.write(text)
 
 
-def test_a_transcript_the_index_does_not_know_is_due_and_begins_a_session(place: Place, file: Path) -> None:
+def test_a_transcript_the_index_does_not_know_is_due_and_begins_a_session(place, file):
     assert growth(place).check([PATH]) == ([PATH], True)
 
     place.index()
@@ -48,7 +46,7 @@ def test_a_transcript_the_index_does_not_know_is_due_and_begins_a_session(place:
     assert grown == ([PATH, f"sessions/{archive.name}"], False)
 
 
-def test_growth_below_both_thresholds_waits(place: Place, file: Path) -> None:
+def test_growth_below_both_thresholds_waits(place, file):
     place.index()
     measured = growth(place)
     assert measured.check([PATH]) == ([], False)
@@ -58,7 +56,7 @@ def test_growth_below_both_thresholds_waits(place: Place, file: Path) -> None:
     assert measured.check([PATH]) == ([], False)
 
 
-def test_fifty_lines_are_enough_also_when_they_come_one_by_one(place: Place, file: Path) -> None:
+def test_fifty_lines_are_enough_also_when_they_come_one_by_one(place, file):
     place.index()
     measured = growth(place)
     for number in range(49):
@@ -74,7 +72,7 @@ def test_fifty_lines_are_enough_also_when_they_come_one_by_one(place: Place, fil
     assert measured.check([PATH])[0] == []
 
 
-def test_a_hundred_thousand_bytes_are_enough_also_without_a_line_end(place: Place, file: Path) -> None:
+def test_a_hundred_thousand_bytes_are_enough_also_without_a_line_end(place, file):
     place.index()
     append(file, "x" * 99_999)
     assert growth(place).check([PATH])[0] == []
@@ -95,9 +93,7 @@ def test_a_hundred_thousand_bytes_are_enough_also_without_a_line_end(place: Plac
         ({"deltaMessages": 3, "deltaBytes": 5_000}, False, 0),
     ],
 )
-def test_the_thresholds_are_those_of_the_configuration(
-    place: Place, file: Path, limits: dict[str, int], is_due: bool, behind: int
-) -> None:
+def test_the_thresholds_are_those_of_the_configuration(place, file, limits, is_due, behind):
     place.configure(sync={"sessions": limits})
     place.index()
 
@@ -107,7 +103,7 @@ def test_the_thresholds_are_those_of_the_configuration(
     assert place.status()["behind"]["files"] == behind
 
 
-def test_a_transcript_that_came_to_rest_is_read_however_little_it_grew(place: Place, file: Path) -> None:
+def test_a_transcript_that_came_to_rest_is_read_however_little_it_grew(place, file):
     place.index()
     append(file, said("user", "good night"))
     clock = ManualClock(file.stat().st_mtime)
@@ -119,7 +115,7 @@ def test_a_transcript_that_came_to_rest_is_read_however_little_it_grew(place: Pl
     assert measured.check([PATH])[0] == [PATH]
 
 
-def test_one_that_was_cut_short_written_anew_or_removed_is_due(place: Place, file: Path) -> None:
+def test_one_that_was_cut_short_written_anew_or_removed_is_due(place, file):
     place.index()
     data = file.read_bytes()
     file.write_bytes(data[:100])

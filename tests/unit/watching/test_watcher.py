@@ -3,12 +3,10 @@
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from watchdog.observers import Observer
-from watchdog.observers.api import BaseObserver
 
 from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.watcher import POLLING, WATCHING, Debounce, Watcher
@@ -26,61 +24,61 @@ TIMEOUT_S = 120.0
 class Reports:
     """What a watcher reported, and waiting for it."""
 
-    def __init__(self) -> None:
-        self.calls: list[set[str]] = []
+    def __init__(self):
+        self.calls = []
         self.rescans = 0
         self._changed = threading.Condition()
 
-    def paths(self, paths: set[str]) -> None:
+    def paths(self, paths):
         with self._changed:
             self.calls.append(paths)
             self._changed.notify_all()
 
-    def rescan(self) -> None:
+    def rescan(self):
         with self._changed:
             self.rescans += 1
             self._changed.notify_all()
 
     @property
-    def all(self) -> set[str]:
+    def all(self):
         return set().union(*self.calls)
 
-    def wait(self, condition: Callable[[], bool]) -> None:
+    def wait(self, condition):
         with self._changed:
             assert self._changed.wait_for(condition, TIMEOUT_S), (self.calls, self.rescans)
 
 
 @pytest.fixture(autouse=True)
-def polls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def polls_at_once(monkeypatch):
     monkeypatch.setattr(watcher_module, "POLL_S", 0.01)
 
 
 @pytest.fixture
-def reports() -> Reports:
+def reports():
     return Reports()
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+def workspace(tmp_path):
     folder = tmp_path / "ws"
     (folder / "memory").mkdir(parents=True)
     return folder
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
+def _no_thread_is_left():
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
 
 
 def watching(
-    workspace: Path,
-    reports: Reports,
-    *extra: str,
-    debounce_s: float = 0.05,
-    new_observer: Callable[[], BaseObserver] = Observer,
-) -> Watcher:
+    workspace,
+    reports,
+    *extra,
+    debounce_s=0.05,
+    new_observer=Observer,
+):
     return Watcher(
         MemoryPaths(workspace, [ExtraPath(path=path) for path in extra]),
         Debounce(debounce_s),
@@ -90,7 +88,7 @@ def watching(
     )
 
 
-def test_creating_changing_and_deleting_a_note_are_reported(workspace: Path, reports: Reports) -> None:
+def test_creating_changing_and_deleting_a_note_are_reported(workspace, reports):
     note = workspace / "memory/a.md"
     with watching(workspace, reports) as watcher:
         assert (watcher.mode, watcher.reason) == (WATCHING, "")
@@ -100,7 +98,7 @@ def test_creating_changing_and_deleting_a_note_are_reported(workspace: Path, rep
             reports.wait(lambda: "memory/a.md" in reports.all)
 
 
-def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace: Path, reports: Reports) -> None:
+def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace, reports):
     with watching(workspace, reports):
         (workspace / "README.md").write_text("no memory")
         (workspace / "memory/data.json").write_text("{}")
@@ -113,7 +111,7 @@ def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace: Pat
     assert reports.rescans == 0
 
 
-def test_memory_made_after_the_start_is_picked_up(tmp_path: Path, reports: Reports) -> None:
+def test_memory_made_after_the_start_is_picked_up(tmp_path, reports):
     workspace = tmp_path / "ws"
     workspace.mkdir()
     with watching(workspace, reports):
@@ -123,9 +121,7 @@ def test_memory_made_after_the_start_is_picked_up(tmp_path: Path, reports: Repor
         reports.wait(lambda: "memory/a.md" in reports.all)
 
 
-def test_a_moved_folder_requests_a_scan_and_is_reported_by_its_new_name(
-    workspace: Path, reports: Reports
-) -> None:
+def test_a_moved_folder_requests_a_scan_and_is_reported_by_its_new_name(workspace, reports):
     (workspace / "memory/old").mkdir()
     (workspace / "memory/old/a.md").write_text("x")
     with watching(workspace, reports):
@@ -138,7 +134,7 @@ def test_a_moved_folder_requests_a_scan_and_is_reported_by_its_new_name(
         assert not any(path.startswith("memory/old") for path in reports.all)
 
 
-def test_memory_that_is_replaced_as_a_whole_is_watched_again(workspace: Path, reports: Reports) -> None:
+def test_memory_that_is_replaced_as_a_whole_is_watched_again(workspace, reports):
     with watching(workspace, reports):
         (workspace / "memory").rename(workspace / "backup")
         (workspace / "memory").mkdir()
@@ -147,7 +143,7 @@ def test_memory_that_is_replaced_as_a_whole_is_watched_again(workspace: Path, re
         reports.wait(lambda: "memory/a.md" in reports.all)
 
 
-def test_extra_paths_outside_the_workspace_have_absolute_names(workspace: Path, reports: Reports) -> None:
+def test_extra_paths_outside_the_workspace_have_absolute_names(workspace, reports):
     notes = workspace.parent / "notes"
     notes.mkdir()
     with watching(workspace, reports, "../notes"):
@@ -155,7 +151,7 @@ def test_extra_paths_outside_the_workspace_have_absolute_names(workspace: Path, 
         reports.wait(lambda: str(notes / "a.md") in reports.all)
 
 
-def test_ignored_folders_are_not_reported(workspace: Path, reports: Reports) -> None:
+def test_ignored_folders_are_not_reported(workspace, reports):
     (workspace / "memory/.git").mkdir()
     with watching(workspace, reports):
         (workspace / "memory/.git/a.md").write_text("x")
@@ -167,7 +163,7 @@ def test_ignored_folders_are_not_reported(workspace: Path, reports: Reports) -> 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
-def test_a_name_that_is_not_unicode_requests_a_scan(workspace: Path, reports: Reports) -> None:
+def test_a_name_that_is_not_unicode_requests_a_scan(workspace, reports):
     with watching(workspace, reports):
         Path(os.fsdecode(os.fsencode(workspace / "memory") + b"/\xff.md")).write_text("x")
         reports.wait(lambda: reports.rescans == 1)
@@ -175,7 +171,7 @@ def test_a_name_that_is_not_unicode_requests_a_scan(workspace: Path, reports: Re
     assert reports.calls == []
 
 
-def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path: Path, reports: Reports) -> None:
+def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path, reports):
     database = SessionDatabase(tmp_path)
     transcripts = Transcripts([OpenClawTranscripts(str(tmp_path), "main")])
     watcher = Watcher(transcripts, Debounce(0.05), on_paths=reports.paths, on_rescan=reports.rescan)
@@ -190,10 +186,8 @@ def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path: Path, re
     ("number", "word"),
     [(errno.ENOSPC, "max_user_watches"), (errno.EMFILE, "max_user_instances"), (errno.EIO, "EIO")],
 )
-def test_when_watches_run_out_files_are_polled_for_a_stated_reason(
-    workspace: Path, reports: Reports, number: int, word: str
-) -> None:
-    def no_observer() -> BaseObserver:
+def test_when_watches_run_out_files_are_polled_for_a_stated_reason(workspace, reports, number, word):
+    def no_observer():
         raise OSError(number, "none left")
 
     with watching(workspace, reports, new_observer=no_observer) as watcher:
@@ -204,9 +198,7 @@ def test_when_watches_run_out_files_are_polled_for_a_stated_reason(
         assert word in watcher.reason
 
 
-def test_files_of_a_network_file_system_are_polled(
-    workspace: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_network_file_system_are_polled(workspace, reports, monkeypatch):
     monkeypatch.setattr(watcher_module, "are_local", lambda _: False)
 
     with watching(workspace, reports) as watcher:
@@ -216,13 +208,11 @@ def test_files_of_a_network_file_system_are_polled(
         assert (watcher.mode, watcher.reason) == (POLLING, "")
 
 
-def test_an_observer_that_died_is_replaced(
-    workspace: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_observer_that_died_is_replaced(workspace, reports, monkeypatch):
     monkeypatch.setattr(watcher_module, "HEALTH_S", 0.01)
-    observers: list[BaseObserver] = []
+    observers = []
 
-    def kept() -> BaseObserver:
+    def kept():
         observers.append(Observer())
         return observers[-1]
 
@@ -233,7 +223,7 @@ def test_an_observer_that_died_is_replaced(
         reports.wait(lambda: "memory/a.md" in reports.all)
 
 
-def test_rules_and_roots_that_change_are_followed(tmp_path: Path, reports: Reports) -> None:
+def test_rules_and_roots_that_change_are_followed(tmp_path, reports):
     folder = tmp_path / "vault"
     (folder / "pages").mkdir(parents=True)
     with watching(folder, reports):

@@ -1,14 +1,9 @@
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.load import Options, load
 from memline.shared.queue import broker
-from memline.shared.queue.messages import Wire
 from memline.workers import context as workers_context
 from memline.workers.context import Context
 
@@ -17,7 +12,7 @@ broker.in_process()
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
+def notes(tmp_path):
     """A workspace with one note."""
     folder = tmp_path / "notes"
     (folder / "memory").mkdir(parents=True)
@@ -26,7 +21,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def context(tmp_path: Path, notes: Path, home: Path, clock: ManualClock) -> Iterator[Context]:
+def context(tmp_path, notes, home, clock):
     """The context of a worker process whose agent embeds with a provider that is not there."""
     remote = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "requestsPerMinute": 1}
     memory = {"provider": "openai", "model": "a", "remote": remote}
@@ -42,11 +37,11 @@ def context(tmp_path: Path, notes: Path, home: Path, clock: ManualClock) -> Iter
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
+def sent(monkeypatch):
     """What the actors send."""
-    sent: list[Wire] = []
+    sent = []
 
-    def send(message: Wire, *, host: str | None = None) -> str:
+    def send(message, *, host=None):
         sent.append(message)
         return "id"
 
@@ -55,6 +50,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
     return sent
 
 
-def work(actor: Any, message: Wire) -> None:
+def work(actor, message):
     """Call an actor as dramatiq does."""
     actor.fn(message)

@@ -1,14 +1,13 @@
 import pytest
 
-from memline.shared.queue.messages import ChunkFiles, MessageRefused, StoreFiles, Wire
+from memline.shared.queue.messages import ChunkFiles, MessageRefused, StoreFiles
 from memline.workers import chunk
-from memline.workers.context import Context
 from tests.unit.workers.conftest import work
 
 MESSAGE = ChunkFiles(agent="main", source="memory", paths=("memory/a.md", "memory/gone.md"), job="5f3a")
 
 
-def test_files_are_sent_to_the_store_worker_as_they_are_now(context: Context, sent: list[Wire]) -> None:
+def test_files_are_sent_to_the_store_worker_as_they_are_now(context, sent):
     work(chunk.chunk_files, MESSAGE)
 
     (message,) = sent
@@ -18,9 +17,7 @@ def test_files_are_sent_to_the_store_worker_as_they_are_now(context: Context, se
     assert [len(row.chunks or ()) for row in message.files] == [1, 0]
 
 
-def test_many_files_are_sent_in_several_messages(
-    context: Context, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_files_are_sent_in_several_messages(context, sent, monkeypatch):
     monkeypatch.setattr(chunk, "MESSAGE_CHARS", 10)
 
     work(chunk.chunk_files, MESSAGE)
@@ -28,9 +25,7 @@ def test_many_files_are_sent_in_several_messages(
     assert len(sent) == 2
 
 
-def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(
-    context: Context, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(context, sent, monkeypatch):
     depths = iter([100, 100, 3])
     monkeypatch.setattr(context.in_flight, "store_depth", lambda: next(depths))
 
@@ -43,7 +38,7 @@ def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(
     assert len(sent) == 2
 
 
-def test_files_of_another_workspace_are_refused(context: Context, sent: list[Wire]) -> None:
+def test_files_of_another_workspace_are_refused(context, sent):
     here = context.agent("main").index_path.name
 
     work(chunk.chunk_files, ChunkFiles(agent="main", source="memory", paths=("memory/a.md",), index=here))

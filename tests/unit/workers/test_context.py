@@ -3,7 +3,6 @@ import pytest
 from memline.shared.errors import QueueError
 from memline.shared.queue.messages import MessageRefused
 from memline.workers import context as workers_context
-from memline.workers.context import Context
 
 
 class Resource:
@@ -11,16 +10,16 @@ class Resource:
 
     is_open = True
 
-    def close(self) -> None:
+    def close(self):
         self.is_open = False
 
 
-def test_an_agent_that_is_not_configured_is_refused_with_those_that_are(context: Context) -> None:
+def test_an_agent_that_is_not_configured_is_refused_with_those_that_are(context):
     with pytest.raises(MessageRefused, match=r"'bob', which is not configured here \(known: main, work\)"):
         context.agent("bob")
 
 
-def test_what_is_kept_is_built_once_and_closed_at_the_end(context: Context) -> None:
+def test_what_is_kept_is_built_once_and_closed_at_the_end(context):
     first = context.keep("a", Resource)
 
     assert context.keep("a", Resource) is first
@@ -29,7 +28,7 @@ def test_what_is_kept_is_built_once_and_closed_at_the_end(context: Context) -> N
     assert not first.is_open
 
 
-def test_what_a_thread_that_was_left_behind_builds_after_the_end_is_closed(context: Context) -> None:
+def test_what_a_thread_that_was_left_behind_builds_after_the_end_is_closed(context):
     context.close()
 
     assert not context.keep("late", Resource).is_open
@@ -38,11 +37,11 @@ def test_what_a_thread_that_was_left_behind_builds_after_the_end_is_closed(conte
 class Stuck(Resource):
     """A resource that cannot be closed."""
 
-    def close(self) -> None:
+    def close(self):
         raise OSError("stuck")
 
 
-def test_what_cannot_be_closed_keeps_nothing_else_open(context: Context) -> None:
+def test_what_cannot_be_closed_keeps_nothing_else_open(context):
     before, _, after = context.keep("a", Resource), context.keep("b", Stuck), context.keep("c", Resource)
 
     with pytest.raises(OSError, match="stuck"):
@@ -51,7 +50,7 @@ def test_what_cannot_be_closed_keeps_nothing_else_open(context: Context) -> None
     assert not before.is_open and not after.is_open
 
 
-def test_an_index_that_was_replaced_is_opened_anew(context: Context) -> None:
+def test_an_index_that_was_replaced_is_opened_anew(context):
     old = context.writer("main")
     for file in old.path.parent.iterdir():
         file.unlink()
@@ -62,7 +61,7 @@ def test_an_index_that_was_replaced_is_opened_anew(context: Context) -> None:
     assert context.writer("main") is new
 
 
-def test_the_first_error_that_ends_the_work_is_the_one_that_is_told(context: Context) -> None:
+def test_the_first_error_that_ends_the_work_is_the_one_that_is_told(context):
     first, second = QueueError("first"), QueueError("second")
 
     context.stop(first)
@@ -71,7 +70,7 @@ def test_the_first_error_that_ends_the_work_is_the_one_that_is_told(context: Con
     assert context.failure is first and context.stopping.is_set()
 
 
-def test_a_process_without_a_context_says_how_workers_are_started() -> None:
+def test_a_process_without_a_context_says_how_workers_are_started():
     with pytest.raises(QueueError) as error:
         workers_context.current()
 

@@ -1,10 +1,6 @@
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.request import Outcome, ProviderSplit
 from memline.shared.errors import (
     ProviderBrokenAnswer,
@@ -14,27 +10,26 @@ from memline.shared.errors import (
 )
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
-from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
+from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
 from memline.shared.scheduling.leases import CLOCKS_S
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
-from memline.workers.context import Context
 from tests.unit.workers.conftest import work
 
 TEXTS = (TextRow(hash=b"h1", text="one"), TextRow(hash=b"h2", text="two"))
 
 
-def request(identity: Identity, *, agent: str = "main", until: float = 1e12) -> EmbedTexts:
+def request(identity, *, agent="main", until=1e12):
     return EmbedTexts(agent=agent, identity=identity, lease="lease", texts=TEXTS, until=until)
 
 
-def account(context: Context) -> str:
+def account(context):
     choice = context.choice("main")
     return account_id(choice.provider, choice.mark)
 
 
 @pytest.fixture
-def identity(context: Context) -> Identity:
+def identity(context):
     """The identity of this worker's settings."""
     identity = context.choice("main").identity
     assert identity is not None
@@ -42,13 +37,11 @@ def identity(context: Context) -> Identity:
 
 
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
+def provider(monkeypatch):
     """Let every request to the provider have this outcome, after a place within the limits."""
 
-    def answer(outcome: Outcome) -> None:
-        def embed_now(
-            embedder: Any, texts: list[str], before_call: Callable[[list[str]], None], **_: Any
-        ) -> Outcome:
+    def answer(outcome):
+        def embed_now(embedder, texts, before_call, **_):
             before_call(texts)
             return outcome
 
@@ -57,9 +50,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
     return answer
 
 
-def test_vectors_and_refused_texts_are_told_to_the_store_worker(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
-) -> None:
+def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identity, sent, provider):
     refused = ProviderRefused("no")
     provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)]))
 
@@ -71,9 +62,7 @@ def test_vectors_and_refused_texts_are_told_to_the_store_worker(
     assert [row.hash for row in stored.vectors] == [b"h1"]
 
 
-def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
-) -> None:
+def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, identity, sent, provider):
     provider(Outcome(vectors=[None, None], error=ProviderStop("bad key")))
 
     work(embed.embed_texts, request(identity))
@@ -86,12 +75,12 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(
 
 @pytest.mark.parametrize("agent", ["main", "work"])
 def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_back_until_there_is_one(
-    context: Context,
-    identity: Identity,
-    sent: list[Wire],
-    provider: Callable[[Outcome], None],
-    agent: str,
-) -> None:
+    context,
+    identity,
+    sent,
+    provider,
+    agent,
+):
     provider(Outcome(vectors=[b"v1", b"v2"]))
     # One request a minute is allowed.
     work(embed.embed_texts, request(identity))
@@ -105,9 +94,7 @@ def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_ba
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
 
 
-def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(
-    context: Context, identity: Identity, sent: list[Wire]
-) -> None:
+def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, identity, sent):
     context.limits.cool_down(account(context), 500.0)
 
     work(embed.embed_texts, request(identity))
@@ -118,7 +105,7 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(
 
 
 @pytest.fixture
-def no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_call(monkeypatch):
     """Fail where the provider is called."""
     monkeypatch.setattr(
         "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
@@ -127,9 +114,7 @@ def no_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_call")
-def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(
-    context: Context, identity: Identity, sent: list[Wire]
-) -> None:
+def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(context, identity, sent):
     timeout_s = context.choice("main").timeout_s
 
     work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
@@ -140,9 +125,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(
 
 
 @pytest.mark.usefixtures("no_call")
-def test_a_request_that_another_worker_has_begun_is_dropped(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_another_worker_has_begun_is_dropped(context, identity, sent, monkeypatch):
     monkeypatch.setattr(context.in_flight, "begin", lambda *_: False)
 
     work(embed.embed_texts, request(identity))
@@ -151,10 +134,8 @@ def test_a_request_that_another_worker_has_begun_is_dropped(
 
 
 @pytest.mark.usefixtures("no_call")
-def test_what_redis_cannot_note_is_not_sent(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: Any) -> bool:
+def test_what_redis_cannot_note_is_not_sent(context, identity, sent, monkeypatch):
+    def away(*_):
         raise QueueError("Redis is away")
 
     monkeypatch.setattr(context.in_flight, "begin", away)
@@ -166,10 +147,8 @@ def test_what_redis_cannot_note_is_not_sent(
     assert failed.error.endswith("Redis is away")
 
 
-def test_a_slip_is_told_to_the_rows_before_it_is_raised(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> Outcome:
+def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent, monkeypatch):
+    def fail(*_, **__):
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(embed, "embed", fail)
@@ -191,8 +170,8 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(
     ],
 )
 def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_ends_an_old_process(
-    context: Context, identity: Identity, sent: list[Wire], agent: str, changes: dict[str, Any], words: str
-) -> None:
+    context, identity, sent, agent, changes, words
+):
     context.stopping.set()
     work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
     at_first, context.began_at = context.failure, context.began_at - embed.MISMATCH_S
@@ -203,9 +182,7 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_end
         assert isinstance(failed, EmbedFailed) and failed.kind == "unsent" and words in failed.error
 
 
-def test_what_counts_once_of_a_request_is_told_in_its_first_message(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
-) -> None:
+def test_what_counts_once_of_a_request_is_told_in_its_first_message(context, identity, sent, provider):
     slow = ProviderBrokenAnswer("no answer within 60 s")
     provider(Outcome(vectors=[None, None], failures=[(0, slow)], error=ProviderSplit("wait"), slow_rows=4))
 
@@ -228,9 +205,7 @@ def test_what_counts_once_of_a_request_is_told_in_its_first_message(
     )
 
 
-def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(
-    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
-) -> None:
+def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(context, identity, sent, provider):
     provider(Outcome(vectors=[None, None], error=ProviderBrokenAnswer("NaN"), is_provider_well=True))
 
     work(embed.embed_texts, request(identity))

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import dramatiq
-import pytest
 
 from memline.shared import logs
 from memline.shared.queue.broker import in_process
@@ -13,7 +12,7 @@ from memline.workers import lifecycle
 from memline.workers.process import LogFields
 
 
-def test_every_queue_has_a_module_that_declares_its_actors() -> None:
+def test_every_queue_has_a_module_that_declares_its_actors():
     broker = in_process()
 
     lifecycle.declare_actors(QUEUES)
@@ -23,8 +22,8 @@ def test_every_queue_has_a_module_that_declares_its_actors() -> None:
             assert broker.get_actor(actor.name).queue_name == name
 
 
-def test_lines_of_a_thread_that_works_on_a_message_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[dict[str, Any]] = []
+def test_lines_of_a_thread_that_works_on_a_message_name_it(monkeypatch):
+    seen = []
     fields, broker = LogFields(), cast(dramatiq.Broker, None)
     message = cast(
         Any,
@@ -34,7 +33,7 @@ def test_lines_of_a_thread_that_works_on_a_message_name_it(monkeypatch: pytest.M
     )
     original = logs.context
 
-    def context(**bound: Any) -> Any:
+    def context(**bound):
         seen.append(bound)
         return original(**bound)
 

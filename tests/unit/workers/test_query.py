@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import fakeredis
 import pytest
@@ -7,28 +6,25 @@ import pytest
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import RunQuery
 from memline.workers import query
-from memline.workers.context import Context
 from tests.support.index_rows import file_row
 from tests.unit.queue.conftest import Client
 from tests.unit.workers.conftest import work
 
 
 @pytest.fixture
-def asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> Any:
+def asked(context, monkeypatch):
     """Ask a question and give the answer in its box; None when there is none."""
     context.writer("main").store_file(file_row("memory/a.md", "apples"))
 
     fake = fakeredis.FakeServer()
 
-    def client(*_: object, **__: object) -> Client:
+    def client(*_, **__):
         return Client(server=fake)
 
     monkeypatch.setattr(redis_client, "client", client)
     monkeypatch.setattr(query, "enqueue_files", lambda *_, **__: None)
 
-    def ask(
-        text: str, *, agent: str = "main", index: str = "", is_awaited: bool = True, **options: Any
-    ) -> dict[str, Any] | None:
+    def ask(text, *, agent="main", index="", is_awaited=True, **options):
         question = RunQuery(agent=agent, query=text, reply_to="box", options=options, index=index)
         if is_awaited:
             client().set("memline:asked:box", 1)
@@ -39,25 +35,25 @@ def asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> Any:
     return ask
 
 
-def test_a_question_is_answered_into_its_box(asked: Any) -> None:
+def test_a_question_is_answered_into_its_box(asked):
     assert asked("apples")["results"][0]["path"] == "memory/a.md"
 
 
-def test_a_question_of_a_group_is_answered_without_the_long_term_note(asked: Any, context: Context) -> None:
+def test_a_question_of_a_group_is_answered_without_the_long_term_note(asked, context):
     context.writer("main").store_file(file_row("MEMORY.md", "apples, too"))
 
-    def paths(**options: bool) -> set[str]:
+    def paths(**options):
         return {hit["path"] for hit in asked("apples", **options)["results"]}
 
     assert paths() == {"memory/a.md", "MEMORY.md"}
     assert paths(private=False) == {"memory/a.md"}
 
 
-def test_a_question_whose_caller_has_given_up_is_not_answered(asked: Any) -> None:
+def test_a_question_whose_caller_has_given_up_is_not_answered(asked):
     assert asked("apples", is_awaited=False) is None
 
 
-def test_a_problem_of_this_process_leaves_the_answer_to_another(asked: Any) -> None:
+def test_a_problem_of_this_process_leaves_the_answer_to_another(asked):
     assert asked("apples", agent="bob")["elsewhere"] is True
     assert "about the index main.sqlite" in asked("apples", index="main.sqlite")["error"]
     assert asked("apples", unknown_option=1)["elsewhere"] is True

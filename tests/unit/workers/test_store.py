@@ -1,13 +1,10 @@
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.figures import counters
 from memline.shared.index.rows import VectorRow
-from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, Wire
+from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers import store
-from memline.workers.context import Context
 from tests.support.index_rows import backlog, file_row, vector_of
 from tests.unit.workers.conftest import work
 
@@ -15,7 +12,7 @@ FILES = StoreFiles(agent="main", files=(file_row("a.md", "apples", "pears"),))
 
 
 @pytest.fixture
-def request_sent(context: Context, sent: list[Wire]) -> EmbedTexts:
+def request_sent(context, sent):
     """The one request for the texts of `FILES`."""
     work(store.store_files, FILES)
     (request,) = sent
@@ -24,9 +21,7 @@ def request_sent(context: Context, sent: list[Wire]) -> EmbedTexts:
     return request
 
 
-def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(
-    context: Context, sent: list[Wire], request_sent: EmbedTexts
-) -> None:
+def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(context, sent, request_sent):
     work(store.sweep, Sweep(agent="main", deep=True))
 
     assert sorted(text.text for text in request_sent.texts) == ["apples", "pears"]
@@ -35,12 +30,12 @@ def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(
 
 
 def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
-    context: Context,
-    clock: ManualClock,
-    sent: list[Wire],
-    request_sent: EmbedTexts,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    context,
+    clock,
+    sent,
+    request_sent,
+    caplog,
+):
     clock.advance(LEASE_S + 1)
 
     work(store.sweep, Sweep(agent="main", deep=True))
@@ -51,9 +46,7 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
     assert "leases.over" in caplog.messages
 
 
-def test_an_answer_that_is_stored_twice_counts_once(
-    context: Context, sent: list[Wire], request_sent: EmbedTexts
-) -> None:
+def test_an_answer_that_is_stored_twice_counts_once(context, sent, request_sent):
     rows = tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request_sent.texts)
     message = StoreVectors(
         agent="main",
@@ -72,15 +65,13 @@ def test_an_answer_that_is_stored_twice_counts_once(
     assert calls_of(writer, request_sent) == 2
 
 
-def calls_of(writer: IndexWriter, request: EmbedTexts) -> float:
+def calls_of(writer, request):
     """How many calls of the provider are counted."""
     asked = counters.read(writer.accounts.file)[counters.ASKED]
     return sum(count for each, count in asked if each["provider"] == request.identity.provider)
 
 
-def test_texts_of_a_failed_request_are_wanted_again(
-    context: Context, sent: list[Wire], request_sent: EmbedTexts
-) -> None:
+def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent):
     hashes = tuple(text.hash for text in request_sent.texts)
     work(
         store.embed_failed,

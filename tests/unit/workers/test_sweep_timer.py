@@ -4,10 +4,10 @@ from memline.shared.errors import QueueError
 from memline.workers.context import SweepTimer
 
 
-def test_a_sweep_that_could_not_be_sent_is_sent_again() -> None:
+def test_a_sweep_that_could_not_be_sent_is_sent_again():
     done, tries = threading.Event(), []
 
-    def send_sweep(agent: str, deep: bool) -> None:
+    def send_sweep(agent, deep):
         tries.append((agent, deep))
         if len(tries) == 1:
             raise QueueError("Redis is away")
@@ -22,9 +22,9 @@ def test_a_sweep_that_could_not_be_sent_is_sent_again() -> None:
     assert tries[:2] == [("main", True), ("main", True)]
 
 
-def test_an_agent_is_swept_when_that_is_due_and_not_before() -> None:
+def test_an_agent_is_swept_when_that_is_due_and_not_before():
     done = threading.Event()
-    sent: list[tuple[str, bool]] = []
+    sent = []
     timer = SweepTimer(lambda agent, deep: (sent.append((agent, deep)), done.set()), every_s=3600)
     timer.start()
     timer.schedule("later", 3600)

@@ -1,12 +1,10 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memline.shared.config.load import Options, load
-from memline.shared.config.schema import AgentSettings, Settings
 from tests.support.qmd import FakeQmd
 
 
@@ -18,10 +16,10 @@ class Place:
     qmd: FakeQmd
 
     @property
-    def notes(self) -> Path:
+    def notes(self):
         return self.folder / "notes"
 
-    def settings(self, **qmd: Any) -> Settings:
+    def settings(self, **qmd):
         """The configuration with these keys of `memory.qmd`; longer limits, for a loaded machine."""
         own = {"command": f"'{self.qmd.program}' ignored words", "searchMode": "search", **qmd}
         own["limits"] = {"timeoutMs": 120_000, **own.get("limits", {})}
@@ -31,12 +29,12 @@ class Place:
         file.write_text(json.dumps({"agents": agents, "memory": memory}))
         return load(Options(config=file, home=self.folder / "home")).settings
 
-    def agent(self, **qmd: Any) -> AgentSettings:
+    def agent(self, **qmd):
         return self.settings(**qmd).agents["main"]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path):
     place = Place(folder=tmp_path, qmd=FakeQmd(tmp_path / "bin with blanks"))
     (place.notes / "memory").mkdir(parents=True)
     (place.notes / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")

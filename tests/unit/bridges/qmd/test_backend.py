@@ -3,9 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,15 +13,11 @@ from memline.producers.chats import chat_of
 from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import Settings
 from memline.shared.errors import AccessDenied
-from memline.shared.finding import Finding
-from memline.shared.search.results import Answer
 from tests.support.process import end, running_memline
 from tests.support.qmd import row
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import until
-from tests.unit.bridges.qmd.conftest import Place
 
 KEY = "sk-proj-abcdefghijklmnop1234567890"
 NOTE = "memory-dir-main/2026-02-10.md"
@@ -32,11 +26,11 @@ CENTS = "memory-root-main/MEMORY.md"
 
 
 @pytest.fixture
-def opened(place: Place) -> Iterator[Callable[..., Memory]]:
+def opened(place):
     """Memories of one-shot commands unless `long_lived` is said."""
-    made: list[Memory] = []
+    made = []
 
-    def opened(*, long_lived: bool = False, clock: ManualClock | None = None, **qmd: Any) -> Memory:
+    def opened(*, long_lived=False, clock=None, **qmd):
         settings = place.settings(**qmd)
         made.append(Memory.of(settings, settings.agents["main"], long_lived=long_lived, clock=clock))
         return made[-1]
@@ -46,13 +40,11 @@ def opened(place: Place) -> Iterator[Callable[..., Memory]]:
         memory.close()
 
 
-def finds(place: Place, *rows: Any) -> None:
+def finds(place, *rows):
     place.qmd.does(search={"stdout": json.dumps(rows)})
 
 
-def test_qmd_answers_in_the_shape_of_every_answer(
-    place: Place, opened: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_qmd_answers_in_the_shape_of_every_answer(place, opened, monkeypatch):
     for name in ("OPENAI_API_KEY", "QMD_TRUST_UPDATE_HOOKS", "QMD_CONFIG_DIR"):
         monkeypatch.setenv(name, "sk-secret")
     finds(place, row(NOTE), row(CENTS))
@@ -93,9 +85,7 @@ def test_qmd_answers_in_the_shape_of_every_answer(
         ({"python": "os.kill(os.getpid(), signal.SIGKILL)"}, "qmd search failed (code -9)"),
     ],
 )
-def test_whatever_fails_the_builtin_index_answers_and_says_why(
-    place: Place, opened: Callable[..., Memory], plan: dict[str, Any], why: str
-) -> None:
+def test_whatever_fails_the_builtin_index_answers_and_says_why(place, opened, plan, why):
     place.qmd.does(search=plan)
 
     answer = opened(limits={"timeoutMs": 2_000 if "sleep" in str(plan) else 60_000}).search("cents")
@@ -108,7 +98,7 @@ def test_whatever_fails_the_builtin_index_answers_and_says_why(
     assert why in answer.warning and answer.action
 
 
-def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened: Callable[..., Memory]) -> None:
+def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened):
     memory = opened(command="no-such-qmd")
 
     answer, status = memory.search("cents"), memory.status().details["status"]
@@ -122,12 +112,12 @@ def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened: Cal
     )
 
 
-def test_qmd_is_tried_again_after_a_minute(place: Place, opened: Callable[..., Memory]) -> None:
+def test_qmd_is_tried_again_after_a_minute(place, opened):
     clock = ManualClock()
     place.qmd.does(search={"status": 1})
     memory = opened(clock=clock)
 
-    def ask() -> Answer:
+    def ask():
         return memory.search("cents")
 
     assert [ask().backend, ask().backend] == ["builtin", "builtin"]
@@ -141,9 +131,7 @@ def test_qmd_is_tried_again_after_a_minute(place: Place, opened: Callable[..., M
     assert memory.status().details["status"]["fallback"] is None
 
 
-def test_a_one_shot_question_updates_only_when_nothing_was_ever_read(
-    place: Place, opened: Callable[..., Memory]
-) -> None:
+def test_a_one_shot_question_updates_only_when_nothing_was_ever_read(place, opened):
     opened().search("q")
     (place.notes / "memory" / "new.md").write_text("new")
 
@@ -153,9 +141,7 @@ def test_a_one_shot_question_updates_only_when_nothing_was_ever_read(
     assert answer.stale and answer.behind.files == 1
 
 
-def test_a_process_that_stays_answers_with_the_builtin_index_until_the_first_update(
-    place: Place, opened: Callable[..., Memory], tmp_path: Path
-) -> None:
+def test_a_process_that_stays_answers_with_the_builtin_index_until_the_first_update(place, opened, tmp_path):
     go_on = tmp_path / "go-on"
     place.qmd.does(update={"python": f"while not os.path.exists({str(go_on)!r}): time.sleep(0.01)"})
     finds(place, row(CENTS))
@@ -169,7 +155,7 @@ def test_a_process_that_stays_answers_with_the_builtin_index_until_the_first_upd
     assert first.fallback == {"from": "qmd", "reason": "qmd reads the notes for the first time"}
 
 
-def test_index_updates_both_and_waits_for_vectors(place: Place, opened: Callable[..., Memory]) -> None:
+def test_index_updates_both_and_waits_for_vectors(place, opened):
     memory = opened(searchMode="query")
 
     report = memory.index()
@@ -186,9 +172,7 @@ def test_index_updates_both_and_waits_for_vectors(place: Place, opened: Callable
     assert status.details["status"]["qmd"]["embeddedAt"]
 
 
-def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good(
-    place: Place, opened: Callable[..., Memory]
-) -> None:
+def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good(place, opened):
     clock = ManualClock(time.time())
     memory = opened(clock=clock)
     assert not memory.index().failed
@@ -214,12 +198,12 @@ def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good
     assert [each for each in told_by_doctor(settings) if each.code == "qmd_failing"] == []
 
 
-def told_by_doctor(settings: Settings) -> list[Finding]:
+def told_by_doctor(settings):
     agent = settings.agents["main"]
     return [*examine_agent(settings, agent, met=met_by_backend(settings, agent))]
 
 
-def test_up_updates_at_the_start_and_ends_what_runs(place: Place, tmp_path: Path) -> None:
+def test_up_updates_at_the_start_and_ends_what_runs(place, tmp_path):
     place.settings(update={"embedTimeoutMs": 600_000}, searchMode="query")
     place.qmd.does(
         embed={"python": f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"}
@@ -234,7 +218,7 @@ def test_up_updates_at_the_start_and_ends_what_runs(place: Place, tmp_path: Path
     until(lambda: not Path("/proc", (tmp_path / "pid").read_text()).exists())
 
 
-def test_files_of_the_memory_alone_are_shown_and_read(place: Place, opened: Callable[..., Memory]) -> None:
+def test_files_of_the_memory_alone_are_shown_and_read(place, opened):
     (place.folder / "work").mkdir()
     (place.folder / "work" / "plan.md").write_text("The plan.\n")
     (place.folder / "secret.md").write_text("secret")
@@ -257,9 +241,7 @@ def test_files_of_the_memory_alone_are_shown_and_read(place: Place, opened: Call
     assert memory.get("qmd/sessions/../../c.json5").text == ""
 
 
-def test_sessions_are_exported_without_secrets_and_for_as_long_as_they_are_kept(
-    place: Place, opened: Callable[..., Memory], home: Path
-) -> None:
+def test_sessions_are_exported_without_secrets_and_for_as_long_as_they_are_kept(place, opened, home):
     sessions = sessions_folder(home / ".openclaw")
     (sessions / "new.jsonl").write_text(opening() + said("user", f"the key is {KEY}, and it rains"))
     (sessions / "old.jsonl").write_text(opening() + said("user", "long ago"))

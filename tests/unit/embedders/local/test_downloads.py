@@ -1,15 +1,14 @@
 """Where a model file comes from, and what is said when it does not."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from memline.shared import packages
-from memline.shared.config.schema import AgentSettings, Local
-from memline.shared.embedders.choice import Choice, choose
+from memline.shared.config.schema import Local
+from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local import downloads
 from memline.shared.embedders.local.downloads import fetch, model_file, parse
 from memline.shared.errors import ProviderError, ProviderStop
@@ -22,7 +21,7 @@ CONTENT = gguf(weights=300_000)
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(monkeypatch):
     with Hub(files={URL_PATH: CONTENT}) as running:
         monkeypatch.setenv("MEMLINE_HF_URL", running.url + "/")
         monkeypatch.setattr(downloads, "_failures", {})
@@ -31,19 +30,19 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield running
 
 
-def settings_of(folder: Path, name: str = NAME, **memory: str) -> AgentSettings:
+def settings_of(folder, name=NAME, **memory):
     memory = {"provider": "local", **memory}
     return replace(make_settings(local=Local(model_path=name), **memory), home=folder)
 
 
-def fetched(folder: Path, name: str = NAME) -> Choice:
+def fetched(folder, name=NAME):
     settings = settings_of(folder, name)
     fetch(settings)
     return choose(settings)
 
 
-def test_a_name_is_downloaded_once_and_then_needs_no_network(tmp_path: Path, hub: Hub) -> None:
-    progress: list[tuple[int, int]] = []
+def test_a_name_is_downloaded_once_and_then_needs_no_network(tmp_path, hub):
+    progress = []
 
     before = choose(settings_of(tmp_path))
     fetch(settings_of(tmp_path), lambda done, total: progress.append((done, total)))
@@ -61,7 +60,7 @@ def test_a_name_is_downloaded_once_and_then_needs_no_network(tmp_path: Path, hub
 @pytest.mark.parametrize(
     "name", ["hf:owner/some-model-GGUF/model-Q8_0.gguf@v1.0", "hf:owner/some-model-GGUF@v1.0/model-Q8_0.gguf"]
 )
-def test_a_revision_is_asked_for_and_kept_apart(tmp_path: Path, hub: Hub, name: str) -> None:
+def test_a_revision_is_asked_for_and_kept_apart(tmp_path, hub, name):
     hub.files[URL_PATH.replace("main", "v1.0")] = gguf(weights=32)
 
     fetched(tmp_path, name)
@@ -71,7 +70,7 @@ def test_a_revision_is_asked_for_and_kept_apart(tmp_path: Path, hub: Hub, name: 
     assert (kept / "v1.0/model-Q8_0.gguf").stat().st_size < (kept / "main/model-Q8_0.gguf").stat().st_size
 
 
-def test_a_download_that_is_cut_off_goes_on_where_it_stopped(tmp_path: Path, hub: Hub) -> None:
+def test_a_download_that_is_cut_off_goes_on_where_it_stopped(tmp_path, hub):
     hub.faults = ["cut"]
 
     choice = fetched(tmp_path)
@@ -80,7 +79,7 @@ def test_a_download_that_is_cut_off_goes_on_where_it_stopped(tmp_path: Path, hub
     assert [span for _, span in hub.requests] == ["", f"bytes={len(CONTENT) // 2}-"]
 
 
-def test_a_later_run_goes_on_with_what_an_earlier_one_got(tmp_path: Path, hub: Hub) -> None:
+def test_a_later_run_goes_on_with_what_an_earlier_one_got(tmp_path, hub):
     hub.faults = ["cut", "cut", "cut"]
 
     cut = fetched(tmp_path)
@@ -93,7 +92,7 @@ def test_a_later_run_goes_on_with_what_an_earlier_one_got(tmp_path: Path, hub: H
     assert hub.requests[-1][1].startswith("bytes=")
 
 
-def test_a_server_that_cannot_go_on_begins_anew(tmp_path: Path, hub: Hub) -> None:
+def test_a_server_that_cannot_go_on_begins_anew(tmp_path, hub):
     hub.faults = ["cut", "no-range"]
 
     choice = fetched(tmp_path)
@@ -103,7 +102,7 @@ def test_a_server_that_cannot_go_on_begins_anew(tmp_path: Path, hub: Hub) -> Non
     assert Path(choice.endpoint.base_url.removeprefix("file://")).read_bytes() == CONTENT
 
 
-def test_a_file_that_was_complete_but_not_renamed_is_taken(tmp_path: Path, hub: Hub) -> None:
+def test_a_file_that_was_complete_but_not_renamed_is_taken(tmp_path, hub):
     part = tmp_path / "models/owner/some-model-GGUF/main/model-Q8_0.gguf.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(CONTENT)
@@ -120,8 +119,8 @@ def test_a_file_that_was_complete_but_not_renamed_is_taken(tmp_path: Path, hub: 
     ],
 )
 def test_a_download_that_fails_says_why_and_leaves_nothing_that_looks_like_a_model(
-    tmp_path: Path, hub: Hub, fault: str, reason: str, action: str
-) -> None:
+    tmp_path, hub, fault, reason, action
+):
     hub.faults = [fault] * (3 if fault == "503" else 1)
 
     choice = fetched(tmp_path)
@@ -133,7 +132,7 @@ def test_a_download_that_fails_says_why_and_leaves_nothing_that_looks_like_a_mod
     assert mended.provider == "local"
 
 
-def test_a_download_with_another_digest_is_thrown_away(tmp_path: Path, hub: Hub) -> None:
+def test_a_download_with_another_digest_is_thrown_away(tmp_path, hub):
     hub.digest = "0" * 64
 
     choice = fetched(tmp_path)
@@ -142,16 +141,14 @@ def test_a_download_with_another_digest_is_thrown_away(tmp_path: Path, hub: Hub)
     assert not list((tmp_path / "models").rglob("*.gguf*"))
 
 
-def test_an_unknown_name_is_a_stop_with_what_to_check(tmp_path: Path, hub: Hub) -> None:
+def test_an_unknown_name_is_a_stop_with_what_to_check(tmp_path, hub):
     choice = fetched(tmp_path, "hf:owner/no-such-repo/model.gguf")
 
     assert "hf:owner/no-such-repo/model.gguf is not known there (404)" in choice.reason
     assert "owner, repository, file and revision" in choice.action
 
 
-def test_without_a_network_the_reason_names_the_model(
-    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_the_reason_names_the_model(tmp_path, hub, monkeypatch):
     monkeypatch.setenv("MEMLINE_HF_URL", "http://127.0.0.1:1")
 
     choice = fetched(tmp_path)
@@ -160,8 +157,8 @@ def test_without_a_network_the_reason_names_the_model(
 
 
 def test_the_mirror_of_hugging_faces_own_variable_is_asked_unless_ours_names_another(
-    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, hub, monkeypatch
+):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.delenv("MEMLINE_HF_URL")
     by_its_own = fetched(tmp_path)
@@ -171,7 +168,7 @@ def test_the_mirror_of_hugging_faces_own_variable_is_asked_unless_ours_names_ano
     assert (by_its_own.provider, by_ours.provider) == ("local", "none")
 
 
-def test_the_scheme_of_an_identity_is_the_family_of_its_model(tmp_path: Path) -> None:
+def test_the_scheme_of_an_identity_is_the_family_of_its_model(tmp_path):
     model = tmp_path / "m.gguf"
     model.write_bytes(gguf(general__architecture="nomic-bert"))
 
@@ -181,7 +178,7 @@ def test_the_scheme_of_an_identity_is_the_family_of_its_model(tmp_path: Path) ->
     assert identity.scheme == "nomic-embed"
 
 
-def test_a_folder_that_is_a_file_is_named(tmp_path: Path, hub: Hub) -> None:
+def test_a_folder_that_is_a_file_is_named(tmp_path, hub):
     (tmp_path / "models").write_text("not a folder")
 
     choice = fetched(tmp_path)
@@ -194,7 +191,7 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path, hub: Hub) -> None:
     "name",
     ["hf:model.gguf", "hf:a/b", "hf:a/b/c.bin", "hf:../b/c.gguf", "hf:a/b/../c.gguf", "hf:a/b/c.gguf@../x"],
 )
-def test_a_name_that_is_none_is_refused_before_any_request(tmp_path: Path, hub: Hub, name: str) -> None:
+def test_a_name_that_is_none_is_refused_before_any_request(tmp_path, hub, name):
     choice = fetched(tmp_path, name)
 
     assert "is not the name of a GGUF or ONNX file" in choice.reason
@@ -212,12 +209,12 @@ ONNX_FILES = {
 
 
 @pytest.fixture
-def onnx_hub(hub: Hub) -> Hub:
+def onnx_hub(hub):
     hub.files = {f"/owner/some-model/resolve/main/{name}": content for name, content in ONNX_FILES.items()}
     return hub
 
 
-def test_an_onnx_model_is_downloaded_with_the_files_that_belong_to_it(tmp_path: Path, onnx_hub: Hub) -> None:
+def test_an_onnx_model_is_downloaded_with_the_files_that_belong_to_it(tmp_path, onnx_hub):
     choice = fetched(tmp_path, ONNX_NAME)
     again = fetched(tmp_path, ONNX_NAME)
 
@@ -232,9 +229,7 @@ def test_an_onnx_model_is_downloaded_with_the_files_that_belong_to_it(tmp_path: 
     assert {"config.json", "tokenizer_config.json", "onnx/model.onnx_data"} < set(asked)
 
 
-def test_an_onnx_model_that_is_cut_off_goes_on_with_the_file_where_it_stopped(
-    tmp_path: Path, onnx_hub: Hub
-) -> None:
+def test_an_onnx_model_that_is_cut_off_goes_on_with_the_file_where_it_stopped(tmp_path, onnx_hub):
     onnx_hub.faults = ["cut", "cut", "cut"]
 
     cut = fetched(tmp_path, ONNX_NAME)
@@ -248,7 +243,7 @@ def test_an_onnx_model_that_is_cut_off_goes_on_with_the_file_where_it_stopped(
 
 
 @pytest.mark.parametrize("file", ["model.onnx", "onnx/int8/model.onnx"])
-def test_a_graph_may_be_anywhere_in_its_repository(tmp_path: Path, onnx_hub: Hub, file: str) -> None:
+def test_a_graph_may_be_anywhere_in_its_repository(tmp_path, onnx_hub, file):
     for name in (file, f"{file}_data"):
         onnx_hub.files[f"/owner/some-model/resolve/main/{name}"] = ONNX_FILES["onnx/model.onnx"]
 
@@ -258,7 +253,7 @@ def test_a_graph_may_be_anywhere_in_its_repository(tmp_path: Path, onnx_hub: Hub
     assert (tmp_path / "models/owner/some-model/main" / f"{file}_data").is_file()
 
 
-def test_an_onnx_model_without_a_tokenizer_is_not_downloaded(tmp_path: Path, onnx_hub: Hub) -> None:
+def test_an_onnx_model_without_a_tokenizer_is_not_downloaded(tmp_path, onnx_hub):
     del onnx_hub.files["/owner/some-model/resolve/main/tokenizer.json"]
 
     choice = fetched(tmp_path, ONNX_NAME)
@@ -268,9 +263,7 @@ def test_an_onnx_model_without_a_tokenizer_is_not_downloaded(tmp_path: Path, onn
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "onnx/model.onnx"])
-def test_a_page_in_place_of_a_file_of_an_onnx_model_is_thrown_away(
-    tmp_path: Path, onnx_hub: Hub, name: str
-) -> None:
+def test_a_page_in_place_of_a_file_of_an_onnx_model_is_thrown_away(tmp_path, onnx_hub, name):
     path = f"/owner/some-model/resolve/main/{name}"
     whole, onnx_hub.files[path] = onnx_hub.files[path], b"<!doctype html><p>no"
 
@@ -282,9 +275,7 @@ def test_a_page_in_place_of_a_file_of_an_onnx_model_is_thrown_away(
     assert mended.provider == "local"
 
 
-def test_nothing_is_downloaded_that_could_not_be_run(
-    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_downloaded_that_could_not_be_run(tmp_path, hub, monkeypatch):
     monkeypatch.setattr(packages, "missing", list)
 
     choice = fetched(tmp_path)
@@ -295,15 +286,13 @@ def test_nothing_is_downloaded_that_could_not_be_run(
 
 
 @pytest.mark.parametrize("provider", ["auto", "openai", "none"])
-def test_nothing_is_downloaded_for_those_who_do_not_ask_for_local(
-    tmp_path: Path, hub: Hub, provider: str
-) -> None:
+def test_nothing_is_downloaded_for_those_who_do_not_ask_for_local(tmp_path, hub, provider):
     fetch(settings_of(tmp_path, provider=provider))
 
     assert not hub.requests
 
 
-def test_a_fallback_to_local_is_downloaded_before_it_is_needed(tmp_path: Path, hub: Hub) -> None:
+def test_a_fallback_to_local_is_downloaded_before_it_is_needed(tmp_path, hub):
     settings = settings_of(tmp_path, provider="openai", fallback="local")
 
     fetch(settings)
@@ -313,14 +302,14 @@ def test_a_fallback_to_local_is_downloaded_before_it_is_needed(tmp_path: Path, h
     assert "No API key" in choice.reason
 
 
-def test_a_web_address_is_refused_with_what_to_write(tmp_path: Path) -> None:
+def test_a_web_address_is_refused_with_what_to_write(tmp_path):
     with pytest.raises(ProviderError, match="web address") as caught:
         model_file(Local(model_path="https://huggingface.co/m.gguf"), tmp_path)
 
     assert "hf:owner/repo/file.gguf" in caught.value.hint
 
 
-def test_another_file_under_the_same_name_is_another_identity(tmp_path: Path) -> None:
+def test_another_file_under_the_same_name_is_another_identity(tmp_path):
     model = tmp_path / "model.gguf"
     keys = []
     for weights in (32, 64):
@@ -343,9 +332,7 @@ def test_another_file_under_the_same_name_is_another_identity(tmp_path: Path) ->
         (b"GGUF" + b"\x00\x00\x00\x03" + bytes(16), "has GGUF version"),
     ],
 )
-def test_a_file_that_is_no_model_is_known_before_the_library_sees_it(
-    tmp_path: Path, content: bytes, reason: str
-) -> None:
+def test_a_file_that_is_no_model_is_known_before_the_library_sees_it(tmp_path, content, reason):
     model = tmp_path / "model.gguf"
     model.write_bytes(content)
 
@@ -356,7 +343,7 @@ def test_a_file_that_is_no_model_is_known_before_the_library_sees_it(
     assert "local.modelPath" in choice.action
 
 
-def test_a_missing_file_a_folder_and_a_pipe_are_told_apart_from_models(tmp_path: Path) -> None:
+def test_a_missing_file_a_folder_and_a_pipe_are_told_apart_from_models(tmp_path):
     os.mkfifo(tmp_path / "pipe.gguf")
     for path in (tmp_path / "missing.gguf", tmp_path, tmp_path / "pipe.gguf"):
         choice = choose(settings_of(tmp_path, str(path)))

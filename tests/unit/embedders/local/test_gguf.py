@@ -1,7 +1,5 @@
 """What a model file says of itself is read before the library sees it."""
 
-from pathlib import Path
-
 import pytest
 
 from memline.shared.embedders.local.gguf import pooling_of, read_head
@@ -12,7 +10,7 @@ from tests.support.local_model import gguf
 CONTENT = gguf(weights=300_000)
 
 
-def test_a_model_that_was_trained_further_is_another_one(tmp_path: Path) -> None:
+def test_a_model_that_was_trained_further_is_another_one(tmp_path):
     model = tmp_path / "model.gguf"
     model.write_bytes(CONTENT)
     before = read_head(model).digest
@@ -23,7 +21,7 @@ def test_a_model_that_was_trained_further_is_another_one(tmp_path: Path) -> None
     assert read_head(model).digest != before
 
 
-def test_a_truncated_model_is_known_wherever_it_was_cut(tmp_path: Path) -> None:
+def test_a_truncated_model_is_known_wherever_it_was_cut(tmp_path):
     whole = gguf(tokenizer__ggml__tokens=["a", "bc", "def"])
     model = tmp_path / "model.gguf"
     model.write_bytes(whole)
@@ -43,9 +41,7 @@ def test_a_truncated_model_is_known_wherever_it_was_cut(tmp_path: Path) -> None:
         ({"bert__pooling_type": 4}, "a reranker"),
     ],
 )
-def test_a_chat_model_and_a_reranker_are_refused_with_what_to_take(
-    tmp_path: Path, keys: dict[str, object], reason: str
-) -> None:
+def test_a_chat_model_and_a_reranker_are_refused_with_what_to_take(tmp_path, keys, reason):
     model = tmp_path / "chat.gguf"
     model.write_bytes(gguf(**keys))
 
@@ -70,9 +66,7 @@ def test_a_chat_model_and_a_reranker_are_refused_with_what_to_take(
         ({"general__name": "bge-small-en-v1.5"}, "bge-small-en-v1.5.gguf", ""),
     ],
 )
-def test_the_family_of_a_model_is_known_by_its_own_words(
-    tmp_path: Path, keys: dict[str, object], file: str, expected: str
-) -> None:
+def test_the_family_of_a_model_is_known_by_its_own_words(tmp_path, keys, file, expected):
     model = tmp_path / file
     model.write_bytes(gguf(**keys))
 

@@ -1,7 +1,6 @@
 """What llama.cpp does with models and with files that are none."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.unit.embedders.conftest import make_settings
 
 
 @needs_model
-def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools() -> None:
+def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools():
     import llama_cpp
 
     texts = [reference["text"] for reference in REFERENCES[:-1]]
@@ -32,7 +31,7 @@ def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools() -> N
 
 @needs_model
 @pytest.mark.parametrize("cut", [100, 5_000_000, 25_282_000])
-def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path, cut):
     model = tmp_path / "model.gguf"
     model.write_bytes(MODEL.read_bytes()[:cut])
 
@@ -45,9 +44,7 @@ def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path: Path, cut
 
 @needs_model
 @pytest.mark.parametrize("architecture", ["bert", "no-such-architecture"])
-def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(
-    tmp_path: Path, architecture: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(tmp_path, architecture, capfd):
     model = tmp_path / "model.gguf"
     model.write_bytes(gguf(general__architecture=architecture, **{f"{architecture}__pooling_type": 1}))
 
@@ -60,9 +57,7 @@ def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_the_library_the_command_that_installs_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_library_the_command_that_installs_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     _library.cache_clear()
     model = tmp_path / "model.gguf"

@@ -7,9 +7,7 @@ import sys
 import threading
 import weakref
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,25 +36,23 @@ ODD_TEXTS += ["x" * 5_000, "[CLS] [SEP] <|endoftext|>", "한국어 " * 800, "�
 
 
 @pytest.fixture(params=[pytest.param("gguf", marks=needs_model), pytest.param("onnx", marks=needs_onnx)])
-def model_path(request: pytest.FixtureRequest) -> Path:
+def model_path(request):
     """The model for one engine and then for the other."""
     if request.param == "gguf":
         return MODEL
-    folder: Path = request.getfixturevalue("onnx_folder")
+    folder = request.getfixturevalue("onnx_folder")
     return folder / "model.onnx"
 
 
 @pytest.fixture
-def embedder(model_path: Path) -> Iterator[LocalEmbedder]:
+def embedder(model_path):
     made = embedder_of(model_path)
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference["text"][:12])
-def test_vectors_agree_with_those_of_another_implementation(
-    embedder: LocalEmbedder, reference: dict[str, Any]
-) -> None:
+def test_vectors_agree_with_those_of_another_implementation(embedder, reference):
     (document,) = embedder.embed_documents([reference["text"]])
     query = embedder.embed_query(reference["text"], timeout_s=60)
     # The other one reads all that the model has positions for, and not what it was trained on.
@@ -68,7 +64,7 @@ def test_vectors_agree_with_those_of_another_implementation(
     assert query == document
 
 
-def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder: LocalEmbedder) -> None:
+def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder):
     text = "The café's deploy of b3b9895a was rolled back"
 
     (vector,) = embedder.embed_documents([text])
@@ -80,9 +76,7 @@ def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder: Loca
     assert rows.shape == (len(places), len(vector) // 4)
 
 
-def test_a_text_is_read_in_windows_of_what_the_model_was_trained_on(
-    embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_is_read_in_windows_of_what_the_model_was_trained_on(embedder, monkeypatch):
     model = embedder._loaded()
     run, lengths = model.run, list[int]()
     monkeypatch.setattr(model, "run", lambda tokens: (lengths.append(len(tokens)), run(tokens))[1])
@@ -94,7 +88,7 @@ def test_a_text_is_read_in_windows_of_what_the_model_was_trained_on(
     assert 128 < trained <= 256 < max(lengths) <= 512
 
 
-def test_tokens_of_a_text_of_many_windows_are_all_there(embedder: LocalEmbedder) -> None:
+def test_tokens_of_a_text_of_many_windows_are_all_there(embedder):
     (vector,) = embedder.embed_documents([LONG])
 
     assert isinstance(vector, LateVector)
@@ -103,7 +97,7 @@ def test_tokens_of_a_text_of_many_windows_are_all_there(embedder: LocalEmbedder)
     assert max(np.diff(places)) < 100
 
 
-def test_a_text_has_the_same_vector_in_any_company(embedder: LocalEmbedder) -> None:
+def test_a_text_has_the_same_vector_in_any_company(embedder):
     texts = [reference["text"] for reference in REFERENCES]
 
     together = embedder.embed_documents(texts)
@@ -112,14 +106,14 @@ def test_a_text_has_the_same_vector_in_any_company(embedder: LocalEmbedder) -> N
     assert together == [embedder.embed_documents([text])[0] for text in texts]
 
 
-def test_the_end_of_a_long_text_counts(embedder: LocalEmbedder) -> None:
+def test_the_end_of_a_long_text_counts(embedder):
     one, other = embedder.embed_documents([LONG + " zebra", LONG + " The reactor is on fire." * 20])
 
     assert 0.5 < cosine(one, array("f", other)) < 0.999
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: ascii(text[:6]))
-def test_odd_texts_have_a_vector_like_any_other(embedder: LocalEmbedder, text: str) -> None:
+def test_odd_texts_have_a_vector_like_any_other(embedder, text):
     (vector,) = embedder.embed_documents([text])
 
     numbers = array("f", vector)
@@ -127,7 +121,7 @@ def test_odd_texts_have_a_vector_like_any_other(embedder: LocalEmbedder, text: s
     assert math.fsum(x * x for x in numbers) == pytest.approx(1, abs=1e-5)
 
 
-def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path: Path) -> None:
+def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path):
     digest = engine_of(model_path).read_head(model_path).digest
     choice = choose(make_settings(local=Local(model_path=str(model_path))))
     place = choice.endpoint
@@ -145,7 +139,7 @@ def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path: P
     dressed.close()
 
 
-def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_path: Path) -> None:
+def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_path):
     short = embedder_of(model_path, output_dimensionality=64)
     whole = embedder_of(model_path)
 
@@ -158,7 +152,7 @@ def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_
     whole.close()
 
 
-def test_more_dimensions_than_the_model_has_are_a_stop(model_path: Path) -> None:
+def test_more_dimensions_than_the_model_has_are_a_stop(model_path):
     embedder = embedder_of(model_path, output_dimensionality=1000)
 
     with pytest.raises(ProviderStop, match="384 dimensions, not 1000") as caught:
@@ -168,7 +162,7 @@ def test_more_dimensions_than_the_model_has_are_a_stop(model_path: Path) -> None
     embedder.close()
 
 
-def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path: Path) -> None:
+def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path):
     one, other = embedder_of(model_path), embedder_of(model_path)
     digest = engine_of(model_path).read_head(model_path).digest
     for embedder in (one, other):
@@ -182,12 +176,12 @@ def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path
     assert model() is None
 
 
-def test_threads_take_turns_and_all_get_their_own_vectors(embedder: LocalEmbedder) -> None:
+def test_threads_take_turns_and_all_get_their_own_vectors(embedder):
     texts = [f"note number {number} about {number * 7}" for number in range(40)]
     expected = embedder.embed_documents(texts)
-    found: dict[int, list[bytes]] = {}
+    found = {}
 
-    def work(first: int) -> None:
+    def work(first):
         found[first] = embedder.embed_documents(texts[first : first + 10])
 
     threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 40, 10)]
@@ -199,7 +193,7 @@ def test_threads_take_turns_and_all_get_their_own_vectors(embedder: LocalEmbedde
     assert [vector for first in sorted(found) for vector in found[first]] == expected
 
 
-def test_a_question_does_not_wait_longer_than_its_time(model_path: Path) -> None:
+def test_a_question_does_not_wait_longer_than_its_time(model_path):
     model = engine_of(model_path).load_model(model_path, threads=1)
 
     with model._exclusive(-1), pytest.raises(ProviderLater, match="busy"):
@@ -208,12 +202,12 @@ def test_a_question_does_not_wait_longer_than_its_time(model_path: Path) -> None
     assert len(model.embed("", "a question", timeout_s=1)) == 4 * 384
 
 
-def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbedder) -> None:
+def test_a_question_comes_before_the_rest_of_a_large_request(embedder):
     embedder.embed_query("load", timeout_s=60)
-    done: list[str] = []
+    done = []
     begun = threading.Event()
 
-    def work() -> None:
+    def work():
         begun.set()
         embedder.embed_documents([LONG] * 6)
         done.append("request")
@@ -228,7 +222,7 @@ def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbe
     assert done == ["question", "request"]
 
 
-def test_a_forked_process_loads_a_model_of_its_own(model_path: Path) -> None:
+def test_a_forked_process_loads_a_model_of_its_own(model_path):
     program = f"""
 import os, sys
 from pathlib import Path
@@ -255,7 +249,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path):
     model = tmp_path / "model.gguf"
     model.write_bytes(gguf())
     embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
@@ -267,7 +261,7 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path: Path
     embedder.close()
 
 
-def test_vectors_for_an_unknown_family_are_not_asked_for(tmp_path: Path) -> None:
+def test_vectors_for_an_unknown_family_are_not_asked_for(tmp_path):
     model = tmp_path / "model.gguf"
     model.write_bytes(gguf())
     choice = choose(make_settings(local=Local(model_path=str(model))))
@@ -279,7 +273,7 @@ def test_vectors_for_an_unknown_family_are_not_asked_for(tmp_path: Path) -> None
         )
 
 
-def test_no_texts_are_no_work(tmp_path: Path) -> None:
+def test_no_texts_are_no_work(tmp_path):
     model = tmp_path / "model.gguf"
     model.write_bytes(gguf())
 

@@ -3,8 +3,6 @@
 import json
 import sys
 from array import array
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,7 +41,7 @@ LANGUAGES = [
 
 
 @needs_model
-def test_vectors_are_those_of_llama_cpp(onnx_folder: Path) -> None:
+def test_vectors_are_those_of_llama_cpp(onnx_folder):
     onnx, llama = embedder_of(onnx_folder), embedder_of(MODEL)
 
     pairs = list(zip(onnx.embed_documents(LANGUAGES), llama.embed_documents(LANGUAGES), strict=True))
@@ -61,7 +59,7 @@ def test_vectors_are_those_of_llama_cpp(onnx_folder: Path) -> None:
     llama.close()
 
 
-def test_a_word_that_the_model_does_not_know_has_its_place(onnx_folder: Path) -> None:
+def test_a_word_that_the_model_does_not_know_has_its_place(onnx_folder):
     embedder = embedder_of(onnx_folder)
 
     (vector,) = embedder.embed_documents(["red ☃☃ green 한국어"])
@@ -71,7 +69,7 @@ def test_a_word_that_the_model_does_not_know_has_its_place(onnx_folder: Path) ->
     embedder.close()
 
 
-def test_a_token_that_begins_with_a_space_has_the_place_of_its_word(tmp_path: Path) -> None:
+def test_a_token_that_begins_with_a_space_has_the_place_of_its_word(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tiny(tmp_path)
@@ -89,7 +87,7 @@ def test_a_token_that_begins_with_a_space_has_the_place_of_its_word(tmp_path: Pa
     embedder.close()
 
 
-def test_a_text_that_the_tokenizer_would_cut_is_embedded_to_its_end(onnx_folder: Path) -> None:
+def test_a_text_that_the_tokenizer_would_cut_is_embedded_to_its_end(onnx_folder):
     tokenizer = json.loads((onnx_folder / "tokenizer.json").read_text())
     embedder = embedder_of(onnx_folder)
 
@@ -102,7 +100,7 @@ def test_a_text_that_the_tokenizer_would_cut_is_embedded_to_its_end(onnx_folder:
     embedder.close()
 
 
-def direction(folder: Path, text: str) -> int:
+def direction(folder, text):
     """The axis along which a tiny model's vector of a text is longest."""
     embedder = embedder_of(folder)
     (vector,) = embedder.embed_documents([text])
@@ -121,9 +119,7 @@ def direction(folder: Path, text: str) -> int:
         ({"pooling_mode": "cls"}, 1),
     ],
 )
-def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(
-    tmp_path: Path, pooling: dict[str, Any], expected: int
-) -> None:
+def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(tmp_path, pooling, expected):
     tiny(tmp_path)
     if pooling:
         (tmp_path / "1_Pooling").mkdir()
@@ -132,13 +128,13 @@ def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(
     assert direction(tmp_path, "red red red") == expected
 
 
-def test_a_vector_that_the_graph_makes_itself_is_taken(tmp_path: Path) -> None:
+def test_a_vector_that_the_graph_makes_itself_is_taken(tmp_path):
     tiny(tmp_path, of_text=True)
 
     assert direction(tmp_path, "red red red") == 2
 
 
-def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path: Path) -> None:
+def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path):
     modules = [{"idx": 0, "type": "sentence_transformers.models.Dense"}]
     for name, of_text in (("without", False), ("with", True)):
         tiny(tmp_path / name, of_text=of_text)
@@ -150,7 +146,7 @@ def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("inputs", [("input_ids",), ("input_ids", "token_type_ids", "position_ids")])
-def test_a_graph_gets_the_inputs_that_it_asks_for(tmp_path: Path, inputs: tuple[str, ...]) -> None:
+def test_a_graph_gets_the_inputs_that_it_asks_for(tmp_path, inputs):
     tiny(tmp_path, inputs=inputs)
 
     assert direction(tmp_path, "red red red") == 3
@@ -166,9 +162,7 @@ def test_a_graph_gets_the_inputs_that_it_asks_for(tmp_path: Path, inputs: tuple[
         ({"of_tokens": False}, "gives no vectors of tokens"),
     ],
 )
-def test_a_graph_that_is_not_one_of_an_embedding_model_is_a_stop(
-    tmp_path: Path, graph: dict[str, Any], reason: str
-) -> None:
+def test_a_graph_that_is_not_one_of_an_embedding_model_is_a_stop(tmp_path, graph, reason):
     tiny(tmp_path, **graph)
 
     with pytest.raises(ProviderStop, match=reason) as caught:
@@ -181,9 +175,7 @@ def test_a_graph_that_is_not_one_of_an_embedding_model_is_a_stop(
 @pytest.mark.parametrize(
     "damage", [lambda content: content[: len(content) // 2], lambda content: content[:1]]
 )
-def test_a_damaged_file_is_a_stop_and_the_process_goes_on(
-    tmp_path: Path, file: str, damage: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_file_is_a_stop_and_the_process_goes_on(tmp_path, file, damage, capfd):
     tiny(tmp_path)
     (tmp_path / file).write_bytes(damage((tmp_path / file).read_bytes()))
 
@@ -194,7 +186,7 @@ def test_a_damaged_file_is_a_stop_and_the_process_goes_on(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_graph_that_takes_fewer_tokens_than_it_says_is_an_error_of_that_text(tmp_path: Path) -> None:
+def test_a_graph_that_takes_fewer_tokens_than_it_says_is_an_error_of_that_text(tmp_path):
     tiny(tmp_path, dims=8)
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["mauve"] = 77
@@ -208,9 +200,7 @@ def test_a_graph_that_takes_fewer_tokens_than_it_says_is_an_error_of_that_text(t
     embedder.close()
 
 
-def test_without_the_libraries_the_command_that_installs_them_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_libraries_the_command_that_installs_them_is_named(tmp_path, monkeypatch):
     tiny(tmp_path)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     _libraries.cache_clear()

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ GRAPH = b"\x08\x08" + bytes(range(256)) * 4000
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A folder as a model of the hub is laid out."""
     root = tmp_path / "some-model"
     (root / "onnx").mkdir(parents=True)
@@ -28,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def test_the_engine_is_chosen_by_the_file(folder: Path) -> None:
+def test_the_engine_is_chosen_by_the_file(folder):
     for path in (folder, Path("/me@host/model.ONNX")):
         assert engine_of(path) is ONNX
     # Ollama's files have a digest as their name.
@@ -40,7 +39,7 @@ def test_the_engine_is_chosen_by_the_file(folder: Path) -> None:
     assert engine_named("hf:o/r") is None
 
 
-def test_a_folder_its_graph_and_a_flat_copy_are_the_same_model(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_its_graph_and_a_flat_copy_are_the_same_model(folder, tmp_path):
     flat = tmp_path / "copy/some-model"
     (flat / "1_Pooling").mkdir(parents=True)
     for name in ("tokenizer.json", "config.json", "1_Pooling/config.json"):
@@ -57,7 +56,7 @@ def test_a_folder_its_graph_and_a_flat_copy_are_the_same_model(folder: Path, tmp
 @pytest.mark.parametrize(
     "name", ["onnx/model.onnx", "tokenizer.json", "config.json", "1_Pooling/config.json"]
 )
-def test_another_file_of_the_same_name_is_another_model(folder: Path, name: str) -> None:
+def test_another_file_of_the_same_name_is_another_model(folder, name):
     before = read_head(folder).digest
     content = (folder / name).read_bytes()
     half = len(content) // 2
@@ -66,7 +65,7 @@ def test_another_file_of_the_same_name_is_another_model(folder: Path, name: str)
     assert read_head(folder).digest != before
 
 
-def test_weights_beside_a_graph_belong_to_it(folder: Path) -> None:
+def test_weights_beside_a_graph_belong_to_it(folder):
     before = read_head(folder).digest
     (folder / "onnx/model.onnx_data").write_bytes(b"weights")
 
@@ -77,9 +76,7 @@ def test_weights_beside_a_graph_belong_to_it(folder: Path) -> None:
     ("content", "reason"),
     [(b"", "is empty"), (b"<!DOCTYPE html>", "is a web page"), (b"GGUF\x03", "is not an ONNX file")],
 )
-def test_a_file_that_is_not_a_graph_is_known_before_the_library_sees_it(
-    folder: Path, content: bytes, reason: str
-) -> None:
+def test_a_file_that_is_not_a_graph_is_known_before_the_library_sees_it(folder, content, reason):
     (folder / "onnx/model.onnx").write_bytes(content)
 
     with pytest.raises(ProviderStop, match=reason):
@@ -93,7 +90,7 @@ def test_a_file_that_is_not_a_graph_is_known_before_the_library_sees_it(
         ("onnx/model.onnx", "there is no model.onnx in this"),
     ],
 )
-def test_what_is_missing_is_named(folder: Path, name: str, reason: str) -> None:
+def test_what_is_missing_is_named(folder, name, reason):
     (folder / name).unlink()
 
     with pytest.raises(ProviderStop, match=reason) as caught:
@@ -103,7 +100,7 @@ def test_what_is_missing_is_named(folder: Path, name: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", "<html>", "[" * 100_000])
-def test_a_damaged_setting_is_named(folder: Path, content: str) -> None:
+def test_a_damaged_setting_is_named(folder, content):
     (folder / "1_Pooling/config.json").write_text(content)
 
     with pytest.raises(ProviderStop, match=r"1_Pooling/config\.json is damaged"):
@@ -114,7 +111,7 @@ def test_a_damaged_setting_is_named(folder: Path, content: str) -> None:
     ("settings", "expected"),
     [({"pooling_mode_lasttoken": True}, LAST), ({"pooling_mode": "mean"}, MEAN), ({}, MEAN)],
 )
-def test_the_pooling_is_that_of_the_model(folder: Path, settings: dict[str, Any], expected: int) -> None:
+def test_the_pooling_is_that_of_the_model(folder, settings, expected):
     (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
 
     assert pooling_of(folder / "onnx/model.onnx") == expected
@@ -123,7 +120,7 @@ def test_the_pooling_is_that_of_the_model(folder: Path, settings: dict[str, Any]
 @pytest.mark.parametrize(
     "settings", [{"pooling_mode_max_tokens": True}, {"pooling_mode": "weightedmean"}, {"pooling_mode": [1]}]
 )
-def test_a_pooling_that_is_not_known_is_a_stop(folder: Path, settings: dict[str, Any]) -> None:
+def test_a_pooling_that_is_not_known_is_a_stop(folder, settings):
     (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
 
     with pytest.raises(ProviderStop, match="in a way that is not known"):
@@ -141,9 +138,7 @@ def test_a_pooling_that_is_not_known_is_a_stop(folder: Path, settings: dict[str,
         (8192, None, 8192),
     ],
 )
-def test_a_text_may_be_as_long_as_the_settings_say(
-    folder: Path, positions: object, tokenizer: object, expected: int
-) -> None:
+def test_a_text_may_be_as_long_as_the_settings_say(folder, positions, tokenizer, expected):
     (folder / "config.json").write_text(json.dumps({"max_position_embeddings": positions}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": tokenizer}))
 
@@ -158,9 +153,7 @@ def test_a_text_may_be_as_long_as_the_settings_say(
         ("all-MiniLM-L6-v2", {"model_type": "bert"}, "minilm"),
     ],
 )
-def test_the_family_is_known_by_the_folder_and_the_settings(
-    folder: Path, name: str, config: dict[str, str], family: str
-) -> None:
+def test_the_family_is_known_by_the_folder_and_the_settings(folder, name, config, family):
     (folder / "config.json").write_text(json.dumps(config))
     root = folder.rename(folder.with_name(name))
 
