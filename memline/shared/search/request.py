@@ -54,9 +54,12 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
     """Make a request of the options that a caller gave: None is left out, and so is the source `all`.
 
-    Raises BadRequest for a value that no option takes, and a MemlineError for one that is not valid Unicode.
+    Raises BadRequest for a value that no option takes, a MemlineError for one that is not valid Unicode, and
+    TypeError for a name that no option has.
     """
     given = {name: each for name, each in options.items() if each is not None and (name, each) != _ALL}
+    if unknown := given.keys() - {*SearchRequest.__struct_fields__}:
+        raise TypeError(f"there is no option {min(unknown)!r}")
     try:
         request = msgspec.convert({"query": query, "private": private, **given}, SearchRequest)
     except msgspec.ValidationError as error:
