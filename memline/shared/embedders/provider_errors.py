@@ -129,13 +129,10 @@ def classify(
     if not is_about_request:
         return stop(*_other_stop(provider, status, words, headers, secrets))
     if _search("bad_dims", words):
-        setting = "memorySearch.outputDimensionality"
-        return stop(
-            f"change or remove {setting}: this {provider} model does not support it", "bad_dimensions"
-        )
+        hint = "change or remove memorySearch.outputDimensionality: the model does not support it"
+        return stop(hint, "bad_dimensions")
     if _search("bad_country", words):
-        hint = f"{provider} does not serve this country: set memorySearch.provider to another"
-        return stop(hint, "no_country")
+        return stop(f"{provider} does not serve this country: set memorySearch.provider", "no_country")
     if any(_search(kind, words) for kind in ("row_caps", "token_caps", "cap_words")):
         return too_big()
     if _search("bad_model", words):

@@ -112,13 +112,13 @@ def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float)
     words = {row.id: {*token.findall(row.text.lower())} for row in pool}
     likest, chosen = dict.fromkeys(words, 0.0), list[Row]()
 
-    def value(row: Row) -> float:
+    def merit(row: Row) -> float:
         relevance = 1.0 - (best - scores[row.id]) / span
         return round(weight * relevance - (1 - weight) * likest[row.id], DECIMALS)
 
     while pool:
         # The first of the best: `ranked` breaks ties.
-        winner = max(pool, key=value)
+        winner = max(pool, key=merit)
         pool.remove(winner)
         chosen.append(winner)
         for row in pool:
