@@ -11,7 +11,6 @@ from tests.support.process import end, running_memline
     [
         ("up", False),
         ("serve --port 0", False),
-        ("metrics --port 0", False),
         ("watch", True),
         ("worker chunk store query", True),
     ],

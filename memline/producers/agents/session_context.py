@@ -75,11 +75,12 @@ def session_context(
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))
     room = max_chars - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
-    shown = list[dict[str, Any]]()
-    for number, part in enumerate(parts):
-        # What a small part leaves is for those behind it.
-        shown.append(_shown(part, max(0, room) // (len(parts) - number)))
-        room -= len(shown[-1]["text"])
+    shares = dict[str, int]()
+    for number, part in enumerate(sorted(parts, key=lambda part: len(part.text))):
+        # What a small part leaves is for the larger ones.
+        shares[part.path] = max(0, room) // (len(parts) - number)
+        room -= min(len(part.text), shares[part.path])
+    shown = [_shown(part, shares[part.path]) for part in parts]
     return {
         "agentId": settings.agent,
         "date": today.isoformat(),

@@ -117,7 +117,7 @@ class OpencodeSessions(TranscriptStore):
 
 def _lines(rows: Iterable[tuple[Any, ...]], title: str, revert: dict[str, Any]) -> Iterator[str]:
     """Yield a line a message: JSON with role, time, text and title; empty for one that was reverted."""
-    named = "" if title.startswith(_UNTITLED) else title
+    named = title if isinstance(title, str) and not title.startswith(_UNTITLED) else ""
     for (identity, created, data), parts in groupby(rows, key=itemgetter(0, 1, 2)):
         message = _record(data)
         kept = [
