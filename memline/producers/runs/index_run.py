@@ -362,6 +362,8 @@ class IndexRun:
         may_leave = batches.may_leave(self._agent.memory.remote.batch)
         in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
         is_over = backlog.in_progress <= in_jobs + queued and not batches.is_busy
+        if backlog.leased > in_jobs:
+            self._stopped_since = math.inf
         is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows)
         is_read = feeder.done == feeder.total and not job_files
         is_over = is_over and not (is_read and self._is_switching(rows))
@@ -381,7 +383,10 @@ class IndexRun:
         if stop is None or stop.passes:
             self._stopped_since = math.inf
             return False
-        self._stopped_since = min(self._stopped_since, time.monotonic())
+        if self._stopped_since == math.inf:
+            # A request is counted a moment before its lease is seen: the next look tells.
+            self._stopped_since = time.monotonic()
+            return False
         choice, target = self._plan.choice, rows.target
         is_first = target and choice.identity and choice.identity.key == target.identity.key
         # A fallback helps against nothing but what is wrong with its provider.
