@@ -44,7 +44,7 @@ def notes(place, provider):
     """A user's place, its notes still to be written."""
     place.furnish(
         folders=["memory"],
-        **remote(provider.url, maxRows=ROWS, timeoutSeconds=5),
+        **remote(provider.url, maxRows=ROWS, timeoutSeconds=10),
         sync={"watchDebounceMs": 100},
     )
     return place

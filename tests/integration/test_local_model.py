@@ -7,7 +7,7 @@ import pytest
 
 from memline.shared import packages
 from memline.shared.embedders.local.engines import ONNX
-from tests.support.local_model import MODEL, Hub, gguf, needs_model, needs_onnx
+from tests.support.local_model import MODEL, Hub, gguf, needs_llama, needs_model, needs_onnx
 from tests.support.onnx_model import tiny
 from tests.support.shell import Shell
 from tests.support.workspace import paths
@@ -63,6 +63,7 @@ def test_status_probes_the_model(place):
     assert status["status"]["provider"] == "local"
 
 
+@needs_llama
 def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place):
     model = place.folder / "chat.gguf"
     model.write_bytes(gguf(general__architecture="llama"))
@@ -78,6 +79,7 @@ def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place):
     assert (answer.mode, answer.stale) == ("keyword", True)
 
 
+@needs_llama
 def test_a_download_that_is_impossible_says_so_and_words_are_still_found(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_HF_URL", "http://127.0.0.1:1")
     place.configure(provider="local", local={"modelPath": "hf:owner/repo/model.gguf"})

@@ -20,6 +20,7 @@ from tests.support.http_stub import HttpStub, QuietHandler
 #: Lies beside the repository; it is no part of it.
 MODEL = Path(__file__).parents[3] / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"
 
+needs_llama = pytest.mark.skipif(not find_spec("llama_cpp"), reason="llama-cpp-python is not installed")
 needs_model = pytest.mark.skipif(
     not (find_spec("llama_cpp") and MODEL.is_file()),
     reason="needs the extra `local` and the model ../shared/models/all-MiniLM-L6-v2-q8_0.gguf",
