@@ -5,8 +5,8 @@ PYTHON ?= python3
 # Relative, so that a path with spaces above it does not matter.
 BIN = .venv/bin
 
-# Test processes at a time. Those with whole runs wait, but each fleet of theirs is six processes: three for two processors.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print((3 * (os.cpu_count() or 1) + 1) // 2)')
+# Test processes at a time: two for each processor. Whole runs wait more than they compute, but a fleet is six processes.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Whole runs first, and a process that has no test left takes some of another: the end comes for all at once.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_OPTIONS)
 
