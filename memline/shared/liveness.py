@@ -6,7 +6,6 @@ systemd's protocol: https://www.freedesktop.org/software/systemd/man/sd_notify.h
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -60,13 +59,6 @@ class Liveness:
         if self._file is not None:
             with suppress(OSError):
                 self._file.unlink()
-
-    def run_until(self, stop: threading.Event) -> None:
-        """Say that a process whose work is done by others is ready, alive and, when `stop` is set, ending."""
-        self.ready()
-        while not stop.wait(self.every_s):
-            self.alive()
-        self.stopping()
 
     def _say(self, text: str, wait_s: float) -> None:
         if not self._address:

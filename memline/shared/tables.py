@@ -34,8 +34,3 @@ def as_list(content: object) -> list[Any]:
 def as_text(content: object) -> str:
     """Return what should be text; an empty one when it is something else."""
     return content if isinstance(content, str) else ""
-
-
-def as_number(content: object) -> float:
-    """Return what should be a number; 0 when it is something else."""
-    return content if isinstance(content, int | float) else 0.0

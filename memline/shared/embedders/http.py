@@ -63,9 +63,6 @@ TRUST_HINT = "set SSL_CERT_FILE to a file with the certificate of its authority,
 #: Errors of a request that was never sent.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
-#: Statuses below 500 that do not say that nothing was done.
-_UNSURE = (408, 409)
-
 T = TypeVar("T")
 
 

@@ -12,7 +12,7 @@ from memline.shared.index.hold import holder_of
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import send
 from memline.shared.queue.dead_letters import errors_since
-from memline.shared.queue.heartbeat import all_workers, live_workers
+from memline.shared.queue.heartbeat import all_workers
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
@@ -67,12 +67,6 @@ class Fleet:
         if self.wants_vectors and time.monotonic() - self._served_at["embed"] > SAID_S:
             return "no worker takes messages from the queue 'embed'"
         return ""
-
-    def missing_queue(self) -> str:
-        """Name a queue that no worker serves now; empty when all are served."""
-        with redis_client.translated(self._address):
-            served = {queue for worker in live_workers(self._client) for queue in worker.queues}
-        return next((queue for queue in ("chunk", "store") if queue not in served), "")
 
     def fault(self) -> BaseException | None:
         """Return a QueueError when the work cannot go on: a queue has no worker, or one failed."""
