@@ -13,7 +13,7 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     near  the share of the idf of the question that stands within 200 characters, for the 20 best chunks
 
 A list whose item describes another note gives its sum to that note. `lifts.py` adds for names, ids, days and
-tags. What each part is worth is in docs/search.md (`python -m benchmarks.ablation`).
+tags. What each part is worth is in docs/benchmarks.md (`python -m benchmarks.ablation`).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def test_failures_of_one_reason_are_one_line(capsys):
         failures=[*failures, {"path": "", "textHash": "ff", "reason": "too long"}],
         findings=(
             Finding(code="a", level="warning", what="3 vectors are pending", action="memline queue resume"),
-            Finding(code="b", level="note", what="worth knowing", action="memline batch ls"),
+            Finding(code="b", level="note", what="worth knowing", action="memline jobs"),
         ),
     )
 
