@@ -30,7 +30,7 @@ def search(bench: Bench) -> list[Figure]:
     with FleetProcesses(place) as fleet:
         fleet.start("query", threads=2)
         figures = _compare(
-            fleet, "search through an idle queue over the direct call", asked=300, limits=(5, 15)
+            fleet, "search through an idle queue over the direct call", asked=300, limits=(15, 50)
         )
     with fleet_provider.serving(latency_ms=60, dims=256) as url:
         # One thread and small requests, so that the backlog lasts longer than the questions.
@@ -38,7 +38,7 @@ def search(bench: Bench) -> list[Figure]:
         with FleetProcesses(busy) as fleet:
             for queue, threads in (("query", 2), ("embed", 1), ("store", 1)):
                 fleet.start(queue, threads=threads)
-            figures += _compare(fleet, "the same under a backlog of embed work", asked=100, limits=(5, 15))
+            figures += _compare(fleet, "the same under a backlog of embed work", asked=100, limits=(15, 50))
             if not _status(fleet)["status"]["vector"]["wanted"]:
                 raise RuntimeError("the backlog was done before the last question")
     return figures
