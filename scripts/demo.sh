@@ -44,7 +44,7 @@ run "memline search 'cafe on the ferry' --since 2026-02-01 --max-results 1 --jso
 say 'The lines behind a citation'
 run "memline get 'memory/runbooks/restore.md#L5-L12'"
 
-say 'What is indexed, what is behind'
+say 'What is indexed, what is stale'
 run 'memline status'
 
 say 'Your own notes: . .venv/bin/activate, then memline --workspace DIR index'

@@ -11,6 +11,7 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
 from memline.shared.values import to_json
+from memline.shared.words import cite
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,9 +85,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def citation(self) -> str:
-        """Cite the lines: `path#L5-L7`, `path#L5` for a single one."""
-        end = f"-L{self.end_line}" if self.end_line > self.start_line else ""
-        return f"{self.path}#L{self.start_line}{end}"
+        """Cite its lines."""
+        return cite(self.path, self.start_line, self.end_line)
 
     def to_json(self) -> dict[str, Any]:
         return to_json(self, "citation")

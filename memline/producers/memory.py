@@ -283,7 +283,7 @@ class Memory:
         return self._backend.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
 
     def status(self, *, deep: bool = False) -> Status:
-        """Say what is indexed and what is behind; `deep` asks the provider for one vector."""
+        """Say what is indexed and what is stale; `deep` asks the provider for one vector."""
         details = self._backend.status(deep=deep)
         summary = digest(self.settings, details)
         names = ("provider", "model", "mode", "files", "chunks", "warning", "action")

@@ -1,4 +1,4 @@
-"""Read the word lists (stop words by language, irregular forms), tell questions, write counts."""
+"""Read the word lists (stop words by language, irregular forms), tell questions, say counts and citations."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ _ASKED = re.compile(
     r"|can|could|will|would|should|shall) )",
     re.I,
 )
+
+
+def cite(path: str, first: int, last: int) -> str:
+    """Cite lines of a file: `path#L5-L7`, `path#L5` for a single one."""
+    return f"{path}#L{first}" + (f"-L{last}" if last > first else "")
 
 
 def is_question(text: str) -> bool:

@@ -33,6 +33,7 @@ from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import to_json
+from memline.shared.words import cite
 
 #: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
 MIN_NEEDLE = 12
@@ -53,7 +54,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
+        return cite(self.path, self.first, self.last) if self.first else self.path
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ GROUPS = {
         ("index", "index:index", "Bring the index up to date with the files."),
         ("search", "search:search", "Answer a question from the notes, with citations."),
         ("get", "read:get", "Print a memory file or some of its lines."),
-        ("status", "status:status", "Say what is indexed and what is behind."),
+        ("status", "status:status", "Say what is indexed and what is stale."),
         ("doctor", "status:doctor", "Find problems and say what fixes them."),
         ("lint", "read:lint", "Name the links that lead nowhere, and notes without any."),
         ("config", "config:config", "Show and check the configuration."),

@@ -1,4 +1,4 @@
-"""`memline status` and `memline doctor`: what is indexed, what is behind, what is wrong and what mends it."""
+"""`memline status` and `memline doctor`: what is indexed, what is stale, what is wrong and what mends it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def finding_lines(
 @click.option("--verbose", is_flag=True, help="Name every file that is left out, and why.")
 @AS_JSON
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
-    """Say what is indexed, what is behind, and what is not as it should be."""
+    """Say what is indexed, what is stale, and what is not as it should be."""
     has_failed = False
     if index:
         from memline.producers.cli.index import index_agents

@@ -27,6 +27,7 @@ from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.sources.append import AppendResult, append, local_time, log_path, visible
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused
+from memline.shared.words import cite
 
 #: Outcomes of a flush.
 STORED, NOTHING, SKIPPED, NOT_DUE = "stored", "nothing", "skipped", "not due"
@@ -113,7 +114,7 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
     written = write(settings.workspace, note, entry)
     if not written.start_line:
         return Flushed(outcome=NOTHING, reason=f"all of it is in {note} already")
-    return Flushed(outcome=STORED, reason=f"{note}#L{written.start_line}-L{written.end_line}")
+    return Flushed(outcome=STORED, reason=cite(note, written.start_line, written.end_line))
 
 
 def _is_due(sessions: Sessions, end: SessionEnd) -> bool:

@@ -12,6 +12,7 @@ from msgspec import field
 from memline.shared.finding import Finding, worst
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import to_json
+from memline.shared.words import cite
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +49,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def citation(self) -> str:
-        """Cite the lines that are shown: `path#L5-L7`, `path#L5` for a single one."""
-        first, last = self.shown if self.shown[0] else (self.start_line, self.end_line)
-        return f"{self.path}#L{first}" + (f"-L{last}" if last != first else "")
+        """Cite the lines that are shown."""
+        return cite(self.path, *(self.shown if self.shown[0] else (self.start_line, self.end_line)))
 
     def to_json(self) -> dict[str, Any]:
         plain = to_json(self, "citation", without=("explanation", "shown"))

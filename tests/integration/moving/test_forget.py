@@ -110,8 +110,8 @@ def test_a_query_takes_each_line_with_all_its_words_as_they_are_written(place):
     found = [str(each) for each in targets_of_query(place.agent, "door code")]
     together = [str(each) for each in targets_of_query(place.agent, '"door code"')]
 
-    assert found == ["memory/doors.md#L5-L5", "memory/more.md#L1-L1"]
-    assert together == ["memory/doors.md#L5-L5"]
+    assert found == ["memory/doors.md#L5", "memory/more.md#L1"]
+    assert together == ["memory/doors.md#L5"]
     assert targets_of_query(place.agent, "door nothing") == targets_of_query(place.agent, '""') == []
 
 
@@ -121,7 +121,7 @@ def test_dated_notes_go_by_their_day(place):
 
     found = [str(each) for each in targets_before(place.agent, date(2025, 1, 1))]
 
-    assert found == ["memory/2024-05-01.md#L1-L1"]
+    assert found == ["memory/2024-05-01.md#L1"]
 
 
 def test_what_is_read_before_comes_too_late(place):
@@ -211,10 +211,10 @@ def test_it_lists_and_asks_and_refuses_what_is_odd(place):
     nothing = place.call("forget", "--query", "kumquat", "--yes")
     two = place.call("forget", "memory/doors.md", "--query", "x", "--yes")
 
-    assert listed.stdout == f"  memory/doors.md#L5-L5  {SECRET}\n"
+    assert listed.stdout == f"  memory/doors.md#L5  {SECRET}\n"
     assert json.loads(place.call("forget", "--query", "quixotzalp", "--dry-run", "--json").stdout) == {
         "agentId": "main",
-        "wouldForget": ["memory/doors.md#L5-L5"],
+        "wouldForget": ["memory/doors.md#L5"],
     }
     assert (asked.status, nothing.status, two.status) == (1, 1, 2) or asked.status == 2
     assert SECRET in (place.workspace / "memory/doors.md").read_text()
