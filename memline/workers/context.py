@@ -19,6 +19,7 @@ from memline.shared.embedders.choice import Choice, choose, choose_fallback
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import Hold, hold
+from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
@@ -110,8 +111,13 @@ class Context:
         in_flight: InFlightRequests | None = None,
         stopping: threading.Event | None = None,
         kind: str = "up",
+        on_stored: Callable[[FileRow], None] = lambda _: None,
     ) -> None:
-        """Without `limits` and `in_flight` those of one process. `kind`: as of `shared.index.hold`."""
+        """Without `limits` and `in_flight` those of one process. `kind`: as of `shared.index.hold`.
+
+        `on_stored` is called with each file whose rows changed.
+        """
+        self.on_stored = on_stored
         self.settings = settings
         self._kind = kind
         self.clock = clock or SystemClock()

@@ -48,6 +48,8 @@ def store_files(message: StoreFiles) -> None:
     changes = writer.store_files(message.files, job=message.job)
     for row, change in zip(message.files, changes, strict=True):
         _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
+        if change not in ("unchanged", "late", "unknown"):
+            context.on_stored(row)
         if change == "unknown":
             again = ChunkFiles(
                 agent=message.agent,

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ import dramatiq
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt, IndexFault
+from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import FileFeeder
@@ -56,17 +57,19 @@ class InProcessWorkers:
         self,
         settings: Settings,
         *,
-        queues: tuple[str, ...] = INDEXING,
         long_lived: bool = False,
         clock: Clock | None = None,
+        on_stored: Callable[[FileRow], None] = lambda _: None,
     ) -> None:
+        """`on_stored` is called with each file whose rows changed, by the thread of the store worker."""
         self._settings = settings
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
-        self._queues = (*queues, "batch") if has_batches else queues
+        self._queues = (*INDEXING, "batch") if has_batches else INDEXING
         self._kind = "up" if long_lived else "index"
         self._check_ms = IDLE_CHECK_MS if long_lived else STOP_CHECK_MS
         self._clock = clock
+        self._on_stored = on_stored
         self._workers: dict[str, dramatiq.Worker] = {}
 
     def __enter__(self) -> InProcessWorkers:
@@ -85,7 +88,11 @@ class InProcessWorkers:
         queue_broker.faults(self._broker).last = None
         self._requests = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
         self._context = context.Context(
-            self._settings, clock=self._clock, in_flight=self._requests, kind=self._kind
+            self._settings,
+            clock=self._clock,
+            in_flight=self._requests,
+            kind=self._kind,
+            on_stored=self._on_stored,
         )
         context.use(self._context)
         if "memline.producers.start" in sys.modules:
@@ -133,20 +140,16 @@ class InProcessWorkers:
         """Open the agent's index in the store worker and send the texts that wait there already."""
         send(Sweep(agent=agent))
 
-    #: What only a fleet asks for, and lacks.
-    wants_vectors = False
-
-    def missing(self) -> str:
+    def check(self, *, wants_vectors: bool = True) -> str:
+        """Raise the last error that ended an actor, if any: a command that waits ends with it."""
+        if (fault := queue_broker.faults(self._broker).last) is not None:
+            raise fault
         return ""
 
     def tick(self) -> None:
         """Raise IndexCorrupt when a worker met it; other errors are logged, and their work is done again."""
-        if isinstance(fault := self.fault(), IndexCorrupt):
+        if isinstance(fault := queue_broker.faults(self._broker).last, IndexCorrupt):
             raise fault
-
-    def fault(self) -> BaseException | None:
-        """Return the last error that ended an actor, if any; a command that waits ends with it."""
-        return queue_broker.faults(self._broker).last
 
 
 def _share_one_heap() -> None:
@@ -162,9 +165,6 @@ def _share_one_heap() -> None:
 class IndexWorkers(Protocol):
     """What a run of `index` asks of the workers: `Fleet` or `InProcessWorkers`."""
 
-    #: Whether the run waits for vectors.
-    wants_vectors: bool
-
     def __enter__(self) -> IndexWorkers: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
@@ -173,12 +173,8 @@ class IndexWorkers(Protocol):
         """Let the store worker take up what waits in the rows."""
         ...
 
-    def missing(self) -> str:
-        """Say which role is missing; empty while none is."""
-        ...
-
-    def fault(self) -> BaseException | None:
-        """Return why the work cannot go on; None while it can."""
+    def check(self, *, wants_vectors: bool) -> str:
+        """Raise why the work cannot go on; else say which role is missing, empty while none is."""
         ...
 
 

@@ -6,16 +6,14 @@ fleet on other machines.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
-import msgspec
 from msgspec.structs import replace
 
 from memline.producers.backends import IndexReport, RunProgress
-from memline.producers.runs.prepare import prepare
+from memline.producers.runs.prepare import build_again, prepare
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
@@ -25,16 +23,11 @@ from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
 from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
-from memline.shared.index.accounts import AccountFile, Accounts
+from memline.shared.index import chunks, jobs, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
-from memline.shared.index.identities import IdentityRow
-from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
-from memline.shared.index_writer import IndexWriter, rescue
-from memline.shared.queue.feed import FileFeeder
-from memline.shared.scheduling import health, leases, model_change
-from memline.shared.scheduling.health import Health
+from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import leases, model_change
 from memline.shared.sync.plan import Plan
 from memline.shared.words import counted
 
@@ -50,7 +43,9 @@ SHARE = 20
 #: Page cache of a run in KiB: it counts rows, in an index that has changed since it counted last.
 CACHE_KIB = 2_048
 
-#: Seconds in which a fallback takes over; a run that waits does not end for a provider that stopped before.
+#: Seconds for which a run that sees no way on waits for another process: a request is counted a moment before
+#: its lease is seen, and to name another model or a fallback takes longer.
+SETTLE_S = 0.2
 TAKE_OVER_S = 20.0
 
 #: Seconds without any change after which a run says so, and after which it ends: half an hour of nothing is a
@@ -63,17 +58,6 @@ MAX_RESTARTS = 2
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
-
-
-class _Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds what the rows say at one moment; the defaults are those of an index that embeds nothing."""
-
-    target: IdentityRow | None = None
-    backlog: Backlog = Backlog()
-    health: Health = Health()
-    batches: batch_plan.Waiting = batch_plan.Waiting()
-    #: Files that paused jobs have not read.
-    paused_files: int = 0
 
 
 def bring_up_to_date(
@@ -97,12 +81,12 @@ def bring_up_to_date(
     if downloads.missing(agent):
         downloads.fetch(agent)
     for restarts_left in range(MAX_RESTARTS, -1, -1):
-        found = file_id(agent.index_path)
+        before = file_id(agent.index_path)
         try:
             started_ns = clock.now_ns()
             plan = prepare(agent, re_embed=re_embed, accept_removals=accept_removals, clock=clock)
             # A first run has made it by now.
-            found = found or file_id(agent.index_path)
+            before = before or file_id(agent.index_path)
             on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
                 files = run.share_with_jobs(plan.files(force=force), force=force)
@@ -115,14 +99,10 @@ def bring_up_to_date(
         except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
             if not restarts_left:
                 raise
-            then = "the run begins again"
             if isinstance(error, IndexCorrupt):
-                aside = move_aside(agent.index_path, clock.now(), found)
-                then = f"it was moved to {aside}, and" if aside else "it was replaced, and"
-                if aside:
-                    rescue(agent, aside)
-                then = f"{then} the index is built again from the files"
-            on_note(f"{error.message}; {then}.")
+                on_note(build_again(agent, error, before, clock.now()))
+            else:
+                on_note(f"{error.message}; the run begins again.")
     raise AssertionError("the last run returns or raises")
 
 
@@ -141,21 +121,19 @@ class IndexRun:
         self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
         self._file_id = file_id(agent.index_path)
         self._reader = open_reader(agent.index_path, cache_kib=CACHE_KIB)
-        self._accounts = Accounts(index=self._reader, file=AccountFile(agent.account_path))
-        #: Since when no text can be sent (monotonic seconds).
-        self._stopped_since = math.inf
-        self._switching_since = math.inf
+        #: The seconds without a change that end the run: longer than any request may last.
+        self._stalled_s = max(STALLED_S, leases.lease_s(agent.memory.remote.timeout_seconds))
         self._is_stalled = False
-        self._timeout_s = agent.memory.remote.timeout_seconds
         #: The most files of jobs that were to be read at a moment of this run.
         self._job_files = 0
+        #: The vectors as they were seen last, and since when (monotonic seconds).
+        self._backlog, self._unchanged_since = Backlog(), time.monotonic()
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
 
     def close(self) -> None:
         self._reader.close()
-        self._accounts.file.close()
 
     def share_with_jobs(self, files: list[tuple[str, int]], *, force: bool) -> list[tuple[str, int]]:
         """Make a job of these files if they are the first import, or all are read again; return the others.
@@ -206,28 +184,26 @@ class IndexRun:
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
         from memline.producers.runs.in_process import feeder_of, workers_of
 
-        path = self._agent.index_path
-        with workers_of(self._settings, path, clock=self._clock) as workers:
+        with workers_of(self._settings, self._agent.index_path, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
-            moved_at, progress = time.monotonic(), RunProgress(files=-1)
+            self._unchanged_since = moved_at = time.monotonic()
+            progress = RunProgress(files=-1)
             workers.wake(self._agent.agent)
             feeder = feeder_of(self._agent, files, scanned_ns=self._started_ns)
             while True:
-                began = time.monotonic()
+                began, before = time.monotonic(), progress
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
                 self._refuse_replaced()
-                if (error := workers.fault()) is not None:
-                    raise error
-                before = progress
-                with faults(path):
+                words = workers.check(wants_vectors=progress.vectors_done < progress.vectors)
+                with faults(self._agent.index_path):
                     feeder.advance(self._reader)
-                    with snapshot(self._reader):
-                        progress, is_over = self._measure(feeder)
+                with self._facts() as facts:
+                    progress, is_over = self._measure(facts, feeder.done, feeder.total)
                 if progress != before or progress.waiting:
                     moved_at = began
                 quiet_s = began - moved_at
-                workers.wants_vectors = progress.vectors_done < progress.vectors
-                words = workers.missing() or (_quiet_words(quiet_s, progress) if quiet_s > QUIET_S else "")
+                if quiet_s > QUIET_S:
+                    words = words or f"nothing has moved for {quiet_s / 60:.0f} min"
                 on_progress(replace(progress, waiting=words or progress.waiting))
                 self._is_stalled = quiet_s > self._stalled_s
                 if is_over or self._is_stalled:
@@ -239,22 +215,84 @@ class IndexRun:
             what = f"the index {self._agent.index_path} was deleted or replaced during the run"
             raise IndexReplaced(what, hint="memline index")
 
+    @contextmanager
+    def _facts(self) -> Iterator[Facts]:
+        """Give what the rows say at one moment; of the disk what the run began with."""
+        facts = Facts(
+            self._agent,
+            self._plan.choice,
+            self._reader,
+            now=self._clock.now(),
+            plan=self._plan,
+            files_behind=0,
+            queue=self._settings.queue.address,
+        )
+        with faults(self._agent.index_path), snapshot(self._reader), closing(facts):
+            yield facts
+
+    def _measure(self, facts: Facts, files_done: int, files: int) -> tuple[RunProgress, bool]:
+        """Measure how far the run is, and whether there is nothing more to wait for."""
+        backlog, batches, waiting = facts.backlog, self._batches(facts), ""
+        if backlog != self._backlog:
+            self._backlog, self._unchanged_since = backlog, time.monotonic()
+        if batches.at_provider or batches.is_busy or facts.requests.wait_s(facts.now):
+            waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
+        job_files = jobs.count_waiting(self._reader)
+        self._job_files = max(self._job_files, job_files)
+        progress = RunProgress(
+            files_done=files_done + self._job_files - job_files,
+            files=files + self._job_files,
+            vectors_done=backlog.ready + backlog.failed,
+            vectors=backlog.ready + backlog.failed + backlog.pending,
+            waiting=waiting,
+        )
+        if files_done < files or job_files:
+            return progress, False
+        may_leave = batches.may_leave(self._agent.memory.remote.batch)
+        in_batches, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
+        is_over = backlog.in_progress <= in_batches + queued and not batches.is_busy
+        is_over = is_over and not self._is_switching(facts)
+        is_stopped = backlog.leased <= in_batches and self._is_stopped(facts)
+        return progress, is_over or is_stopped or not self._is_embedding
+
+    def _batches(self, facts: Facts) -> batch_plan.Waiting:
+        if facts.target is None:
+            return batch_plan.Waiting()
+        batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
+        return batch_plan.waiting(self._reader, facts.target.id, batch, since=since)
+
+    def _unchanged_s(self) -> float:
+        return time.monotonic() - self._unchanged_since
+
+    def _is_switching(self, facts: Facts) -> bool:
+        """Tell whether another model was just named, and its texts are about to be wanted."""
+        is_missing = facts.target and model_change.is_any_text_missing(self._reader, facts.target.id)
+        return bool(is_missing) and self._unchanged_s() < TAKE_OVER_S
+
+    def _is_stopped(self, facts: Facts) -> bool:
+        """Tell whether no text is sent until the user acts, or until a time that is far."""
+        stop = sending(facts)
+        if stop is None or stop.passes:
+            return False
+        choice, target = self._plan.choice, facts.target
+        # A fallback helps against nothing but what is wrong with its provider.
+        is_first = target and choice.identity and choice.identity.key == target.identity.key
+        is_its_own = target and stop.subject == target.identity.provider
+        may_fall_back = is_first and is_its_own and choose_fallback(self._agent, choice) is not None
+        return self._unchanged_s() > (TAKE_OVER_S if may_fall_back else SETTLE_S)
+
     def report(self) -> IndexReport:
         """Report what happened, from the rows. Raises IndexReplaced: those of a deleted file say nothing."""
         self._refuse_replaced()
         connection, changes = self._reader, self._plan.changes
-        with faults(self._agent.index_path):
-            rows = self._rows()
-            target, backlog = rows.target, rows.backlog
+        with self._facts() as facts:
+            target, backlog, batches = facts.target, facts.backlog, self._batches(facts)
             bad = ledger.problems(connection)
             left_out = ledger.left_out(connection)
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
-            with closing(self._facts()) as facts:
-                findings = check(facts, *self._met(rows))
-                unread = facts.unread_notes
-            in_batches = 0 if rows.batches.blocked else rows.batches.texts + rows.batches.queued
+            in_batches = 0 if batches.blocked else batches.texts + batches.queued
             # Vectors are missing that the user asked for, and that will not come by themselves.
             is_incomplete = self._plan.choice.requested not in ("auto", "none")
             if self._is_embedding:
@@ -281,7 +319,7 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
-                findings=findings,
+                findings=check(facts, *self._met(facts)),
                 batches=tuple(
                     {
                         "token": batch.token,
@@ -290,125 +328,26 @@ class IndexRun:
                         "texts": batch.rows,
                         "error": batch.error,
                     }
-                    for batch in rows.batches.at_provider
+                    for batch in batches.at_provider
                 ),
                 failed=bool(
                     failures
                     or backlog.failed
                     or self._is_stalled
                     or is_incomplete
-                    or unread
-                    or not self._agent.workspace.is_dir()
-                    or rows.paused_files
+                    or facts.unread_notes
+                    or not facts.has_workspace
+                    or jobs.count_waiting(connection, state=jobs.PAUSED)
                 ),
             )
 
-    def _facts(self) -> Facts:
-        """Return what is known as the rows are now; of the disk what the run began with."""
-        return Facts(
-            self._agent,
-            self._plan.choice,
-            self._reader,
-            now=self._clock.now(),
-            plan=self._plan,
-            files_behind=0,
-            queue=self._settings.queue.address,
-        )
-
-    def _met(self, rows: _Rows) -> Iterator[Finding]:
+    def _met(self, facts: Facts) -> Iterator[Finding]:
         """Yield what this run met: that nothing moved any more, and a batch that failed."""
         if self._is_stalled:
             what = f"nothing moved for {self._stalled_s / 60:.0f} min"
-            what += f"; {counted(rows.backlog.pending, 'vector', 'are')} pending"
+            what += f"; {counted(facts.backlog.pending, 'vector', 'are')} pending"
             yield problem("stalled", what, "memline doctor")
         since = self._started_ns / 1e9
-        if rows.target and (batch := batch_plan.failed_since(self._reader, rows.target.id, since)):
+        if facts.target and (batch := batch_plan.failed_since(self._reader, facts.target.id, since)):
             what = f"batch {batch.token[:8]} failed, the texts it did not bring are sent in requests"
             yield note("batch_blocked", f"{what}: {batch.error}", batch.action or "memline jobs", batch.token)
-
-    def _rows(self) -> _Rows:
-        """Read the rows that tell how far the run is."""
-        connection = self._reader
-        target = identities.target(connection)
-        paused_files = jobs.count_waiting(connection, state=jobs.PAUSED)
-        if target is None:
-            return _Rows(paused_files=paused_files)
-        batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
-        return _Rows(
-            target=target,
-            backlog=vectors.backlog(connection, target.id),
-            health=health.read(self._accounts, target.identity.provider),
-            batches=batch_plan.waiting(connection, target.id, batch, since=since),
-            paused_files=paused_files,
-        )
-
-    def _measure(self, feeder: FileFeeder) -> tuple[RunProgress, bool]:
-        """Measure how far the run is, and whether there is nothing more to wait for."""
-        rows, now, waiting = self._rows(), self._clock.now(), ""
-        backlog, batches, state = rows.backlog, rows.batches, rows.health
-        if batches.at_provider or batches.is_busy or state.wait_s(now):
-            with closing(self._facts()) as facts:
-                waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
-        job_files = jobs.count_waiting(self._reader)
-        self._job_files = max(self._job_files, job_files)
-        progress = RunProgress(
-            files_done=feeder.done + self._job_files - job_files,
-            files=feeder.total + self._job_files,
-            vectors_done=backlog.ready + backlog.failed,
-            vectors=backlog.ready + backlog.failed + backlog.pending,
-            waiting=waiting,
-            request_rows=state.max_rows,
-        )
-        may_leave = batches.may_leave(self._agent.memory.remote.batch)
-        in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
-        is_over = backlog.in_progress <= in_jobs + queued and not batches.is_busy
-        if backlog.leased > in_jobs:
-            self._stopped_since = math.inf
-        is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows)
-        is_read = feeder.done == feeder.total and not job_files
-        is_over = is_over and not (is_read and self._is_switching(rows))
-        return progress, is_read and (is_over or is_stopped or not self._is_embedding)
-
-    def _is_switching(self, rows: _Rows) -> bool:
-        """Tell whether another model was just named, and its texts are about to be wanted."""
-        if rows.target is None or not model_change.is_any_text_missing(self._reader, rows.target.id):
-            return False
-        self._switching_since = min(self._switching_since, time.monotonic())
-        return time.monotonic() - self._switching_since <= TAKE_OVER_S
-
-    def _is_stopped(self, rows: _Rows) -> bool:
-        """Tell whether no text is sent until the user acts, or until a time that is far."""
-        with closing(self._facts()) as facts:
-            stop = sending(facts)
-        if stop is None or stop.passes:
-            self._stopped_since = math.inf
-            return False
-        if self._stopped_since == math.inf:
-            # A request is counted a moment before its lease is seen: the next look tells.
-            self._stopped_since = time.monotonic()
-            return False
-        choice, target = self._plan.choice, rows.target
-        is_first = target and choice.identity and choice.identity.key == target.identity.key
-        # A fallback helps against nothing but what is wrong with its provider.
-        if not is_first or (target and stop.subject != target.identity.provider):
-            return True
-        if choose_fallback(self._agent, choice) is None:
-            return True
-        # The store worker is about to give the texts to the fallback.
-        return time.monotonic() - self._stopped_since > TAKE_OVER_S
-
-    @property
-    def _stalled_s(self) -> float:
-        """Return the seconds without a change that end the run: longer than any request may last."""
-        return max(STALLED_S, leases.lease_s(self._timeout_s))
-
-
-def _quiet_words(quiet_s: float, progress: RunProgress) -> str:
-    """Say that nothing has moved for so long, and whether requests have shrunk."""
-    words = f"nothing has moved for {quiet_s / 60:.0f} min"
-    rows = progress.request_rows
-    return (
-        f"{words}; requests took too long or failed and have {counted(rows, 'text')} at most now"
-        if rows
-        else words
-    )

@@ -1,4 +1,7 @@
-"""Prepare a run: open or make the index, put its provider on trial, and plan what is to be read."""
+"""Prepare a run: open or make the index, put its provider on trial, and plan what is to be read.
+
+A damaged index is made ready for another run here, too.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from contextlib import closing
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose, choose_fallback
+from memline.shared.errors import IndexCorrupt
 from memline.shared.index import jobs
 from memline.shared.index.driver import transaction
 from memline.shared.index.hold import forget_killed
-from memline.shared.index_writer import IndexWriter
+from memline.shared.index.repair import move_aside
+from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.scheduling import fallback, model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 
@@ -48,3 +53,17 @@ def prepare(
             model_change.forget_vectors(connection, now)
         index = read_index_state(connection)
         return make_plan(settings, choice, index, accepts_removals=accept_removals)
+
+
+def build_again(
+    settings: AgentSettings, error: IndexCorrupt, before: tuple[int, int] | None, now: float
+) -> str:
+    """Move a damaged index aside, take over what can be read of it, and say so.
+
+    `before`: the `file_id` of the file that was damaged; another process may have put a new one in its place.
+    """
+    aside = move_aside(settings.index_path, now, before)
+    if aside:
+        rescue(settings, aside)
+    then = f"it was moved to {aside}" if aside else "it was replaced"
+    return f"{error.message}; {then}, and the index is built again from the files."

@@ -37,7 +37,7 @@ class Fleet:
         """`index`: the one whose dispatcher the caller waits for; None where it waits for none."""
         self._address = address
         self._index = index
-        self._agents: set[str] = set()
+        self._agent = ""
         self._looked_at = 0.0
 
     def __enter__(self) -> Fleet:
@@ -50,8 +50,6 @@ class Fleet:
         #: Queue -> when a worker of it was alive last (monotonic seconds).
         self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S) | {"embed": now}
         self._dispatched_at = now
-        #: Whether the caller waits for vectors: then a worker has to embed.
-        self.wants_vectors = False
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,69 +57,61 @@ class Fleet:
 
     def wake(self, agent: str) -> None:
         """Let the store worker take up what waits in the rows."""
-        self._agents.add(agent)
+        self._agent = agent
         send(Sweep(agent=agent))
 
-    def missing(self) -> str:
-        """Say which role is missing that the caller waits for; empty while a restart may explain it."""
-        if self.wants_vectors and time.monotonic() - self._served_at["embed"] > SAID_S:
-            return "no worker takes messages from the queue 'embed'"
-        return ""
+    def check(self, *, wants_vectors: bool) -> str:
+        """Say which role is missing that the caller waits for; empty while a restart may explain it.
 
-    def fault(self) -> BaseException | None:
-        """Return a QueueError when the work cannot go on: a queue has no worker, or one failed."""
+        `wants_vectors`: whether a worker has to embed. Raises QueueError when the work cannot go on: a queue
+        has had no worker for a while, or a worker failed.
+        """
         now = time.monotonic()
-        if now - self._looked_at < LOOK_EVERY_S:
-            return None
-        self._looked_at = now
+        if not wants_vectors:
+            self._served_at["embed"] = now
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = now
+            if (fault := self._fault(now)) is not None:
+                raise fault
+        is_missing = now - self._served_at["embed"] > SAID_S
+        return "no worker takes messages from the queue 'embed'" if is_missing else ""
+
+    def _fault(self, now: float) -> QueueError | None:
+        """Note which queues are served; return why the work cannot go on, if it cannot."""
         try:
             with redis_client.translated(self._address):
-                if fault := self._failure(now):
-                    return fault
-                if self._missing_s(now) > MISSING_S:
-                    # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
-                    redis_client.check_writable(self._client)
+                workers = all_workers(self._client)
+                for queue in self._served_at:
+                    if any(queue in each.queues and not each.failure for each in workers):
+                        self._served_at[queue] = now
+                for queue in ("chunk", "store"):
+                    for error in errors_since(self._client, queue, self._agent, self._began_at):
+                        words = f"a worker of the queue {queue!r} failed: {error}"
+                        return QueueError(words, hint="memline queue dead")
+                if self._index is None or holder_of(self._index) is not None:
+                    self._dispatched_at = now
+                if now - self._dispatched_at > MISSING_S:
+                    words = f"no worker of the queue 'store' takes the index of the agent {self._agent!r}"
+                    hint = "give the workers the configuration that `memline config path` names"
+                    return QueueError(words, hint=hint)
+                # Not at once: the worker that replaces a failed one may be starting.
+                ended = [each.failure for each in workers if each.failure]
+                if ended and self._missing_s(now) > FIRST_S:
+                    return QueueError(f"a worker ended: {ended[-1]}", hint="memline queue")
+                if self._missing_s(now) <= MISSING_S:
+                    return None
+                # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
+                redis_client.check_writable(self._client)
         except QueueError as error:
             # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
             return error if self._missing_s(now) > MISSING_S else None
-        if self._missing_s(now) <= MISSING_S:
-            return None
-        queue = min(self._needed(), key=self._served_at.__getitem__)
+        queue = min(self._served_at, key=self._served_at.__getitem__)
         words = f"no worker takes messages from the queue {queue!r}"
         return QueueError(words + (", and vectors wait" * (queue == "embed")), hint=f"memline worker {queue}")
 
-    def _needed(self) -> tuple[str, ...]:
-        return ("chunk", "store", "embed") if self.wants_vectors else ("chunk", "store")
-
     def _missing_s(self, now: float) -> float:
         """Return for how many seconds a queue that is needed has had no worker."""
-        return now - min(self._served_at[queue] for queue in self._needed())
-
-    def _failure(self, now: float) -> QueueError | None:
-        """Note which queues are served; return why a worker failed at our work, if one did."""
-        workers = all_workers(self._client)
-        for queue in self._served_at:
-            if any(queue in worker.queues and not worker.failure for worker in workers):
-                self._served_at[queue] = now
-        if not self.wants_vectors:
-            self._served_at["embed"] = now
-        for queue in ("chunk", "store"):
-            for agent in self._agents:
-                for error in errors_since(self._client, queue, agent, self._began_at):
-                    words = f"a worker of the queue {queue!r} failed: {error}"
-                    return QueueError(words, hint="memline queue dead")
-        if self._index is None or holder_of(self._index) is not None:
-            self._dispatched_at = now
-        if now - self._dispatched_at > MISSING_S:
-            names = ", ".join(map(repr, sorted(self._agents)))
-            words = f"no worker of the queue 'store' takes the index of the agent {names}"
-            return QueueError(
-                words, hint="give the workers the configuration that `memline config path` names"
-            )
-        # Not at once: the worker that replaces a failed one may be starting.
-        if self._missing_s(now) > FIRST_S and (ended := [each.failure for each in workers if each.failure]):
-            return QueueError(f"a worker ended: {ended[-1]}", hint="memline queue")
-        return None
+        return now - min(self._served_at.values())
 
 
 def wake(address: QueueAddress, agent: str) -> None:

@@ -31,17 +31,15 @@ class Loop:
         roles = ("chunk", "store", "embed") if self.now < self.seen_until else ("chunk", "store")
         return [SimpleNamespace(queues=roles, failure="")]
 
-    def run(self, *, wakes=""):
+    def run(self):
         """Return the seconds after which a missing worker was named and the loop ended, and the error."""
         began, named = self.now, 0.0
-        with Fleet(URL) as fleet:
-            fleet.wants_vectors = True
-            if wakes:
-                fleet.wake(wakes)
-            while not isinstance(fault := fleet.fault(), QueueError):
-                named = named or (self.now - began if "'embed'" in fleet.missing() else 0.0)
+        with Fleet(URL) as fleet, pytest.raises(QueueError) as fault:
+            while True:
+                is_named = "'embed'" in fleet.check(wants_vectors=True)
+                named = named or (self.now - began if is_named else 0.0)
                 self.now += ROUND_S
-        return named, self.now - began, fault
+        return named, self.now - began, fault.value
 
 
 @pytest.fixture

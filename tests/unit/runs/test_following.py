@@ -7,6 +7,7 @@ from memline.producers.runs import following
 from memline.producers.runs.following import Lines
 from memline.producers.watching import follow
 from memline.shared.errors import IndexFault
+from tests.support.index_rows import file_row
 from tests.support.process import TIMEOUT_S
 from tests.support.workspace import remote
 
@@ -48,7 +49,7 @@ def test_up_moves_a_damaged_index_aside_and_builds_it_again(place):
     up(place, stop, note)
 
     (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
-    assert any(f"it was moved to {aside} and is built again" in text for text in notes)
+    assert any(f"it was moved to {aside}, and the index is built again" in text for text in notes)
 
 
 def test_up_says_one_line_a_change(place):
@@ -75,36 +76,20 @@ def test_up_says_one_line_a_change(place):
     assert [text for text in notes if "new.md" in text] == ["memline: memory/new.md: 1 chunk"]
 
 
-def looking(place, monkeypatch):
-    """A function that gives what is said of what was stored since it was called last."""
-    monkeypatch.setattr(following, "LOOK_EVERY_S", 0.0)
+def test_files_are_said_once_and_very_many_are_counted(place):
     said = []
-    lines = Lines(place.agent, said.append)
-
-    def look():
-        said.clear()
-        lines.tick()
-        return list(said)
-
-    return look
-
-
-def test_files_are_said_once_and_very_many_are_counted(place, monkeypatch):
-    place.index()
-    lines = looking(place, monkeypatch)
-    place.write("memory/a.md", "One.\n")
-    place.index()
-    assert lines() == ["memline: memory/a.md: 1 chunk"]
-    assert lines() == []
-    (place.workspace / "memory/a.md").unlink()
-    place.index()
-    assert lines() == ["memline: memory/a.md: removed"]
+    lines = Lines([place.agent], said.append)
+    lines.stored(file_row("memory/a.md", "One."))
+    lines.stored(file_row("memory/b.md", outcome="removed"))
+    lines.tick()
+    lines.tick()
+    assert said == ["memline: memory/a.md: 1 chunk", "memline: memory/b.md: removed"]
 
     for number in range(following.MOST_LINES + 5):
-        place.write(f"memory/{number}.md", f"Note {number}.\n")
-    place.index()
+        lines.stored(file_row(f"memory/{number}.md", "Note."))
+    lines.tick()
 
-    assert lines() == [f"memline: {following.MOST_LINES + 5} files read"]
+    assert said[2:] == [f"memline: {following.MOST_LINES + 5} files read"]
 
 
 def test_what_is_wrong_is_said_once_in_the_words_of_its_finding(place, monkeypatch):
@@ -112,17 +97,14 @@ def test_what_is_wrong_is_said_once_in_the_words_of_its_finding(place, monkeypat
     place.index()
     place.configure(**remote("http://127.0.0.1:9/v1"))
     provider_pauses.pause(place.agent)
-    lines = looking(place, monkeypatch)
+    said = []
+    lines = Lines([place.agent], said.append)
 
-    (line,) = lines()
+    lines.tick()
+    lines.tick()
 
+    (line,) = said
     assert "paused" in line and "memline queue resume" in line
-    assert lines() == []
-
-
-def test_a_damaged_index_is_no_matter_of_the_lines(place, monkeypatch):
-    place.index()
-    lines = looking(place, monkeypatch)
     place.index_path.write_bytes(b"no database " * 1000)
-
-    assert lines() == []
+    lines.tick()
+    assert said == [line]

@@ -31,7 +31,7 @@ def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(place, monkeypat
 
     assert ("batch" in started[0]) is is_enabled
     assert started[0]["store"] == QUEUES["store"].threads == 1
-    assert workers.fault() is None
+    assert not workers.check()
 
 
 def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, monkeypatch):
@@ -53,7 +53,7 @@ def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, mon
         may_end.set()
         hanging[0].join()
 
-        assert (first.fault(), second.fault()) == (None, None)
+        assert (first.check(), second.check()) == ("", "")
 
 
 def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(place, monkeypatch):
@@ -114,7 +114,7 @@ def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
             pass
 
     with InProcessWorkers(place.settings) as workers:
-        assert workers.fault() is None
+        assert not workers.check()
 
 
 def test_the_threads_of_a_command_share_one_heap_and_those_of_another_program_do_not(place):
