@@ -148,7 +148,9 @@ def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(shell
     unanswered = shell(*at, "search", "pump")
     answered = shell(*at, "search", "valve")
     status = shell(*at, "status", "--verbose")
-    add = f'Try: add "{folder}/notes" to memorySearch.extraPaths (memline config path)\n'
+    add = (
+        f'Try: add "{folder}/notes" to memorySearch.extraPaths (memline --workspace {folder} config check)\n'
+    )
 
     assert f"{beside}{add}" in begun.stdout
     assert unanswered.status == 0 and beside in unanswered.stderr

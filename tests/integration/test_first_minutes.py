@@ -217,19 +217,11 @@ def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell, tmp_path)
     (folder / "link.md").symlink_to("a.md")
 
     ran = shell("init", str(folder), "--yes")
-    answer = shell("search", "The valve below", "--max-results", "2", cwd=folder).stdout
+    answer = shell("search", "no-verify skips hooks", "--max-results", "2", cwd=folder).stdout
 
     assert ": 3 Markdown files.\n" in ran.stdout
     assert "Indexed 3 files, 2 chunks, in " in ran.stdout
     assert f"Not read: 1 symlink (memline --workspace {folder} status --verbose).\n" in ran.stdout
-    assert "$ memline search 'The valve below'\n" in ran.stdout
+    assert "$ memline search 'no-verify skips hooks'\n" in ran.stdout
     shown = ran.stdout.partition("$ memline search")[2].partition("\n")[2].partition("\n\n")[0]
     assert shown and answer.startswith(f"{shown}\n")
-
-
-def test_a_sample_question_never_begins_like_an_option(shell, tmp_path):
-    folder = make(tmp_path / "notes", {"a.md": "# --no-verify\n\nSkips hooks."})
-
-    ran = shell("init", str(folder), "--yes")
-
-    assert "$ memline search no-verify\n" in ran.stdout and "a.md#L1" in ran.stdout

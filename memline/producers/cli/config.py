@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, command, group
-from memline.producers.cli.output import echo, print_result
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
+from memline.producers.cli.output import print_result
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.installation import visible
@@ -30,34 +29,20 @@ def show(invocation: Invocation, as_json: bool) -> None:
     print_result(answer, as_json, lines(answer))
 
 
-@command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
-def show_path(invocation: Invocation) -> int:
-    """Print the file that is used; exit status 1 when there is none."""
-    file = find(invocation.options.config, os.environ)
-    if file is not None:
-        echo(str(file))
-        return 0
-    echo("No configuration file; every key has its default. Looked for:", err=True)
-    for place in default_places(os.environ):
-        echo(f"  {place}", err=True)
-    return 1
-
-
 @command("memline config check", "memline --config new.json5 config check --json", parent=config)
 @AS_JSON
 def check(invocation: Invocation, as_json: bool) -> int:
-    """Name the first thing that is wrong, with exit status 1, and all that has no effect."""
+    """Name the file that is used, the first thing that is wrong (exit status 1), and what has no effect."""
     file, problems, warnings = find(invocation.options.config, os.environ), [], list[str]()
     try:
         warnings = list(load(invocation.options).warnings)
     except ConfigError as error:
         problems = [{"problem": error.message, "action": error.hint}]
-    said = [str(file) if file else "no configuration file"]
-    said += [f"warning: {warning}" for warning in warnings]
-    said += [f"problem: {each['problem']}\n    Try: {each['action']}" for each in problems]
-    said += [] if problems else ["No problems."]
+    lines = [str(file or f"no configuration file, it would be {default_places(os.environ)[0]}")]
+    lines += [f"warning: {warning}" for warning in warnings]
+    lines += [f"problem: {each['problem']}\n    Try: {each['action']}" for each in problems]
     answer = {"path": str(file) if file else None, "problems": problems, "warnings": warnings}
-    print_result(answer, as_json, said)
+    print_result(answer, as_json, lines if problems else [*lines, "No problems."])
     return 1 if problems else 0
 
 
@@ -99,14 +84,14 @@ def _agent(loaded: Loaded, agent: str) -> dict[str, Any]:
 
 def lines(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Write a tree as `path  value`, a line a value."""
-    found = []
+    rows = []
     for name, each in tree.items():
         path = f"{prefix}{name}"
         if isinstance(each, dict):
-            found += lines(each, f"{path}.")
+            rows += lines(each, f"{path}.")
         elif isinstance(each, list) and each and isinstance(each[0], dict):
             for number, item in enumerate(each):
-                found += lines(item, f"{path}[{number}].")
+                rows += lines(item, f"{path}[{number}].")
         else:
-            found.append(f"{path:<48}  {each if isinstance(each, str) and each else json.dumps(each)}")
-    return found
+            rows.append(f"{path:<48}  {each if isinstance(each, str) and each else json.dumps(each)}")
+    return rows

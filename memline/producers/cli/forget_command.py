@@ -4,9 +4,8 @@ import click
 
 from memline.producers.actions import forget as forgetting
 from memline.producers.ask import catch_up
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, advise, command, confirm
-from memline.producers.cli.output import echo, print_result
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm
+from memline.producers.cli.output import echo, note, print_result
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError
@@ -64,8 +63,8 @@ def forget(
         else:
             targets = forgetting.targets_of_query(agent, query or "")
     if not targets:
-        echo("Nothing to forget.", err=True)
-        advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
+        note("Nothing to forget.")
+        invocation.advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
         return 1
     for target in targets:
         text = " ".join(" ".join(target.lines[:3]).split())

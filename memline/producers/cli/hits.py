@@ -4,14 +4,13 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from memline.producers.cli import terminal
-from memline.producers.cli.output import json_line
+import click
+
+from memline.producers.cli.output import columns, width, wrapped
 from memline.shared.search.results import pattern_of
-from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
 
@@ -19,63 +18,51 @@ from memline.shared.words import counted
 MOST_ROWS = 4
 
 _INDENT = "    "
-_HEADING = re.compile(r"\s*#{1,6}\s+(.*?)\s*#*\s*")
 
-_FRONT_MATTER = re.compile(r"\A---\n.*?\n---(?:\n|\Z)", re.DOTALL)
+Pattern = re.Pattern[str] | None
 
 
 def rows_of(hit: dict[str, Any], *, with_vectors: bool) -> Iterator[str]:
     """Yield the lines of a hit: citation and scores, headings, and the best rows of its snippet."""
-    width = terminal.width()
-    citation = one_line(hit.get("citation", hit["path"]))
-    scores = f"(vector {hit['vectorScore']:.2f}, " * with_vectors or "("
-    scores += f"text {hit['textScore']:.2f})"
-    head = f"{hit['score']:.3f} {citation}"
-    shown = terminal.style(citation, fg="cyan")
-    line = f"{terminal.style(head.partition(' ')[0], bold=True)} {shown}"
-    fits = terminal.columns(head) + 2 + len(scores) <= width
-    yield f"{line}  {scores}" if fits else line
-    room = width - len(_INDENT)
+    room = width() - len(_INDENT)
+    score, citation = f"{hit['score']:.3f}", one_line(hit.get("citation", hit["path"]))
+    parts = f"(vector {hit['vectorScore']:.2f}, " if with_vectors else "("
+    parts += f"text {hit['textScore']:.2f})"
+    line = f"{click.style(score, bold=True)} {click.style(citation, fg='cyan')}"
+    yield f"{line}  {parts}" if columns(f"{score} {citation}  {parts}") <= width() else line
     heading = visible(hit.get("heading", ""))
-    others = len(hit.get("alsoIn", ()))
-    copies = f" (and in {counted(others, 'other file')})" if others else ""
-    if above := (terminal.shorten(heading, room - len(copies)) + copies).strip():
-        yield _INDENT + terminal.style(above, dim=True)
-    pattern = pattern_of(map(visible, hit.get("matched", ())))
-    lines = _body(hit["snippet"], heading)
-    rows = [row for line in lines for row in terminal.wrapped(visible(line), room)]
+    if others := len(hit.get("alsoIn", ())):
+        heading += f" (and in {counted(others, 'other file')})"
+    if heading.strip():
+        # Of a long one its end, the heading right above the lines.
+        *_, end = wrapped(heading, room)
+        yield _INDENT + click.style(end, dim=True)
+    pattern = _pattern(hit)
+    rows = [row for line in _body(hit) for row in wrapped(visible(line), room)]
     for row in _best(rows, pattern):
-        yield _INDENT + _marked(row, pattern)
+        yield _INDENT + (pattern.sub(_marked, row) if pattern else row)
+    if "explain" in hit:
+        yield from (_INDENT + row for row in wrapped(visible(_explained(hit["explain"])), room))
 
 
-def explained(hit: dict[str, Any]) -> Iterator[str]:
-    """Yield how the score of a hit came about."""
-    explanation = hit["explain"].items()
-    parts = {key: value for key, value in explanation if value is not False and value not in (None, "", [])}
-    shown = {key: round(each, 4) if isinstance(each, float) else each for key, each in parts.items()}
-    text = ", ".join(f"{key}={each}" for key, each in shown.items())
-    room = terminal.width() - len(_INDENT)
-    yield from (f"{_INDENT}{row}" for row in terminal.wrapped(visible(text), room))
+def _explained(explanation: dict[str, Any]) -> str:
+    """Say how a score came about."""
+    parts = {key: round(each, 4) if isinstance(each, float) else each for key, each in explanation.items()}
+    return ", ".join(f"{key}={each}" for key, each in parts.items() if each not in (None, False, "", []))
 
 
 def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> Iterator[str]:
-    """Yield the hits in a form for other programs: jsonl, files or vimgrep.
+    """Yield the hits in a form for other programs: files or vimgrep.
 
-    Paths are absolute where the file is there, so that they work in every folder; a file that is gone is not
-    listed.
+    Paths are absolute where the file is there, so that they work in every folder.
     """
-    if form == "jsonl":
-        yield from map(json_line, hits)
-        return
     shown = one_line if sys.stdout.isatty() else in_name
-    names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
+    lines = [(_absolute(hit["path"], workspace), hit) for hit in hits]
     if form == "files":
-        there = (names[hit["path"]] for hit in hits)
-        yield from dict.fromkeys(map(shown, there))
+        yield from dict.fromkeys(shown(name) for name, _ in lines)
         return
-    for hit in hits:
-        line, column, text = _place(hit, Path(names[hit["path"]]))
-        yield shown(f"{names[hit['path']]}:{line}:{column}:{text}")
+    for name, hit in lines:
+        yield shown(f"{name}:{_place(hit)}")
 
 
 def _absolute(path: str, workspace: Path) -> str:
@@ -83,50 +70,43 @@ def _absolute(path: str, workspace: Path) -> str:
     return os.path.normpath(file) if file.is_file() else path
 
 
-def _place(hit: dict[str, Any], file: Path) -> tuple[int, int, str]:
-    """Return line, column and text of the line that answers best; the first line when it is not found."""
-    pattern = pattern_of(map(visible, hit.get("matched", ())))
-    lines = _body(hit["snippet"], "") or [""]
-    best = max(lines, key=lambda line: len(_words_in(line, pattern)))
-    number = hit["startLine"]
-    # A transcript's lines are records, a file may be gone: then the citation has to do.
-    with suppress(OSError, ValueError):
-        # As notes are read and editors count: a form feed ends no line, whatever `splitlines` takes it for.
-        in_file = file.read_text("utf-8", errors="replace").split("\n")[number - 1 : hit["endLine"]]
-        number += next((at for at, line in enumerate(in_file) if line.strip() == best.strip()), 0)
-    found = pattern.search(best) if pattern else None
-    return number, len(best[: found.start()].encode()) + 1 if found else 1, best.strip()
+def _place(hit: dict[str, Any]) -> str:
+    """Return line, column and text of the line of a snippet that answers best."""
+    pattern, lines = _pattern(hit), hit["snippet"].split("\n")
+    at = max(range(len(lines)), key=lambda at: len(_words_in(lines[at], pattern)))
+    cited = re.search(r"#L(\d+)(?:-L\d+)?\Z", hit.get("citation", ""))
+    first = int(cited[1]) if cited else hit["startLine"]
+    word = pattern.search(lines[at]) if pattern else None
+    column = len(lines[at][: word.start()].encode()) + 1 if word else 1
+    return f"{first + at}:{column}:{lines[at].strip()}"
 
 
-def _body(snippet: str, heading: str) -> list[str]:
-    """Return the lines with text; without front matter and headings that are shown, unless that is all."""
-    lines = [line for line in _FRONT_MATTER.sub("", snippet).split("\n") if line.strip()]
-    trail = set(heading.split(" > "))
-    rest = [
-        line
-        for line in lines
-        if not ((match := _HEADING.fullmatch(line)) and without_anchor(match[1]) in trail)
-    ]
-    return rest or lines or snippet.split("\n")
+def _body(hit: dict[str, Any]) -> list[str]:
+    """Return the lines of a snippet with text, without headings that are shown, unless that is all."""
+    lines = [line for line in hit["snippet"].split("\n") if line.strip()]
+    headings = set(hit.get("heading", "").split(" > "))
+    return [line for line in lines if not line.startswith("#") or line.strip("# ") not in headings] or lines
 
 
-def _best(rows: Sequence[str], pattern: re.Pattern[str] | None) -> Sequence[str]:
+def _best(rows: Sequence[str], pattern: Pattern) -> Sequence[str]:
     """Choose the rows one after another with most of the matched words, the first of them."""
-    found = [_words_in(row, pattern) for row in rows]
+    words = [_words_in(row, pattern) for row in rows]
 
-    def rank(start: int) -> tuple[int, int, int]:
-        inside = found[start : start + MOST_ROWS]
-        return len(set().union(*inside)), sum(map(len, inside)), -start
+    def rank(start: int) -> tuple[int, int]:
+        inside = words[start : start + MOST_ROWS]
+        return len(set().union(*inside)), sum(map(len, inside))
 
     start = max(range(max(1, len(rows) - MOST_ROWS + 1)), key=rank)
     return rows[start : start + MOST_ROWS]
 
 
-def _words_in(row: str, pattern: re.Pattern[str] | None) -> set[str]:
+def _pattern(hit: dict[str, Any]) -> Pattern:
+    return pattern_of(map(visible, hit.get("matched", ())))
+
+
+def _words_in(row: str, pattern: Pattern) -> set[str]:
     return {match[0].lower() for match in pattern.finditer(row)} if pattern else set()
 
 
-def _marked(row: str, pattern: re.Pattern[str] | None) -> str:
-    return (
-        pattern.sub(lambda match: terminal.style(match[0], fg="yellow", bold=True), row) if pattern else row
-    )
+def _marked(match: re.Match[str]) -> str:
+    return click.style(match[0], fg="yellow", bold=True)

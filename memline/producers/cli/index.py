@@ -4,27 +4,20 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import click
 
 from memline.producers.backends import IndexReport, RunProgress
-from memline.producers.cli import terminal
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, advise, command, once_a_minute
-from memline.producers.cli.output import echo, print_json, put
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, once_a_minute
+from memline.producers.cli.output import below, echo, note, print_json, put, width
 from memline.producers.memory import Memory
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.local.downloads import fetch, missing
-from memline.shared.errors import (
-    IndexFault,
-    MemlineError,
-)
-from memline.shared.index.batches import open_batches
-from memline.shared.index.driver import reading_if_any
+from memline.shared.errors import MemlineError
 from memline.shared.sync.plan import Plan
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
@@ -32,8 +25,8 @@ from memline.shared.words import counted, span
 #: Bytes of a file above which its download is shown as it goes on.
 _SHOWN_BYTES = 2_000_000
 
-#: Seconds between two drawings of the bars.
-_REDRAW_S = 0.1
+#: Seconds between two drawings of the progress, and what erases one.
+_REDRAW_S, _ERASE = 0.1, "\r\x1b[K"
 
 #: Files named in a line about failures.
 NAMED_PATHS = 3
@@ -67,66 +60,46 @@ def index(
     Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
     """
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
-    agents = {each.agent: each for each in invocation.enabled_agents()}
-    failed: list[MemlineError] = []
-
-    def leave(agent: AgentSettings, error: MemlineError) -> None:
-        if len(agents) == 1:
-            raise error
-        failed.append(error)
-        _note(f"Error: agent {agent.agent}: {error.message}")
-        advise(error.hint)
-
-    several = list(agents.values())
-    for each in several:
+    agents = invocation.enabled_agents()
+    for each in agents:
         invocation.name_workspace(each, changes=True)
-    url, home = invocation.settings.queue.address, invocation.settings.home
-    if url:
+    if url := invocation.settings.queue.address:
         from memline.shared.queue import fleet_owner  # redis: 60 ms
 
-        fleet_owner.refuse_other(url, home)
-    reports = index_agents(invocation.settings, several, **options, verbose=verbose, on_error=leave)
+        fleet_owner.refuse_other(url, invocation.settings.home)
+    reports, failures = [], 0
+    for each in agents:
+        try:
+            reports.append(index_agent(invocation.settings, each, verbose=verbose, **options))
+        except MemlineError as error:
+            if len(agents) == 1:
+                raise
+            failures += 1
+            note(f"Error: agent {each.agent}: {error.message}")
+            invocation.advise(error.hint)
     if as_json:
         print_json([report.to_json() for report in reports])
     else:
         for report in reports:
-            _print(report)
-    return 1 if failed or any(report.failed for report in reports) else None
+            print_report(report)
+            if report.action:
+                invocation.advise(report.action)
+    return 1 if failures or any(report.failed for report in reports) else None
 
 
-def index_agents(
-    settings: Settings,
-    agents: Sequence[AgentSettings],
-    *,
-    verbose: bool = False,
-    on_error: Callable[[AgentSettings, MemlineError], None] | None = None,
-    **options: Any,
-) -> list[IndexReport]:
-    """Bring the index of every agent up to date, one after another, with progress on stderr.
-
-    `on_error` is told what ends the run of an agent, and the others go on; without it that is raised.
-    `options`: those of `Memory.index`.
-    """
-    reports = []
-    for agent in agents:
-        try:
-            fetch_model(agent)
-            with (
-                _term_interrupts(),
-                progress_bar(agent.agent) as show,
-                Memory.of(settings, agent) as memory,
-            ):
-                if verbose:
-                    options["on_plan"] = _print_plan
-                made = memory.index(**options, on_progress=show, on_note=_note)
-                reports.append(made)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_kept(agent)) from None
-        except MemlineError as error:
-            if on_error is None:
-                raise
-            on_error(agent, error)
-    return reports
+def index_agent(
+    settings: Settings, agent: AgentSettings, *, verbose: bool = False, **options: Any
+) -> IndexReport:
+    """Bring the index of an agent up to date, with progress on stderr; `options`: those of `Memory.index`."""
+    if verbose:
+        options["on_plan"] = _print_plan
+    try:
+        fetch_model(agent)
+        with _term_interrupts(), progress_line(agent.agent) as show, Memory.of(settings, agent) as memory:
+            return memory.index(**options, on_progress=show, on_note=note)
+    except KeyboardInterrupt:
+        words = "what is indexed is kept, memline index goes on from there"
+        raise KeyboardInterrupt(words) from None
 
 
 @contextmanager
@@ -155,7 +128,7 @@ def fetch_model(agent: AgentSettings) -> None:
     files = missing(agent)
     if not files:
         return
-    _note(f"Downloading {' and '.join(file.name for file in files)}")
+    note(f"Downloading {' and '.join(file.name for file in files)}")
     tenths = -1
 
     def show(done: int, total: int) -> None:
@@ -163,103 +136,78 @@ def fetch_model(agent: AgentSettings) -> None:
         # Of the files of a model only the large ones are worth a line.
         if total > _SHOWN_BYTES and done * 10 // total > tenths:
             tenths = done * 10 // total
-            _note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
+            note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
 
     fetch(agent, show)
 
 
-def _kept(agent: AgentSettings) -> str:
-    """Say what an interrupted run leaves: what is indexed, and the batches that go on at the provider."""
-    words = "what is indexed is kept, memline index goes on from there"
-    jobs: list[str] = []
-    with suppress(IndexFault), reading_if_any(agent.index_path) as reader:
-        jobs = [batch.job_id for batch in open_batches(reader) if batch.job_id] if reader else []
-    if jobs:
-        words += f" and collects what is still open at the provider: {', '.join(jobs)}"
-    return words
-
-
 @contextmanager
-def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
+def progress_line(agent: str) -> Iterator[Callable[[RunProgress], None]]:
     """Give a function that shows progress; without a terminal it says what it waits for, once a minute."""
     if not sys.stderr.isatty():
         say = once_a_minute(at_once=True)
-        yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
+        yield lambda run: say(f"{agent}: {run.waiting}" if run.waiting else "")
         return
-    began, next_at, rows, told = time.monotonic(), 0.0, 0, ""
-
-    def erase() -> None:
-        nonlocal rows
-        if rows:
-            put(f"\x1b[{rows}A\x1b[J", err=True, end="")
-        rows = 0
+    began, next_at, reason = time.monotonic(), 0.0, ""
 
     def show(run: RunProgress) -> None:
-        nonlocal next_at, rows, told
-        now, is_new = time.monotonic(), run.waiting not in ("", told)
+        nonlocal next_at, reason
+        now, is_new = time.monotonic(), run.waiting not in ("", reason)
         if now < next_at and not is_new:
             return
         next_at = now + _REDRAW_S
-        erase()
+        put(_ERASE, err=True, end="")
         if is_new:
-            # Why nothing moves, above the bars: beside them there is no room for it.
-            told = run.waiting
-            for line in terminal.wrapped(told, terminal.width()):
-                _note(line)
-        counts = (("files", run.files_done, run.files), ("vectors", run.vectors_done, run.vectors))
-        for what, done, total in counts:
-            if total:
-                _note(_bar(f"{agent[:20]} {what}", done, total, now - began))
-                rows += 1
+            # Why nothing moves, above the line: in it there is no room.
+            reason = run.waiting
+            for row in below("", reason):
+                note(row)
+        put(_progress(agent, run, now - began)[: width() - 1], err=True, end="")
 
     try:
         yield show
     finally:
-        erase()
+        put(_ERASE, err=True, end="")
 
 
-def _bar(name: str, done: int, total: int, seconds: float) -> str:
-    """Draw how far something is, and say how long the rest takes at the speed so far."""
-    room = max(5, min(40, terminal.width() - 60))
-    full = room * min(done, total) // total
-    left = span(seconds / done * (total - done)) if done else "…"
-    return f"{name:<28} {'━' * full}{' ' * (room - full)} {done}/{total} {left} left"
-
-
-def _note(text: str) -> None:
-    echo(text, err=True)
+def _progress(agent: str, run: RunProgress, seconds: float) -> str:
+    """Say how far a run is, and how long the rest takes at the speed so far."""
+    counts = (("files", run.files_done, run.files), ("vectors", run.vectors_done, run.vectors))
+    parts = [f"{done:,}/{total:,} {what}" for what, done, total in counts if total]
+    _, done, total = counts[1] if run.vectors else counts[0]
+    left = [f"{span(seconds / done * (total - done))} left"] if done else []
+    return f"{agent}: {', '.join(parts + left)}"
 
 
 def _print_plan(plan: Plan) -> None:
-    _note(f"Provider: {plan.choice.provider} {plan.choice.model} (requested: {plan.choice.requested})")
+    note(f"Provider: {plan.choice.provider} {plan.choice.model} (requested: {plan.choice.requested})")
     if plan.choice.reason:
-        _note(f"  {plan.choice.reason}")
-    changes = plan.changes
+        note(f"  {plan.choice.reason}")
     for word in ("added", "changed", "removed", "refused"):
-        for path in getattr(changes, word):
-            _note(f"  {'left out' if word == 'refused' else word:<9}{path}")
+        for path in getattr(plan.changes, word):
+            note(f"  {'left out' if word == 'refused' else word:<9}{path}")
 
 
-def _print(report: IndexReport) -> None:
+def print_report(report: IndexReport) -> None:
+    """Say what a run did: counts on standard output, what is wrong on standard error."""
     files, vectors = report.files, report.vectors
     counts = f"{files['added']:,} added, {files['changed']:,} changed, {files['removed']:,} removed"
     echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']:,} unchanged.")
     embedding = "keyword search only (no embedding provider)"
     if report.provider != "none":
-        embedding = (
-            f"{vectors['embedded']:,} embedded, {vectors['cached']:,} cached, {vectors['pending']:,} pending,"
-            f" {vectors['failed']:,} failed ({report.provider} {report.model})"
+        states = ", ".join(
+            f"{vectors[state]:,} {state}" for state in ("embedded", "cached", "pending", "failed")
         )
+        embedding = f"{states} ({report.provider} {report.model})"
     took = f"{report.seconds:.1f} s" if report.seconds < 90 else span(report.seconds)
     echo(f"  {counted(report.chunks, 'chunk')} · {embedding} · {took}")
     # Paths (or text hashes) by why they failed: one provider error is one line, not a thousand.
     grouped: dict[str, dict[str, None]] = {}
     for failure in report.failures:
         grouped.setdefault(failure["reason"], {})[failure["path"] or failure["textHash"]] = None
-    for reason, paths in ((reason, list(names)) for reason, names in grouped.items()):
+    for reason, paths in grouped.items():
+        named = ", ".join(one_line(path) for path in list(paths)[:NAMED_PATHS])
         more = f" and {len(paths) - NAMED_PATHS:,} more" if len(paths) > NAMED_PATHS else ""
-        _note(f"  failed: {', '.join(map(one_line, paths[:NAMED_PATHS]))}{more}: {reason}")
+        note(f"  failed: {named}{more}: {reason}")
     for finding in report.findings:
-        _note(f"  {finding.what}")
-    if report.action:
-        advise(report.action)
+        note(f"  {finding.what}")

@@ -4,29 +4,22 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import click
 import msgspec
 
-from memline.producers.backends import IndexReport
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.hits import rows_of
-from memline.producers.cli.index import index_agents
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import advise, command
+from memline.producers.cli.index import index_agent
+from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.output import echo, put
 from memline.producers.memory import Memory
 from memline.shared.config import config_file, environment, workspaces
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.local.downloads import configured, missing
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
-from memline.shared.findings.facts import Facts
-from memline.shared.findings.place import notes_beside
 from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sessions.programs import FORMATS
@@ -69,42 +62,47 @@ def init(
     to it is printed.
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
-    count = markdown_below(str(workspace))
-    if not count:
-        echo(f"Error: there is no Markdown in {workspace}", err=True)
-        echo(
-            f"Try: write a first note: echo 'A note.' > {shlex.quote(str(workspace / 'MEMORY.md'))}", err=True
+    if not (count := markdown_below(str(workspace))):
+        first = shlex.quote(str(workspace / "MEMORY.md"))
+        raise MemlineError(
+            f"there is no Markdown in {workspace}", hint=f"write a first note: echo 'A note.' > {first}"
         )
-        return 1
-    if not anyway and (what := _much(workspace, count)):
-        again = shlex.join(["memline", "init", str(workspace), "--yes", "--anyway"])
-        hint = f"memline init DIR, or all of it: {again}"
-        if yes or not sys.stdin.isatty():
-            raise ConfigError(f"{what}; nothing was written", hint=hint)
-        if not click.confirm(f"{what}. Index all of it?", default=False):
+    can_ask = sys.stdin.isatty() and not yes
+    if not anyway and (reason := _much(workspace, count)):
+        if not can_ask:
+            again = shlex.join(["memline", "init", str(workspace), "--yes", "--anyway"])
+            hint = f"memline init DIR, or all of it: {again}"
+            raise ConfigError(f"{reason}; nothing was written", hint=hint)
+        if not click.confirm(f"{reason}. Index all of it?", default=False):
             return 1
     if provider or model or base_url:
         _configure(invocation, workspace, provider or "openai", model or "", base_url or "")
-    invocation = Invocation(options=msgspec.structs.replace(invocation.options, workspace=workspace))
+    invocation = Invocation(msgspec.structs.replace(invocation.options, workspace=workspace))
     settings = invocation.agent()
     for line in _described(settings, plan_of(settings)):
         echo(line)
     if not yes:
-        if not sys.stdin.isatty():
+        if not can_ask:
             raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
         if not click.confirm("Index it?", default=True):
             return 1
-    (report,) = index_agents(invocation.settings, [settings])
-    for line in _indexed(settings, report):
-        echo(line)
-    if report.warning:
-        echo(report.warning, err=True)
-    if report.action:
-        advise(report.action)
+    report = index_agent(invocation.settings, settings)
+    with driver.reading(settings.index_path) as reader:
+        outcomes = ledger.outcome_counts(reader)
+    files = counted(outcomes.pop(INDEXED, 0) + outcomes.pop(EMPTY, 0), "file")
+    echo(f"Indexed {files}, {counted(report.chunks, 'chunk')}, in {report.seconds:.1f} s.")
+    if outcomes:
+        names = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in outcomes.items())
+        echo(f"Not read: {names} ({_command(settings, 'status', '--verbose')}).")
+    for finding in report.findings:
+        if finding.is_trouble or finding.code == "no_notes":
+            echo(finding.what)
+            echo(f"Try: {invocation.as_typed(finding.action)}")
     _ask(invocation, settings)
     _mention_sessions(settings)
-    for line in _connections(settings):
-        echo(line)
+    client, *others = CLIENTS
+    echo(f"\nConnect an agent ({client}; or {', '.join(others)}):")
+    echo(f"  {_command(settings, 'setup', client, '--write')}")
     return 1 if report.failed else None
 
 
@@ -164,19 +162,13 @@ def _much(folder: Path, count: int) -> str:
 def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
     """Say what of the folder is read, and what embeds it."""
     yield f"{settings.workspace}: {counted(plan.total_files, 'Markdown file')}."
-    reasons = sorted({reason for _, reason in plan.discovery.left_out})
-    if reasons:
+    if reasons := sorted({reason for _, reason in plan.discovery.left_out}):
         yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out):,}."
-    with closing(Facts(settings, plan.choice, None, now=time.time(), plan=plan)) as facts:
-        for each in notes_beside(facts):
-            yield each.what[0].upper() + each.what[1:]
-            yield f"Try: {each.action}"
-    choice, local = plan.choice, configured(settings.memory.local)
+    choice = plan.choice
     if choice.identity is None and choice.requested == "auto":
         yield "Search is by words; a key such as OPENAI_API_KEY, or --provider local, adds search by meaning."
-    elif choice.identity is None and local in (each.name for each in missing(settings)):
-        yield f"Its texts are embedded by {local} on this machine, once that is downloaded."
     elif choice.identity is None:
+        # A model that is still to be downloaded is a reason, too.
         yield f"Search is by words: {choice.reason}."
     elif choice.provider == LOCAL:
         yield f"Its texts are embedded by {choice.model} on this machine."
@@ -184,62 +176,31 @@ def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
         yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
 
 
-def _indexed(settings: AgentSettings, report: IndexReport) -> Iterator[str]:
-    """Say how many files were read, and what of the others became."""
-    with driver.reading(settings.index_path) as reader:
-        outcomes = ledger.outcome_counts(reader)
-    read = outcomes.pop(INDEXED, 0) + outcomes.pop(EMPTY, 0)
-    chunks = counted(report.chunks, "chunk")
-    yield f"Indexed {counted(read, 'file')}, {chunks}, in {report.seconds:.1f} s."
-    if outcomes:
-        others = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in outcomes.items())
-        yield f"Not read: {others} ({_command(settings, 'status', '--verbose')})."
-
-
 def _ask(invocation: Invocation, settings: AgentSettings) -> None:
-    """Ask one question that the notes can answer: the heading of a chunk."""
+    """Ask one question that the notes can answer: the heading of a chunk, else how one begins."""
+    query = "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 1"
     with driver.reading(settings.index_path) as reader:
-        rows = reader.execute(
-            "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 50"
-        ).fetchall()
-    questions = [heading.rpartition(" > ")[2] or " ".join(text.split()[:6]) for heading, text in rows]
-    # What begins like an option is asked for behind `--`.
-    question = next((each for each in questions if not each.startswith("-")), "")
-    question = question or next(filter(None, (each.lstrip("- ") for each in questions)), "")
+        heading, text = reader.execute(query).fetchone() or ("", "")
+    # What begins like an option would be one.
+    question = (heading.rpartition(" > ")[2] or " ".join(text.split()[:6])).lstrip("- ")
     if not question:
         return
     echo(f"\n$ memline search {shlex.quote(question)}")
     with Memory.of(invocation.settings, settings) as memory:
         answer = memory.search(question, max_results=2)
-    for hit in answer.hits:
-        has_vectors = answer.mode != "keyword"
-        shown = hit.to_json()
-        for row in rows_of(shown, with_vectors=has_vectors):
+    for hit in answer:
+        for row in rows_of(hit.to_json(), with_vectors=answer.mode != "keyword"):
             put(row)
 
 
 def _mention_sessions(settings: AgentSettings) -> None:
     """Say what past sessions of other programs there are: they are private, and read only when asked for."""
-    if "sessions" in settings.memory.sources and settings.memory.transcripts:
-        return
-    counts = {
-        title: sum(
-            each.problem is None for store in FORMATS[name].find(settings) for each in store.discover().files
-        )
-        for name, title in environment.PROGRAMS.items()
-        if name not in settings.memory.transcripts
-    }
-    for title, count in counts.items():
-        if count:
-            sessions = f"{counted(count, 'past session')} of {title}"
-            echo(f"\n{sessions} in this folder can be searched, too: memorySearch.transcripts.")
-
-
-def _connections(settings: AgentSettings) -> Iterator[str]:
-    """Yield the lines that connect an agent."""
-    first, *others = CLIENTS
-    yield f"\nConnect an agent ({first}; or {', '.join(others)}):"
-    yield f"  {_command(settings, 'setup', first, '--write')}"
+    for name, title in environment.PROGRAMS.items():
+        if name not in settings.memory.transcripts or "sessions" not in settings.memory.sources:
+            files = (file for store in FORMATS[name].find(settings) for file in store.discover().files)
+            if count := sum(file.problem is None for file in files):
+                sessions = f"{counted(count, 'past session')} of {title}"
+                echo(f"\n{sessions} in this folder can be searched, too: memorySearch.transcripts.")
 
 
 def _command(settings: AgentSettings, *words: str) -> str:

@@ -1,7 +1,5 @@
 """`memline jobs` and `reindex`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,10 +9,8 @@ import click
 from memline.producers.actions import verbs
 from memline.producers.actions.perform import Asker, Verb, perform
 from memline.producers.actions.verbs import VERBS
-from memline.producers.cli import terminal
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, command, group
-from memline.producers.cli.output import echo, print_result
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
+from memline.producers.cli.output import note, print_result, table
 from memline.producers.reports.batch_jobs import SHORT
 from memline.producers.reports.estimate import estimate
 from memline.shared.config.schema import AgentSettings
@@ -40,7 +36,7 @@ def act_on(
     done = perform(verb, asker(invocation, agents), **arguments)
     print_result(done.value, as_json, done.words)
     for line in done.notes:
-        echo(line, err=True)
+        note(line)
     return None if done.is_changed else 1
 
 
@@ -75,7 +71,7 @@ def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
         return
     reports = verbs.list_jobs(asker(invocation), open=open).value
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
-    lines = terminal.table(columns, map(_cells, reports), folded=("agent", "what", "state"))
+    lines = table(columns, map(_cells, reports))
     print_result(reports, as_json, lines if reports else ["No open jobs." if open else "No jobs."])
 
 

@@ -1,13 +1,35 @@
-"""Print text and JSON: what a stream cannot show is escaped, and what a terminal obeys is written out."""
+"""Print what commands answer: text for a reader and its terminal, tables, findings, JSON.
 
-import codecs
+What a stream cannot show is escaped, and what a terminal obeys is written out.
+"""
+
 import json
 import os
+import re
+import shutil
 import sys
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import click
+
+from memline.shared.finding import COMMAND
 from memline.shared.visible_text import in_json, visible
+
+#: The narrowest that text is wrapped to.
+_MIN_WIDTH = 20
+
+#: Deepest indentation of a line that is kept, in columns.
+_MAX_INDENT = 8
+
+#: Word and colour of a finding's level.
+_MARKS = {
+    "ok": ("ok", "green"),
+    "warning": ("warn", "yellow"),
+    "problem": ("FAIL", "red"),
+    "note": ("note", "cyan"),
+}
 
 
 def put(text: str, *, err: bool = False, end: str = "\n") -> None:
@@ -18,12 +40,10 @@ def put(text: str, *, err: bool = False, end: str = "\n") -> None:
     stream = sys.stderr if err else sys.stdout
     try:
         try:
-            stream.write(text + end)
+            click.echo(text + end, nl=False, err=err)
         except UnicodeEncodeError:
-            # As click does it: ASCII says that no locale is set up, and then readers are on UTF-8.
-            encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
-            stream.buffer.write((text + end).encode(encoding, "backslashreplace"))
-        stream.flush()
+            escaped = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
+            click.echo(escaped + end, nl=False, err=err)
     except OSError:
         if not err:
             raise
@@ -36,24 +56,24 @@ def echo(text: str, *, err: bool = False) -> None:
     put(visible(text), err=err)
 
 
+def note(text: str) -> None:
+    """Print a line for a reader on standard error, beside a result."""
+    echo(text, err=True)
+
+
 def echo_file(text: str) -> None:
     """Print text of a file: its bytes into a pipe or a file, as `echo` does on a terminal."""
     put(visible(text) if sys.stdout.isatty() else text)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON; characters that a terminal cannot show, or obeys, are escaped in it."""
-    put(json_line(value, indent=2))
-
-
-def json_line(value: Any, *, indent: int | None = None) -> str:
-    """Write a value as JSON, without `indent` on one line; see `print_json`."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=indent)
-    return in_json(text)
+    put(in_json(text))
 
 
 def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:
@@ -63,3 +83,69 @@ def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:
         return
     for line in lines:
         echo(line)
+
+
+def print_findings(
+    findings: Iterable[dict[str, Any]], *, names_agents: bool = False, indent: str = ""
+) -> None:
+    """Print findings, given as JSON: a mark and the words, below them what to do."""
+    for each in findings:
+        word, colour = _MARKS[each["level"]]
+        agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
+        mark = f"{indent}{word:<5}"
+        first, *rest = below(mark, visible(agent + each["what"]))
+        if each["action"]:
+            head, action = f"{indent}     try: ", visible(each["action"])
+            # A command is one row, or it could not be copied.
+            rest += [head + action] if each.get("actionKind") == COMMAND else below(head, action)
+        for line in (click.style(mark, fg=colour) + first[len(mark) :], *rest):
+            put(line)
+
+
+def width() -> int:
+    """Return the columns of the terminal, or of `COLUMNS`; 80 for a pipe or a file, which have none."""
+    return max(_MIN_WIDTH, shutil.get_terminal_size((80, 24)).columns)
+
+
+def columns(text: str) -> int:
+    """Count the columns that a text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + wide - sum(unicodedata.category(each) in ("Mn", "Me", "Cf") for each in text)
+
+
+def below(head: str, text: str) -> Iterator[str]:
+    """Yield `head` and a text that is wrapped below where it begins; in one row for a pipe."""
+    room = width() - columns(head)
+    rows = list(wrapped(text, room)) if sys.stdout.isatty() and columns(text) > room else [text]
+    for row in rows:
+        yield head + row
+        head = " " * columns(head)
+
+
+def wrapped(line: str, room: int) -> Iterator[str]:
+    """Wrap a line at words into rows of at most `room` columns, indented as it is; a longer word is cut."""
+    line = line.expandtabs(4).rstrip()
+    row = indent = " " * min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
+    for word in re.findall(r"\S+\s*", line):
+        if row != indent and columns(row + word.rstrip()) > room:
+            yield row.rstrip()
+            row = indent
+        while columns(row + word.rstrip()) > room:
+            fits = (end for end in range(len(word), 1, -1) if columns(row + word[:end]) <= room)
+            end = next(fits, 1)
+            yield row + word[:end]
+            row, word = indent, word[end:]
+        row += word
+    if row.strip():
+        yield row.rstrip()
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    cells = [names, *([visible(cell) for cell in row] for row in rows)]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = (cell + " " * (room - columns(cell)) for cell, room in zip(row, widths, strict=True))
+        yield "  ".join(padded).rstrip()

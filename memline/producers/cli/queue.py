@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,12 +11,9 @@ from typing import Any
 import click
 
 from memline.producers.actions.verbs import VERBS
-from memline.producers.cli import terminal
-from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.jobs import act_on
-from memline.producers.cli.options import AS_JSON, command, group
-from memline.producers.cli.output import echo, print_json, print_result, put
-from memline.producers.cli.status import finding_lines
+from memline.producers.cli.output import echo, note, print_findings, print_json, print_result, table
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
 from memline.shared.errors import MemlineError
@@ -88,19 +84,14 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_j
         _print(report)
     met = [text for text, is_met in tests if is_met(report)]
     for text in met:
-        echo(f"{text} holds", err=True)
+        note(f"{text} holds")
     return 1 if met else None
 
 
 def _report(invocation: Invocation) -> dict[str, Any]:
     """Return the state of the fleet, its advice as it is typed for this memory."""
-
-    def typed(of: dict[str, Any]) -> dict[str, Any]:
-        found = [each | {"action": invocation.as_typed(each["action"])} for each in of["findings"]]
-        return of | {"findings": found}
-
-    report = typed(fleet_state(invocation.settings, invocation.agents()))
-    return report | {"agents": [typed(each) for each in report["agents"]]}
+    report = invocation.typed(fleet_state(invocation.settings, invocation.agents()))
+    return report | {"agents": [invocation.typed(each) for each in report["agents"]]}
 
 
 def _show_again(invocation: Invocation) -> None:
@@ -108,17 +99,12 @@ def _show_again(invocation: Invocation) -> None:
     try:
         report = _report(invocation)
     except MemlineError as error:
-        _clear()
+        click.clear()
         echo(f"{error.message}\nTry: {error.hint}" if error.hint else error.message)
     else:
-        _clear()
+        click.clear()
         _print(report)
     time.sleep(_WATCH_S)
-
-
-def _clear() -> None:
-    if sys.stdout.isatty():
-        put("\x1b[H\x1b[2J", end="")
 
 
 @command("memline queue dead", "memline queue dead --error 'disk is full' --json", parent=queue)
@@ -215,7 +201,6 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    counts = ("waiting", "in flight", "delayed", "dead", "oldest", "per min")
     queues = [
         (
             each["name"],
@@ -225,31 +210,23 @@ def _print(report: dict[str, Any]) -> None:
         )
         for each in report["queues"]
     ]
-    workers = [
-        (each["role"], each["host"], each["version"], str(each["pid"]), str(each["threads"]))
-        for each in report["workers"]
-    ]
-    texts = ("queue", "worker", "host", "version")
-    for line in (
-        *terminal.table(("queue", *counts), queues, folded=texts, right=counts),
-        "",
-        *_backlog_lines(report),
-        "",
-        *terminal.table(("worker", "host", "version", "pid", "threads"), workers, folded=texts),
-    ):
+    names = ("queue", "waiting", "in flight", "delayed", "dead", "oldest", "per min")
+    for line in (*table(names, queues), ""):
+        echo(line)
+    print_findings(report["findings"], names_agents=True)
+    columns = ("role", "host", "version", "pid", "threads")
+    workers = [[str(each[key]) for key in columns] for each in report["workers"]]
+    for line in (*_backlog_lines(report), "", *table(("worker", *columns[1:]), workers)):
         echo(line)
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
-    yield from finding_lines(report["findings"], names_agents=True)
-
     backlog = report["backlog"]
     eta = "" if backlog["etaSeconds"] is None else f", ETA {span(backlog['etaSeconds'])}"
     files = f"{counted(backlog['files'], 'file')} to read, " if backlog["files"] else ""
-    pending = backlog["wanted"] + backlog["leased"]
-    counts = f"{counted(pending, 'vector')} pending, {backlog['failed']:,} failed"
+    pending = counted(backlog["wanted"] + backlog["leased"], "vector")
     paused = f", {backlog['paused']:,} paused" if backlog["paused"] else ""
-    yield f"Backlog: {files}{counts}{paused}{eta}"
+    yield f"Backlog: {files}{pending} pending, {backlog['failed']:,} failed{paused}{eta}"
     for job in (job for agent in report["agents"] for job in agent["jobs"]):
         yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"
     if text := spent_words(report["spending"]):

@@ -2,9 +2,8 @@
 
 import click
 
-from memline.producers.cli.invocation import Invocation, current_folder
-from memline.producers.cli.options import AS_JSON, command
-from memline.producers.cli.output import echo, echo_file, print_json, print_result
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, current_folder
+from memline.producers.cli.output import echo_file, note, print_json, print_result
 from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.excerpt import READABLE
@@ -55,17 +54,14 @@ def get(
         raise PathNotAllowed(f"{path} does not exist", hint=READABLE)
     if not excerpt.lines and excerpt.first > 1:
         whole = memory.get(excerpt.path, first=1, lines=excerpt.first, max_chars=MAX_FILE_CHARS)
-        echo(
-            f"Error: {excerpt.path} has {counted(whole.lines, 'line')}, and no line {excerpt.first:,}",
-            err=True,
-        )
+        note(f"Error: {excerpt.path} has {counted(whole.lines, 'line')}, and no line {excerpt.first:,}")
         return 1
     echo_file(excerpt.text)
     if excerpt.cut:
         more = f": memline get '{excerpt.rest}'" if excerpt.rest else ""
-        echo(f"[line {excerpt.first:,} is longer, and cut here{more}]", err=True)
+        note(f"[line {excerpt.first:,} is longer, and cut here{more}]")
     if excerpt.next_from:
-        echo(f"[more: --from {excerpt.next_from}]", err=True)
+        note(f"[more: --from {excerpt.next_from}]")
     return 0
 
 
@@ -79,16 +75,14 @@ def lint(invocation: Invocation, as_json: bool) -> int:
     Exit status 1 when there is something to mend.
     """
     settings = invocation.agent()
-    found = Memory.of(invocation.settings, settings).lint()
+    check = Memory.of(invocation.settings, settings).lint()
     if not as_json:
         invocation.name_workspace(settings)
     # As an editor opens it from the current folder.
     above = "" if current_folder() == settings.workspace.resolve() else f"{settings.workspace}/"
-    told = [f"{above}{each.path}:{each.line}: dead link: {each.target}" for each in found.dead_links]
-    told += [
-        f"{above}{each.path}:{each.line}: orphan: no link joins it with another note"
-        for each in found.orphans
-    ]
+    lines = [f"{above}{each.path}:{each.line}: dead link: {each.target}" for each in check.dead_links]
+    orphan = "orphan: no link joins it with another note"
+    lines += [f"{above}{each.path}:{each.line}: {orphan}" for each in check.orphans]
     # One line each, whatever is in the name of a file.
-    print_result(found.to_json(), as_json, map(in_name, told))
-    return 1 if told else 0
+    print_result(check.to_json(), as_json, map(in_name, lines))
+    return 1 if lines else 0

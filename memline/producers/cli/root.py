@@ -19,7 +19,7 @@ from memline.producers.cli.command_list import (
     PROGRAM,
     SUMMARY,
 )
-from memline.producers.cli.output import echo, put
+from memline.producers.cli.output import note, put
 from memline.shared.errors import MemlineError, not_utf_8
 from memline.shared.version import own_version
 
@@ -28,10 +28,6 @@ INTERRUPTED = 130
 
 #: Where a click context keeps the global options of the command line.
 GIVEN = "memline.options"
-
-
-class Interrupted(Exception):
-    """A Ctrl-C during a command; its words say what is kept. click would end a KeyboardInterrupt itself."""
 
 
 class LazyGroup(click.Group):
@@ -55,12 +51,6 @@ class LazyGroup(click.Group):
         rows = (row for group in GROUPS.values() for row in group)
         names = [CompletionItem(name, help=text) for name, _, text in rows if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise Interrupted(*error.args) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, rows in GROUPS.items():
@@ -94,7 +84,7 @@ def _keep(context: click.Context, option: click.Parameter, text: str | None) -> 
     context.meta.setdefault(GIVEN, {})[option.name] = text
 
 
-#: Accepted before and after the name of a command; `options.invocation_of` has their values.
+#: Accepted before and after the name of a command; `Invocation.of` has their values.
 GLOBAL_OPTIONS: list[click.Parameter] = [
     click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, callback=_keep)
     for name, metavar, text in GLOBALS
@@ -138,8 +128,9 @@ def run(args: Sequence[str] | None = None) -> int:
         _by_meaning(error).show(shown)
         put(shown.getvalue(), err=True, end="")
         return error.exit_code
-    except (click.Abort, Interrupted, KeyboardInterrupt) as error:
-        tell_interrupted(str(error))
+    except (click.Abort, KeyboardInterrupt) as error:
+        # click has ended the line in which `^C` stands.
+        tell_interrupted(str(error.__cause__ or ""))
         return INTERRUPTED
     except MemlineError as error:
         return _fail(error.message, error.hint, error.exit_code)
@@ -159,15 +150,14 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def tell_interrupted(words: str = "") -> None:
-    """Say in one line what is kept; on a terminal `^C` stands on the line before."""
-    words = words or "notes and index are whole"
-    # Not through `sys.stderr`, which the interrupt may have met in the middle of a line.
-    os.write(2, f"{os.linesep * os.isatty(2)}Interrupted: {words}.{os.linesep}".encode())
+    """Say in one line what is kept."""
+    # Not through `sys.stderr`: a signal may have met it in the middle of a line.
+    os.write(2, f"Interrupted: {words or 'notes and index are whole'}.{os.linesep}".encode())
 
 
 def _fail(message: str, hint: str = "", status: int = 1) -> int:
     """Print an error and what to do, and return the exit status."""
-    echo(f"Error: {message}", err=True)
+    note(f"Error: {message}")
     if hint:
-        echo(f"Try: {hint}", err=True)
+        note(f"Try: {hint}")
     return status

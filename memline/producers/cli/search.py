@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, command
-from memline.producers.cli.output import echo, print_json, put
+from memline.producers.cli.invocation import AS_JSON, Invocation, command
+from memline.producers.cli.output import echo, note, print_json, put
 from memline.producers.memory import Memory
 from memline.shared.search.request import search_request
 
@@ -58,9 +57,8 @@ _COUNT = click.IntRange(1)
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 @click.option(
     "--format",
-    type=click.Choice(["text", "json", "jsonl", "files", "vimgrep"]),
-    help="Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text."
-    "  [default: text]",
+    type=click.Choice(["text", "json", "files", "vimgrep"]),
+    help="Text for a reader, or for another program: JSON, paths, path:line:column:text.  [default: text]",
 )
 @AS_JSON
 def search(
@@ -100,8 +98,7 @@ def search(
     if answer is None:
         with Memory.of(invocation.settings, settings) as memory:
             answer = memory.ask(request, face="cli").to_json()
-    for each in (answer, *answer.get("findings", ())):
-        each["action"] = invocation.as_typed(each["action"])
+    answer = invocation.typed(answer) | {"action": invocation.as_typed(answer["action"])}
     if form == "json":
         print_json(answer)
     else:
@@ -113,26 +110,23 @@ def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
     """Print the hits on standard output, and on standard error what may be missing."""
     from memline.producers.cli import hits
 
-    has_vectors = answer["mode"] != "keyword"
     if form != "text":
         # What goes into another program is not coloured, and a file name with a control character no name.
         for line in hits.for_programs(answer["results"], form, workspace):
             put(line)
     else:
         for hit in answer["results"]:
-            for line in hits.rows_of(hit, with_vectors=has_vectors):
-                put(line)
-            for line in hits.explained(hit) if "explain" in hit else ():
+            for line in hits.rows_of(hit, with_vectors=answer["mode"] != "keyword"):
                 put(line)
             put("")
         if not answer["results"]:
             echo("No matches.")
     if answer["notice"]:
-        echo(answer["notice"], err=True)
-    said = {""}
-    for each in answer.get("findings", ()):
-        echo(each["what"], err=True)
+        note(answer["notice"])
+    advice = {""}
+    for each in answer["findings"]:
+        note(each["what"])
         # A sentence of what could be better is for `status`: a search asks for what is wrong, or one command.
-        if each["action"] not in said and (each["level"] != "note" or each["actionKind"] == "command"):
-            said.add(each["action"])
-            echo(f"Try: {each['action']}", err=True)
+        if each["action"] not in advice and (each["level"] != "note" or each["actionKind"] == "command"):
+            advice.add(each["action"])
+            note(f"Try: {each['action']}")

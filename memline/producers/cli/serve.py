@@ -1,21 +1,17 @@
 """`memline mcp` and `serve`: memory for agents, until they are stopped."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import closing
-from functools import partial
 
 import click
 import msgspec
 
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.chats import chat_for
-from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.long_running import liveness, stop_event, write_log
-from memline.producers.cli.options import command
-from memline.producers.cli.output import echo
+from memline.producers.cli.output import note
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
 from memline.producers.runs.parts import Part, run
 from memline.shared import logs
@@ -107,6 +103,4 @@ def server_of(
     def calls() -> Calls:
         return Calls(settings, tuple(each.agent for each in agents), options_of=invocation.everywhere)
 
-    return Server(
-        wanted, agents, calls, on_note=partial(echo, err=True), is_alone=is_alone, liveness=liveness
-    )
+    return Server(wanted, agents, calls, on_note=note, is_alone=is_alone, liveness=liveness)

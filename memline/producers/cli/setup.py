@@ -13,9 +13,8 @@ from memline.producers.agent_view import denied_answer
 from memline.producers.agents.session_context import answer_hook, session_context
 from memline.producers.bridges.clients import CLIENTS, Server, own_command
 from memline.producers.chats import chat_for
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, command, confirm
-from memline.producers.cli.output import echo, echo_file, json_line, print_json
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm
+from memline.producers.cli.output import echo, echo_file, note, print_json
 from memline.shared.clock import SystemClock
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
@@ -48,7 +47,7 @@ def setup(
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
     server, settings = _server(invocation), invocation.agent()
     snippet = known.snippet(name, server)
-    echo(f"{settings.workspace} ({settings.workspace_origin})", err=True)
+    note(f"{settings.workspace} ({settings.workspace_origin})")
     if is_written and not file and (words := known.add_command(name, server)):
         if not confirm(f"Run {shlex.join(words)}?", is_answered=yes):
             return 1
@@ -61,11 +60,11 @@ def setup(
         echo(f"Wrote {path}. Start {known.title} again.")
     else:
         click.echo(snippet, nl=False)
-        echo(f"{'Add it yourself to' if is_written else f'For {known.title}:'} {path}", err=True)
+        note(f"{'Add it yourself to' if is_written else f'For {known.title}:'} {path}")
         if known.command:
-            echo(f"Or: {known.command.format(name=name, line=server.line)}", err=True)
+            note(f"Or: {known.command.format(name=name, line=server.line)}")
     if server.key_variable:
-        echo(f"{known.title} has to be started with {server.key_variable} set.", err=True)
+        note(f"{known.title} has to be started with {server.key_variable} set.")
     return 1 if is_written and content is None else None
 
 
@@ -108,7 +107,7 @@ def hook(invocation: Invocation) -> None:
         hint = f". Try: {error.hint}" if error.hint else ""
         answered = {"systemMessage": f"memline: {error.message}{hint}"}
     if answered:
-        click.echo(json_line(answered))
+        print_json(answered, indent=None)
 
 
 @command("memline context", "memline context --private", "memline context --agent work --json")
@@ -130,7 +129,7 @@ def context(invocation: Invocation, private: bool, as_json: bool) -> None:
     elif report["text"]:
         echo_file(report["text"])
     else:
-        echo(f"There is no log of {report['date']} or the day before.", err=True)
+        note(f"There is no log of {report['date']} or the day before.")
 
 
 @command("memline flush 4f9c2e1a-….jsonl", "memline flush 4f9c2e1a --json")

@@ -1,40 +1,26 @@
 """`memline status` and `memline doctor`: what is indexed, what is stale, what is wrong and what mends it."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from memline.producers.builtin import met_by_backend
-from memline.producers.cli import terminal
-from memline.producers.cli.invocation import Invocation
-from memline.producers.cli.options import AS_JSON, command
-from memline.producers.cli.output import print_json, print_result, put
+from memline.producers.cli.index import index_agent
+from memline.producers.cli.invocation import AS_JSON, Invocation, command
+from memline.producers.cli.output import below, echo, print_findings, print_json
 from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words
 from memline.producers.reports.providers import size_words
 from memline.producers.reports.status import left_out_files
 from memline.shared.errors import MemlineError
-from memline.shared.finding import COMMAND, PROBLEM, Finding, of_error
+from memline.shared.finding import PROBLEM, Finding, of_error
 from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.paths import MemoryPaths
-from memline.shared.visible_text import visible
 from memline.shared.words import counted
-
-#: Puts the options of this command line into the commands of a hint.
-Typed = Callable[[str], str]
-
-_MARKS = {
-    "ok": ("ok", "green"),
-    "warning": ("warn", "yellow"),
-    "problem": ("FAIL", "red"),
-    "note": ("note", "cyan"),
-}
 
 
 @command("memline doctor", "memline doctor --deep", "memline doctor --json")
@@ -42,43 +28,22 @@ _MARKS = {
 @AS_JSON
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         settings = invocation.settings
-        found += examine_common(settings, invocation.agents(), invocation.loaded.warnings)
+        findings += examine_common(settings, invocation.agents(), invocation.loaded.warnings)
         for agent in invocation.agents():
-            found += examine_agent(settings, agent, deep=deep, met=met_by_backend(settings, agent))
+            findings += examine_agent(settings, agent, deep=deep, met=met_by_backend(settings, agent))
     except MemlineError as error:
-        found.append(of_error(error))
-    rows = [each.to_json() for each in found]
+        findings.append(of_error(error))
+    rows = [each.to_json() for each in findings]
     for row in rows:
         row["action"] = row["fix"] = invocation.as_typed(row["action"])
     if as_json:
         print_json(rows)
     else:
-        for line in finding_lines(rows, names_agents=True, is_coloured=True):
-            put(line)
-    return 1 if any(each.level == PROBLEM for each in found) else None
-
-
-def finding_lines(
-    found: Sequence[dict[str, Any]],
-    *,
-    names_agents: bool = False,
-    is_coloured: bool = False,
-    indent: str = "",
-) -> Iterator[str]:
-    """Yield the lines of findings, given as JSON: a mark and the words, and below them what to do."""
-    for each in found:
-        mark, color = _MARKS[each["level"]]
-        agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
-        mark = f"{indent}{mark:<5}"
-        first, *rest = terminal.below(mark, visible(agent + each["what"]))
-        yield terminal.style(mark, fg=color) + first[len(mark) :] if is_coloured else first
-        yield from rest
-        if each["action"]:
-            is_command = each.get("actionKind") == COMMAND
-            yield from terminal.below(f"{indent}     try: ", visible(each["action"]), is_command=is_command)
+        print_findings(rows, names_agents=True)
+    return 1 if any(each.level == PROBLEM for each in findings) else None
 
 
 @command("memline status", "memline status --deep", "memline status --index --json")
@@ -88,37 +53,35 @@ def finding_lines(
 @AS_JSON
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
     """Say what is indexed, what is stale, and what is not as it should be."""
-    has_failed = False
-    if index:
-        from memline.producers.cli.index import index_agents
-
-        has_failed = any(report.failed for report in index_agents(invocation.settings, invocation.agents()))
+    agents = invocation.agents()
+    runs = [index_agent(invocation.settings, each) for each in agents if index]
     reports = []
-    for settings in invocation.agents():
+    for settings in agents:
         report = Memory.of(invocation.settings, settings).status(deep=deep or index).details
         if verbose:
             report["files"] = left_out_files(settings)
             report["beside"] = list(markdown_beside(MemoryPaths.of(settings)).paths)
         reports.append(report)
-    lines = (line for report in reports for line in _lines(report, invocation.as_typed))
-    print_result(reports, as_json, lines)
-    return 1 if has_failed else None
+    if as_json:
+        print_json(reports)
+    for report in () if as_json else reports:
+        _print(invocation.typed(report))
+    return 1 if any(run.failed for run in runs) else None
 
 
-def _lines(report: dict[str, Any], typed: Typed) -> Iterator[str]:
-    yield f"Memory search ({report['agentId']})"
-    found = [each | {"action": typed(each["action"])} for each in report["findings"]]
-    yield from finding_lines(found, indent="  ")
-    for label, text in _rows(report):
-        if text:
-            yield from terminal.below(f"  {label + ':' if label else '':<13}", text)
+def _print(report: dict[str, Any]) -> None:
+    echo(f"Memory search ({report['agentId']})")
+    print_findings(report["findings"], indent="  ")
+    rows = [(f"  {label + ':':<13}", text) for label, text in _rows(report) if text]
     if "files" in report:
-        left_out = ({"outcome": "left out", **each} for each in report["scan"]["leftOut"])
-        beside = ({"outcome": "beside", "path": path, "reason": ""} for path in report["beside"])
-        for file in (*left_out, *beside, *report["files"]):
-            text = f"{file['path']}  {file['reason']}".rstrip()
-            yield from terminal.below(f"    {file['outcome']:<10} ", text)
-    yield ""
+        files = [{"outcome": "left out", **each} for each in report["scan"]["leftOut"]]
+        files += [{"outcome": "beside", "path": path, "reason": ""} for path in report["beside"]]
+        files += report["files"]
+        rows += [(f"    {file['outcome']:<10} ", f"{file['path']}  {file['reason']}") for file in files]
+    for head, text in rows:
+        for line in below(head, text.rstrip()):
+            echo(line)
+    echo("")
 
 
 def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -147,8 +110,8 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} pending · {vector['failed']:,} failed"
     for failure in vector["failures"]:
         yield "Failed", f"{failure['path']}: {failure['reason']}"
-    yield "sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])
-    yield "Full text", _state(body["fts"]["available"], body["fts"]["error"], True)
+    vec = f"unavailable: {vector['loadError']}" if vector["loadError"] else "ready"
+    yield "sqlite-vec", vec if vector["enabled"] else "disabled"
     cached = f"{cache['cached']:,} of {counted(cache['maxEntries'], 'vector')}"
     yield "Cache", cached if cache["enabled"] else "disabled"
     yield "Batch", batches if batch["enabled"] else "disabled"
@@ -163,12 +126,6 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Spent", spent_words(body["spending"])
     if probe := report.get("embeddingProbe"):
         yield "Embeddings", "ready" if probe["ok"] else f"unavailable: {probe['error']}"
-
-
-def _state(is_available: bool, error: str, is_enabled: bool) -> str:
-    if not is_enabled:
-        return "disabled"
-    return "ready" if is_available else f"unavailable: {error}"
 
 
 def _short(path: str) -> str:

@@ -1,16 +1,11 @@
 """`memline up`, `watch` and `worker`: processes that work until they are told to stop."""
 
-from __future__ import annotations
-
-from functools import partial
-
 import click
 
 from memline.producers.cli.index import fetch_model
-from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.long_running import liveness, stop_event, write_log
-from memline.producers.cli.options import command
-from memline.producers.cli.output import echo
+from memline.producers.cli.output import note
 from memline.producers.cli.serve import server_of
 from memline.producers.runs import following
 from memline.producers.runs.parts import run
@@ -37,7 +32,7 @@ def up(invocation: Invocation, serves: bool, port: int | None) -> None:
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
-    settings, note = invocation.settings, partial(echo, err=True)
+    settings = invocation.settings
     with stop_event() as stop:
         more = [server_of(invocation, port=port, is_alone=False)] if serves else []
         following.up(settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())

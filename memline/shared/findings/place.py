@@ -148,7 +148,7 @@ def notes_beside(facts: Facts) -> Iterator[Finding]:
 
 
 def _add(path: str) -> str:
-    return f"add {json.dumps(path, ensure_ascii=False)} to memorySearch.extraPaths (memline config path)"
+    return f"add {json.dumps(path, ensure_ascii=False)} to memorySearch.extraPaths (memline config check)"
 
 
 def source_missing(facts: Facts) -> Iterator[Finding]:

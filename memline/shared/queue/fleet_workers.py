@@ -92,7 +92,7 @@ class Fleet:
                     self._dispatched_at = now
                 if now - self._dispatched_at > MISSING_S:
                     words = f"no worker of the queue 'store' takes the index of the agent {self._agent!r}"
-                    hint = "give the workers the configuration that `memline config path` names"
+                    hint = "give the workers the configuration that `memline config check` names"
                     return QueueError(words, hint=hint)
                 # Not at once: the worker that replaces a failed one may be starting.
                 ended = [each.failure for each in workers if each.failure]

@@ -5,7 +5,7 @@ import click
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.options import command
+from memline.producers.cli.invocation import command
 from memline.shared.errors import ConfigError, MemlineError
 
 

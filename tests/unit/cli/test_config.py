@@ -61,12 +61,8 @@ def test_show_hides_secrets(capsys, file, extra, monkeypatch):
     assert "https://***@host/v1" in text
 
 
-def test_path_without_a_file_says_where_it_looked(capsys, home):
-    assert run(["config", "path"]) == 1
-
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert str(home / ".openclaw" / "openclaw.json") in output.err
+def test_check_without_a_file_says_where_it_would_be(capsys, home):
+    assert str(home / ".config/memline/config.json5") in output_of(capsys, "config", "check")
 
 
 def test_check_names_the_first_problem_and_fails(capsys, tmp_path):

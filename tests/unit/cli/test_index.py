@@ -39,7 +39,7 @@ def test_failures_of_one_reason_are_one_line(capsys):
         ),
     )
 
-    index._print(report)
+    index.print_report(report)
 
     output = capsys.readouterr()
     assert "2 embedded, 1 cached, 0 pending, 3 failed (openai m)" in output.out
@@ -48,7 +48,6 @@ def test_failures_of_one_reason_are_one_line(capsys):
         "  failed: ff: too long",
         "  3 vectors are pending",
         "  worth knowing",
-        "Try: memline queue resume",
     ]
 
 
@@ -56,7 +55,7 @@ def test_without_a_terminal_a_wait_is_said_at_once_and_then_every_minute(monkeyp
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
-    with index.progress_bar("main") as show:
+    with index.progress_line("main") as show:
         show(RunProgress())
         for second in range(150):
             now[0] = float(second)

@@ -65,7 +65,7 @@ def test_a_search_by_keywords_imports_nothing_heavy(tmp_path):
         ("hint", 1, ["Error: it broke", "Try: memline doctor"]),
         ("usage", 2, ["Error: no such thing"]),
         ("disk", 1, ["Error: No space left on device: /full/x"]),
-        ("interrupt", 130, ["Interrupted: notes and index are whole."]),
+        ("interrupt", 130, ["", "Interrupted: notes and index are whole."]),
         ("status", 1, []),
     ],
 )

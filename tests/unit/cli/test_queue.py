@@ -104,22 +104,6 @@ def test_the_report_is_a_table_or_json(capsys):
     assert json.loads(output(capsys, "queue", "--json")) == REPORT
 
 
-def test_the_tables_fit_80_columns_and_cut_no_count(capsys, fleet, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    queue = {**REPORT["queues"][0], "waiting": 123_456_789, "oldestSeconds": 1e6, "ratePerMinute": 12_345.0}
-    worker = {**REPORT["workers"][0], "role": "chunk+embed+batch+store+query", "host": "h" * 60}
-    worker["pid"] = 4194304
-    report = {**REPORT, "queues": [queue], "workers": [worker]}
-    monkeypatch.setattr("memline.producers.cli.queue.fleet_state", lambda *_: report)
-
-    shown = output(capsys, "queue")
-
-    assert max(len(line) for line in shown.splitlines() if not line.startswith("Spent")) <= 80
-    assert all(text in shown for text in ("123456789", "12345", "4194304"))
-    assert shown.count("h") >= 60 and "…" not in shown
-
-
 @pytest.mark.usefixtures("fleet")
 @pytest.mark.parametrize(
     ("condition", "is_met"),

@@ -1,13 +1,11 @@
 """No note, file name or error commands the terminal of the user who reads about it."""
 
 import re
-import subprocess
 import sys
 
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.cli.terminal import below
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e]|[\U000e0041]")
 
@@ -67,18 +65,3 @@ def test_a_file_that_failed_is_named_on_one_line(place):
     place.write("memory/fine\nforged.md", b"\0\1")
 
     assert "memory/fine\\x0aforged.md: " in place.run("index").stderr
-
-
-def test_a_command_that_is_wrapped_can_be_copied(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "30")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-
-    rows = [*below("try: ", "memline --workspace /notes add /notes/docs", is_command=True)]
-    quoted = [*below("try: ", "memline add '/my notes/and the others'", is_command=True)]
-
-    assert max(map(len, rows)) <= 30
-    typed = "\n".join(rows).removeprefix("try: ")
-    assert subprocess.run(
-        ["sh", "-c", f"echo {typed}"], capture_output=True, text=True, check=True
-    ).stdout == ("memline --workspace /notes add /notes/docs\n")
-    assert quoted == ["try: memline add '/my notes/and the others'"]
