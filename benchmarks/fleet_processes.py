@@ -97,9 +97,10 @@ class FleetProcesses:
 
     def look(self) -> Fleet:
         """The picture of `memline queue`."""
-        from memline.shared.queue.depth import read
+        from memline.shared.queue import depth, redis_client
 
-        return read(self.address)
+        with redis_client.client(self.address) as client:
+            return depth.read(client)
 
     def environment(self) -> dict[str, str]:
         """The environment of its processes, and of commands that use it."""
@@ -130,7 +131,7 @@ class FleetProcesses:
     def info(self, section: str) -> dict[str, Any]:
         from memline.shared.queue import redis_client
 
-        with redis_client.connected(self.address) as client:
+        with redis_client.client(self.address) as client:
             found: dict[str, object] = client.info(section)
             return found
 
@@ -145,7 +146,7 @@ class FleetProcesses:
         from memline.shared.queue import redis_client
 
         try:
-            with redis_client.connected(self.address) as client:
+            with redis_client.client(self.address) as client:
                 return bool(client.ping())
         except QueueError:
             return False

@@ -23,7 +23,7 @@ from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
-from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
+from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
 from memline.shared.scheduling import fallback, leases
 from memline.shared.scheduling.limits import FileLimits, Limits
@@ -123,7 +123,7 @@ class Context:
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
         self.limits = limits or FileLimits(self._account_file, self.clock)
-        self.in_flight = in_flight or InProcessRequests()
+        self.in_flight = in_flight or InFlightRequests()
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
         #: The error that ended the work of this process, if any.

@@ -47,8 +47,8 @@ class Workers:
         self._settings = settings
         self._threads_of = threads_of
         self._stop = stop
-        self._retry = RetryPolicy(settings.queue.address, max_wait_s=MAX_WAIT_S)
-        self._heartbeat = ShowAlive()
+        self._retry = RetryPolicy(max_wait_s=MAX_WAIT_S)
+        self._heartbeat = ShowAlive(settings.queue.address, threads_of, file=settings.file)
 
     def __enter__(self) -> Workers:
         """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
@@ -68,7 +68,7 @@ class Workers:
         if "store" in roles:
             self._context.sweep_timer.start()
         self._workers = start(broker, roles)
-        self._heartbeat.start(url, broker.broker_id, roles, file=settings.file)
+        self._heartbeat.start()
         if {"store", "batch"} & set(roles):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
@@ -83,7 +83,7 @@ class Workers:
         """Raise the error that ended the work, if one did."""
         failure = self._context.failure
         self._retry.stop_after(LAST_TRIES_S)
-        self._heartbeat.stop(failure.message if failure else "")
+        self._heartbeat.stop()
         store = self._workers.pop("store", None)
         stop_together(self._workers.values(), timeout_ms=SHUTDOWN_MS)
         if store is not None:

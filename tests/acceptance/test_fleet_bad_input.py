@@ -14,7 +14,6 @@ from memline.shared.queue.messages import (
     StoreFiles,
     Sweep,
 )
-from memline.shared.queue.routes import ROUTES
 from tests.acceptance.conftest import write_notes
 from tests.support.fleet import LINES, WORKERS, Fleet
 from tests.support.redis_server import RedisServer
@@ -133,7 +132,7 @@ def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
 
 def put(fleet, queue, data, *, name="bad"):
     """Put any bytes on a queue, as the broker would."""
-    with redis_client.connected(fleet.address) as client:
+    with redis_client.client(fleet.address) as client:
         base = client.key(queue)
         client.hset(f"{base}.msgs", name, data)  # type: ignore[arg-type]
         client.rpush(base, name)
@@ -141,11 +140,10 @@ def put(fleet, queue, data, *, name="bad"):
 
 def envelope(message, *, name="bad", **changes):
     """A message as the broker puts it on a queue; `changes` are to its argument."""
-    queue, row = ROUTES[type(message)]
     return msgspec.msgpack.encode(
         {
-            "queue_name": queue,
-            "actor_name": changes.pop("actor", row.name),
+            "queue_name": message.queue,
+            "actor_name": changes.pop("actor", message.actor),
             "args": [{**msgspec.to_builtins(message), **changes}],
             "kwargs": {},
             "options": {"redis_message_id": name},

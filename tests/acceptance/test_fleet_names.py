@@ -1,5 +1,7 @@
 """Several fleets on one Redis: each has its own notes, queues and workers."""
 
+from functools import partial
+
 import pytest
 
 from memline.shared.config.installation import QueueAddress
@@ -65,10 +67,11 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(homes, redis_se
 
 def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(redis_server, tmp_path):
     address, moved = QueueAddress(redis_server.url, "team"), tmp_path / "moved"
-    fleet_owner.claim(address, tmp_path / "a")
-    fleet_owner.claim(address, tmp_path / "a")
+    claim = partial(fleet_owner.refuse_other, is_claimed=True)
+    claim(address, tmp_path / "a")
+    claim(address, tmp_path / "a")
 
-    for refuses in (fleet_owner.claim, fleet_owner.refuse_other):
+    for refuses in (claim, fleet_owner.refuse_other):
         with pytest.raises(QueueError, match=r"team works on the indexes of .*/a on .* of .*/b on") as error:
             refuses(address, tmp_path / "b")
         assert "another queue.name" in error.value.hint
@@ -76,8 +79,8 @@ def test_a_fleet_belongs_to_the_home_that_took_it_first_wherever_that_is_later(r
     fleet_owner.refuse_other(QueueAddress(redis_server.url, "new"), tmp_path / "b")
 
     (tmp_path / "a").rename(moved)
-    fleet_owner.claim(address, moved)
+    claim(address, moved)
     with pytest.raises(QueueError, match=r"of .*/moved on"):
-        fleet_owner.claim(address, tmp_path / "b")
+        claim(address, tmp_path / "b")
     redis_server.ask("DEL", "memline:team:owner")
-    fleet_owner.claim(address, tmp_path / "b")
+    claim(address, tmp_path / "b")

@@ -12,7 +12,8 @@ import pytest
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
-from memline.shared.queue import broker, dead_letters, depth, redis_broker, redis_client, routes
+from memline.shared.queue import broker, dead_letters, depth, redis_broker, redis_client
+from memline.shared.queue.messages import StoreFiles
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, costs
@@ -37,7 +38,7 @@ class Process:
     """A worker of the queue `store`, with an actor `store_files` of the test's own."""
 
     def __init__(self, url, work=None, *, max_wait_s=0.0, heartbeat_timeout_ms=15_000):
-        self.retry = RetryPolicy(url, max_wait_s=max_wait_s)
+        self.retry = RetryPolicy(max_wait_s=max_wait_s)
         self.broker = redis_broker.on_redis(url, retry=self.retry)
         self.broker.heartbeat_timeout = heartbeat_timeout_ms
         self.url, self.got, self.work = url, [], work or (lambda raw: None)
@@ -46,7 +47,7 @@ class Process:
             broker=self.broker,
             queue_name="store",
             actor_name="store_files",
-            retry_when=lambda tries, error: routes.is_retried("store_files", tries, error),
+            retry_when=lambda tries, error: broker.is_retried(StoreFiles, tries, error),
         )
 
     def _run(self, raw):
@@ -79,7 +80,8 @@ def process(redis_server):
 
 
 def store_queue(process):
-    return next(one for one in depth.read(process.url).queues if one.name == "store")
+    with redis_client.client(process.url) as client:
+        return next(one for one in depth.read(client).queues if one.name == "store")
 
 
 def is_idle(process):

@@ -37,8 +37,8 @@ def url(redis, monkeypatch):
 @contextmanager
 def alive(url):
     """Somebody says that it serves the queue."""
-    heartbeat = Heartbeat()
-    heartbeat.start(url, "w1", {"query": 1})
+    heartbeat = Heartbeat(url, {"query": 1})
+    heartbeat.start()
     with closing(redis_client.client(url)) as client:
         until(lambda: is_served(client, "query"))
     yield

@@ -141,7 +141,7 @@ class Fleet:
 
     def roles(self):
         """The queue of every worker process that is alive, as Redis knows it."""
-        with redis_client.connected(self.address) as client:
+        with redis_client.client(self.address) as client:
             return ["+".join(one.queues) for one in live_workers(client)]
 
     def pid(self, label):
@@ -196,7 +196,8 @@ class Fleet:
             return {}
 
     def queue(self, name):
-        return next(one for one in depth.read(self.address).queues if one.name == name)
+        with redis_client.client(self.address) as client:
+            return next(one for one in depth.read(client).queues if one.name == name)
 
     def dead(self):
         """What `memline queue dead` lists."""

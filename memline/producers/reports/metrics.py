@@ -75,11 +75,11 @@ class FleetCollector(Collector):
             self._add("redis_up", int(state.fleet is not None))
         for queue in state.fleet.queues if state.fleet else ():
             for name in ("waiting", "in_flight", "delayed", "dead"):
-                self._add("queue_messages", getattr(queue, name), queue=queue.role, state=name)
-            self._add("queue_oldest_seconds", queue.oldest_s, queue=queue.role)
-            serving = sum(queue.role in each.queues for each in state.fleet.workers)
-            self._add("workers", serving, role=queue.role)
-            self._add("worker_expected", int(queue.needs_worker(self._expected)), role=queue.role)
+                self._add("queue_messages", getattr(queue, name), queue=queue.name, state=name)
+            self._add("queue_oldest_seconds", queue.oldest_s, queue=queue.name)
+            serving = sum(queue.name in each.queues for each in state.fleet.workers)
+            self._add("workers", serving, role=queue.name)
+            self._add("worker_expected", int(queue.needs_worker(self._expected)), role=queue.name)
         for each in state.spending["models"]:
             for period, name in (("today", "today"), ("thirtyDays", "thirty_days")):
                 labels = {"provider": each["provider"], "model": each["model"], "period": name}

@@ -23,7 +23,7 @@ from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import FileFeeder
-from memline.shared.queue.in_flight import InProcessRequests
+from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.routes import QUEUES, uses_batches
 from memline.workers import context, lifecycle
@@ -86,7 +86,7 @@ class InProcessWorkers:
         lifecycle.declare_actors(self._queues)
         queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
-        self._requests = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
+        self._requests = InFlightRequests(self._broker, serves_batches="batch" in self._queues)
         self._context = context.Context(
             self._settings,
             clock=self._clock,

@@ -26,7 +26,7 @@ def fleet_at(url: QueueAddress) -> Fleet | QueueError:
         try:
             if url not in _clients:
                 _clients[url] = redis_client.client(url, looks=True)
-            fleet = depth.read(url, _clients[url])
+            fleet = depth.read(_clients[url])
         except QueueError as error:
             fleet = error
         _fleets[url] = (time.monotonic(), fleet)
@@ -48,7 +48,7 @@ def summary_of(url: QueueAddress, agents: Sequence[AgentSettings]) -> FleetSumma
     return FleetSummary(
         error=fleet.error,
         # A Redis without memory takes no heartbeat: who is alive is not known.
-        missing=() if fleet.error else tuple(each.role for each in queues if not fleet.is_served(each)),
+        missing=() if fleet.error else tuple(each.name for each in queues if not fleet.is_served(each)),
         workers=len(fleet.workers),
         dead=sum(each.dead for each in fleet.queues),
         old_workers=tuple(old),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, partial, wraps
 from queue import Queue
 from typing import Any
@@ -19,19 +19,20 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
 from dramatiq.middleware import Retries
 
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import IndexUnwritable, MemlineError, ModelMismatch, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages
-from memline.shared.queue.messages import ENVELOPES, Envelope, M, Wire, agent_of
-from memline.shared.queue.routes import (
-    MAX_BACKOFF_MS,
-    MESSAGE_RETRIES,
-    MIN_BACKOFF_MS,
-    QUEUES,
-    ROUTES,
-    actor_of,
-    is_retried,
-)
+from memline.shared.queue.messages import ENVELOPES, KINDS, Envelope, M, MessageRefused, Wire, agent_of
+from memline.shared.queue.routes import QUEUES
+
+#: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
+#: error that repeats is a bug, which a hundred tries do not mend.
+MESSAGE_RETRIES = 3
+
+#: Milliseconds before the first retry, and at most: a full disk or a locked file may pass in seconds. Each
+#: wait is twice the one before, and up to twice as long by chance.
+MIN_BACKOFF_MS = 200
+MAX_BACKOFF_MS = 5_000
 
 
 class MessagePack(Encoder):
@@ -60,7 +61,7 @@ class MessagePack(Encoder):
 
 
 class Faults(Retries):
-    """dramatiq's retries, as the table of queues has them; remembers the last error that an actor raised.
+    """dramatiq's retries, as the kinds of messages have them; remembers the last error that an actor raised.
 
     A command that waits for the work can end with it.
     """
@@ -86,7 +87,8 @@ class Faults(Retries):
             agent=agent_of(message.args),
             error=f"{type(exception).__name__}: {exception}",
         )
-        if actor_of(message.actor_name).is_kept:
+        kind = KINDS.get(message.actor_name)
+        if kind is None or kind.is_kept:
             try:
                 super().after_process_message(  # type: ignore[no-untyped-call]
                     broker, message, result=result, exception=exception
@@ -94,6 +96,16 @@ class Faults(Retries):
             except QueueError:
                 # Redis takes no message for later; it takes this one as a dead letter once it is back.
                 message.fail()
+
+
+def is_retried(kind: type[Wire], tries: int, error: BaseException) -> bool:
+    """Tell whether a message is tried again after this error, when it was so often already."""
+    if isinstance(error, MessageRefused):
+        return False
+    if isinstance(error, ModelMismatch) or (isinstance(error, IndexUnwritable) and kind.waits_for_disk):
+        # Another worker may be set up for its model; the disk may have room again.
+        return True
+    return kind.is_retried and tries < MESSAGE_RETRIES
 
 
 class RedactMessages(logging.Filter):
@@ -115,18 +127,13 @@ class RedactMessages(logging.Filter):
         return True
 
 
-def _redact(*loggers: str) -> None:
-    for name in loggers:
-        logging.getLogger(name).addFilter(RedactMessages())
-
-
-def _consumers(queues: Iterable[str]) -> list[str]:
-    """Name the loggers of dramatiq's consumers of these queues."""
-    return [f"dramatiq.worker.ConsumerThread({queue}{kind})" for queue in queues for kind in ("", ".DQ")]
-
-
-_redact("dramatiq.worker.Worker", "dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Faults")
-_redact(*_consumers(QUEUES))
+for _name in (
+    "worker.Worker",
+    "worker.WorkerThread",
+    "middleware.retries.Faults",
+    *(f"worker.ConsumerThread({queue}{kind})" for queue in QUEUES for kind in ("", ".DQ")),
+):
+    logging.getLogger(f"dramatiq.{_name}").addFilter(RedactMessages())
 # An actor's own logger tells at DEBUG what it was given: whole notes.
 logging.getLogger("memline.workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
@@ -173,8 +180,7 @@ def faults(broker: dramatiq.Broker) -> Faults:
 
 
 def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any] | M], None]]:
-    """Declare a function as the actor of a message, which it is called with; see `ROUTES` for its name."""
-    role, row = ROUTES[kind]
+    """Declare a function as the actor of a kind of message, which it is called with."""
 
     def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any] | M], None]:
         @wraps(function)
@@ -182,7 +188,7 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
             function(raw if isinstance(raw, kind) else messages.decode(raw, kind))
 
         declared: Callable[[dict[str, Any] | M], None] = dramatiq.actor(
-            queue_name=role, actor_name=row.name, retry_when=partial(is_retried, row.name)
+            queue_name=kind.queue, actor_name=kind.actor, retry_when=partial(is_retried, kind)
         )(run)
         return declared
 
@@ -191,14 +197,15 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
 
 def send(message: Wire) -> None:
     """Put a message on its queue, through the broker of this process. Raises QueueError when that fails."""
-    broker = dramatiq.get_broker()
+    enqueue = dramatiq.get_broker().enqueue
     if _retry is None:
-        broker.enqueue(envelope(message))
+        enqueue(envelope(message))
     else:
-        _retry(broker.enqueue, envelope(message))
+        _retry(enqueue, envelope(message))
 
 
 def envelope(message: Wire) -> dramatiq.Message[Any]:
     """Address a message to its queue and actor."""
-    role, row = ROUTES[type(message)]
-    return dramatiq.Message(queue_name=role, actor_name=row.name, args=(message,), kwargs={}, options={})
+    return dramatiq.Message(
+        queue_name=message.queue, actor_name=message.actor, args=(message,), kwargs={}, options={}
+    )

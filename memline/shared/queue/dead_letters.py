@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -20,13 +21,25 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import ENVELOPES, Envelope, StoreVectors, agent_of
 from memline.shared.queue.redis_client import FleetClient
-from memline.shared.queue.routes import QUEUES, ROUTES
+from memline.shared.queue.routes import QUEUES
 
 #: Messages read at a time: one with files that were read has their text, some hundred kB.
 _PART = 100
 
 #: What differs between two errors of a kind: quoted words, paths, hashes, long numbers.
 _OWN_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b[0-9a-f]{8,}\b|\d{4,}")
+
+#: Of two operators one is first, and the other finds nothing. ARGV: the id, and the message to put back.
+_REMOVE = """
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('DEL', KEYS[3])
+if ARGV[2] then
+    redis.call('HSET', KEYS[4], ARGV[1], ARGV[2])
+    redis.call('RPUSH', KEYS[5], ARGV[1])
+end
+return 1
+"""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +58,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_paid_answer(self) -> bool:
         """Whether it has vectors that are paid for, and are nowhere else."""
-        return self.actor == ROUTES[StoreVectors][1].name
+        return self.actor == StoreVectors.actor
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -65,7 +78,7 @@ def listed(
 
     Only those of an agent, those whose error is like this one or contains this text, or those of these ids.
     """
-    with redis_client.connected(address) as client:
+    with closing(redis_client.client(address)) as client:
         return [
             letter
             for queue in QUEUES
@@ -103,22 +116,16 @@ def drop(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
 
 
 def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back: bool) -> int:
-    count = 0
-    with redis_client.connected(address) as client:
-        for letter in letters:
+    with closing(redis_client.client(address)) as client:
+        remove = client.register_script(_REMOVE)
+
+        def is_removed(letter: DeadLetter) -> bool:
             base = client.key(letter.queue)
-            # Of two operators one is first, and the other finds nothing.
-            if not client.zrem(f"{base}.XQ", letter.id):
-                continue
-            count += 1
-            pipe = client.pipeline(transaction=True)
-            pipe.hdel(f"{base}.XQ.msgs", letter.id)
-            pipe.delete(client.key(f"error:{letter.id}"))
-            if is_put_back:
-                pipe.hset(f"{base}.msgs", letter.id, letter.content)
-                pipe.rpush(base, letter.id)
-            pipe.execute()
-    return count
+            keys = [f"{base}.XQ", f"{base}.XQ.msgs", client.key(f"error:{letter.id}"), f"{base}.msgs", base]
+            content = [letter.content] if is_put_back else []
+            return bool(remove(keys=keys, args=[letter.id, *content]))
+
+        return sum(map(is_removed, letters))
 
 
 def errors_since(client: FleetClient, queue: str, agent: str, since: float) -> list[str]:

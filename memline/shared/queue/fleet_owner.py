@@ -12,6 +12,7 @@ import fcntl
 import json
 import socket
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,10 @@ from memline.shared.errors import IndexUnwritable, QueueError
 from memline.shared.queue import redis_client
 
 
-def claim(address: QueueAddress, home: Path) -> None:
-    """Make a home the owner of its fleet. Safe to repeat. Raises QueueError when another home is."""
-    refuse_other(address, home, is_claimed=True)
-
-
 def refuse_other(address: QueueAddress, home: Path, *, is_claimed: bool = False) -> None:
     """Raise QueueError when another home owns the fleet; with `is_claimed` make this one the owner."""
     ours = {"id": _id_of(home), "host": socket.gethostname(), "home": str(home.resolve())}
-    with redis_client.connected(address) as server:
+    with closing(redis_client.client(address)) as server:
         name, text = server.key("owner"), json.dumps(ours)
         if is_claimed:
             server.set(name, text, nx=True)

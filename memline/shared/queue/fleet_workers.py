@@ -12,7 +12,7 @@ from memline.shared.index.hold import holder_of
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import send
 from memline.shared.queue.dead_letters import errors_since
-from memline.shared.queue.heartbeat import all_workers
+from memline.shared.queue.heartbeat import live_workers
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
@@ -41,11 +41,10 @@ class Fleet:
         self._looked_at = 0.0
 
     def __enter__(self) -> Fleet:
-        on_redis(self._address, retry=RetryPolicy(self._address, max_wait_s=MISSING_S))
+        on_redis(self._address, retry=RetryPolicy(max_wait_s=MISSING_S))
         self._client = redis_client.client(self._address)
-        with redis_client.translated(self._address):
-            #: When this began, by the clock of Redis (seconds since the epoch).
-            self._began_at = redis_client.now(self._client)
+        #: When this began, by the clock of Redis (seconds since the epoch).
+        self._began_at = redis_client.now(self._client)
         now = time.monotonic()
         #: Queue -> when a worker of it was alive last (monotonic seconds).
         self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S) | {"embed": now}
@@ -79,29 +78,24 @@ class Fleet:
     def _fault(self, now: float) -> QueueError | None:
         """Note which queues are served; return why the work cannot go on, if it cannot."""
         try:
-            with redis_client.translated(self._address):
-                workers = all_workers(self._client)
-                for queue in self._served_at:
-                    if any(queue in each.queues and not each.failure for each in workers):
-                        self._served_at[queue] = now
-                for queue in ("chunk", "store"):
-                    for error in errors_since(self._client, queue, self._agent, self._began_at):
-                        words = f"a worker of the queue {queue!r} failed: {error}"
-                        return QueueError(words, hint="memline queue dead")
-                if self._index is None or holder_of(self._index) is not None:
-                    self._dispatched_at = now
-                if now - self._dispatched_at > MISSING_S:
-                    words = f"no worker of the queue 'store' takes the index of the agent {self._agent!r}"
-                    hint = "give the workers the configuration that `memline config check` names"
-                    return QueueError(words, hint=hint)
-                # Not at once: the worker that replaces a failed one may be starting.
-                ended = [each.failure for each in workers if each.failure]
-                if ended and self._missing_s(now) > FIRST_S:
-                    return QueueError(f"a worker ended: {ended[-1]}", hint="memline queue")
-                if self._missing_s(now) <= MISSING_S:
-                    return None
-                # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
-                redis_client.check_writable(self._client)
+            workers = live_workers(self._client)
+            for queue in self._served_at:
+                if any(queue in each.queues for each in workers):
+                    self._served_at[queue] = now
+            for queue in ("chunk", "store"):
+                for error in errors_since(self._client, queue, self._agent, self._began_at):
+                    words = f"a worker of the queue {queue!r} failed: {error}"
+                    return QueueError(words, hint="memline queue dead")
+            if self._index is None or holder_of(self._index) is not None:
+                self._dispatched_at = now
+            if now - self._dispatched_at > MISSING_S:
+                words = f"no worker of the queue 'store' takes the index of the agent {self._agent!r}"
+                hint = "give the workers the configuration that `memline config check` names"
+                return QueueError(words, hint=hint)
+            if self._missing_s(now) <= MISSING_S:
+                return None
+            # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
+            redis_client.check_writable(self._client)
         except QueueError as error:
             # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
             return error if self._missing_s(now) > MISSING_S else None

@@ -11,12 +11,14 @@ import os
 import socket
 import threading
 import time
-from collections import deque
+import uuid
+from collections import Counter, deque
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from memline.shared.config.config_file import SettingsFile
 from memline.shared.config.installation import QueueAddress
@@ -31,9 +33,6 @@ HEARTBEAT_S = 2.0
 
 #: Seconds after which a silent process counts as gone.
 TTL_S = 10
-
-#: Seconds that readers hear of a worker that ended by itself.
-FAILURE_TTL_S = 600
 
 #: Seconds whose finished messages are counted.
 RATE_S = 60.0
@@ -57,8 +56,6 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     newer_file: str = ""
     #: Queue -> messages that it finished in the last minute.
     done: dict[str, int] = {}
-    #: Why it ended by itself; empty while it is alive.
-    failure: str = ""
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -86,28 +83,18 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 _WORKER = msgspec.msgpack.Decoder(WorkerInfo)
 
 
-def all_workers(client: FleetClient) -> list[WorkerInfo]:
-    """List the worker processes that are alive, by role and machine, and those that ended by themselves."""
+def live_workers(client: FleetClient) -> list[WorkerInfo]:
+    """List the worker processes that are alive, by role and machine."""
     stored: Any = client.hgetall(client.key("workers"))
     now, workers = redis_client.now(client), []
     for name, content in stored.items():
         worker = _WORKER.decode(content)
-        if now - worker.seen > (FAILURE_TTL_S if worker.failure else TTL_S):
+        if now - worker.seen > TTL_S:
             # Were it only slow, its next heartbeat would put it back.
             client.hdel(client.key("workers"), name)
         else:
             workers.append(worker)
     return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
-
-
-def live_workers(client: FleetClient) -> list[WorkerInfo]:
-    """List the worker processes that are alive, by role and machine."""
-    return [worker for worker in all_workers(client) if not worker.failure]
-
-
-def embed_threads(client: FleetClient) -> int:
-    """Count the threads of all live worker processes that embed."""
-    return sum(worker.threads_of.get("embed", 0) for worker in live_workers(client))
 
 
 def is_served(client: FleetClient, queue: str) -> bool:
@@ -118,42 +105,32 @@ def is_served(client: FleetClient, queue: str) -> bool:
 class Heartbeat:
     """Tells Redis that this worker process is alive, from its start to its end, and what it has finished."""
 
-    def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        #: When each message of the last minute was finished (monotonic seconds), and its queue.
-        self._done: deque[tuple[float, str]] = deque()
-        self._failure = ""
-
-    def start(
-        self,
-        address: QueueAddress,
-        worker_id: str,
-        threads_of: Mapping[str, int],
-        *,
-        file: SettingsFile | None = None,
+    def __init__(
+        self, address: QueueAddress, threads_of: Mapping[str, int], *, file: SettingsFile | None = None
     ) -> None:
-        """Begin to tell that the queues of these roles are served, each with so many threads.
-
-        `file` has the settings of this process.
-        """
-        info = WorkerInfo(
-            id=worker_id,
+        """Serve the queues of these roles, each with so many threads, by the settings of a file."""
+        self._address = address
+        self._file = file or SettingsFile()
+        self._info = WorkerInfo(
+            id=uuid.uuid4().hex,
             threads_of=dict(threads_of),
             host=socket.gethostname(),
             pid=os.getpid(),
             version=own_version(),
             started=time.time(),
         )
-        args = (address, info, file or SettingsFile())
-        self._thread = threading.Thread(target=self._run, args=args, name="heartbeat", daemon=True)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        #: When each message of the last minute was finished (monotonic seconds), and its queue.
+        self._done: deque[tuple[float, str]] = deque()
+
+    def start(self) -> None:
         self._thread.start()
 
-    def stop(self, failure: str = "") -> None:
-        """Tell that this process is gone, and why if it ends by itself."""
-        self._failure = failure
+    def stop(self) -> None:
+        """Tell that this process is gone."""
         self._stop.set()
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join()
 
     def after_process_message(
@@ -162,37 +139,29 @@ class Heartbeat:
         if exception is None:
             self._done.append((time.monotonic(), message.queue_name))
 
-    def _run(self, address: QueueAddress, info: WorkerInfo, file: SettingsFile) -> None:
+    def _run(self) -> None:
+        newer_file = ""
         # A connection of its own: the others may be busy.
-        client = redis_client.client(address)
-        name, newer_file = client.key("workers"), ""
-        while not self._stop.is_set():
-            was_newer, newer_file = newer_file, file.newer()
-            if newer_file and not was_newer:
-                Log("settings").warning("settings.old", file=newer_file)
-            info = msgspec.structs.replace(info, newer_file=newer_file, done=self._counts())
-            try:
-                with redis_client.translated(address):
-                    info = msgspec.structs.replace(info, seen=redis_client.now(client))
+        with closing(redis_client.client(self._address)) as client:
+            name = client.key("workers")
+            while not self._stop.is_set():
+                was_newer, newer_file = newer_file, self._file.newer()
+                if newer_file and not was_newer:
+                    Log("settings").warning("settings.old", file=newer_file)
+                try:
+                    seen = redis_client.now(client)
+                    info = replace(self._info, seen=seen, newer_file=newer_file, done=self._counts())
                     client.hset(name, info.id, msgspec.msgpack.encode(info))
-            except QueueError as error:
-                # The consumers say the same and wait; one heartbeat too few is no loss.
-                Log("heartbeat").debug("heartbeat.failed", error=error.message)
-            self._stop.wait(HEARTBEAT_S)
-        with suppress(QueueError), redis_client.translated(address):
-            if self._failure:
-                ended = msgspec.structs.replace(info, failure=f"{info.host}: {self._failure}")
-                client.hset(name, info.id, msgspec.msgpack.encode(ended))
-            else:
-                client.hdel(name, info.id)
-        client.close()
+                except QueueError as error:
+                    # The consumers say the same and wait; one heartbeat too few is no loss.
+                    Log("heartbeat").debug("heartbeat.failed", error=error.message)
+                self._stop.wait(HEARTBEAT_S)
+            with suppress(QueueError):
+                client.hdel(name, self._info.id)
 
     def _counts(self) -> dict[str, int]:
         """Count the messages of the last minute by their queue."""
         since = time.monotonic() - RATE_S
         while self._done and self._done[0][0] < since:
             self._done.popleft()
-        counts: dict[str, int] = {}
-        for _, queue in tuple(self._done):
-            counts[queue] = counts.get(queue, 0) + 1
-        return counts
+        return dict(Counter(queue for _, queue in tuple(self._done)))

@@ -12,8 +12,6 @@ again, since its worker was killed, finds the note and is dropped; the deadline 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.queue.routes import QUEUES
@@ -35,27 +33,8 @@ GONE_S = 30.0
 REMEMBER_S = 60.0
 
 
-class InFlightRequests(Protocol):
-    """What the dispatcher and the workers ask of the queues; `RedisRequests` answers for a fleet."""
-
-    def credits(self) -> int:
-        """Count the requests that may be in flight at this moment."""
-
-    def serves_batches(self) -> bool:
-        """Tell whether a batch worker is there."""
-
-    def store_depth(self) -> int:
-        """Count the messages that wait for the store worker."""
-
-    def is_chunking(self) -> bool:
-        """Tell whether files wait for a chunk worker, or one of them has some."""
-
-    def begin(self, lease: str, for_s: float) -> bool:
-        """Note that a request is sent; False when one was sent before."""
-
-
-class InProcessRequests:
-    """Tells the dispatcher of one process about its queues, which are in its memory."""
+class InFlightRequests:
+    """What the dispatcher and the workers ask of the queues: here those in the memory of one process."""
 
     def __init__(self, broker: StubBroker | None = None, *, serves_batches: bool = False) -> None:
         self._broker = broker
@@ -64,19 +43,22 @@ class InProcessRequests:
         self.begun: set[str] = set()
 
     def credits(self) -> int:
+        """Count the requests that may be in flight at this moment."""
         return PER_THREAD * QUEUES["embed"].threads
 
     def serves_batches(self) -> bool:
+        """Tell whether a batch worker is there."""
         return self._serves_batches
 
     def store_depth(self) -> int:
+        """Count the messages that wait for the store worker. Any thread may ask."""
         return self._broker.queues["store"].qsize() if self._broker else 0
 
-    def is_chunking(self) -> bool:
-        # Messages that a worker has taken and not finished are among them.
-        return self._broker is not None and self._broker.queues["chunk"].unfinished_tasks > 0
-
     def begin(self, lease: str, for_s: float) -> bool:
+        """Note that a request is sent, whose lease lasts so many seconds; False when one was sent before.
+
+        Any thread may do so. Raises QueueError while Redis is away: nothing is sent that cannot be noted.
+        """
         self.begun.add(lease)
         return True
 

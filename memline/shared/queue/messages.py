@@ -7,7 +7,7 @@ the version as it is; a message of another version is refused, so that none is e
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -20,13 +20,25 @@ VERSION = 2
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """The base of all messages."""
+    """The base of all messages; what a kind says of its actor is not sent."""
+
+    #: The queue and the name of the actor that works on it.
+    queue: ClassVar[str]
+    actor: ClassVar[str]
+    #: Whether a message that failed for good becomes a dead letter; else the failure is only logged.
+    is_kept: ClassVar[bool] = True
+    #: Whether it is tried again before that.
+    is_retried: ClassVar[bool] = True
+    #: Whether it is tried until the disk takes it: an answer that was paid for.
+    waits_for_disk: ClassVar[bool] = False
 
     v: int = VERSION
 
 
 class ChunkFiles(Wire, frozen=True, kw_only=True):
-    """Queue `chunk`: look at these paths. Never content, so a late or repeated message is harmless."""
+    """Look at these paths. Never content, so a late or repeated message is harmless."""
+
+    queue, actor = "chunk", "chunk_files"
 
     agent: str
     source: str
@@ -41,7 +53,9 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
 
 
 class StoreFiles(Wire, frozen=True, kw_only=True):
-    """Queue `store`: files as chunk workers have read them."""
+    """Files as chunk workers have read them."""
+
+    queue, actor = "store", "store_files"
 
     agent: str
     files: tuple[FileRow, ...]
@@ -51,7 +65,13 @@ class StoreFiles(Wire, frozen=True, kw_only=True):
 
 
 class EmbedTexts(Wire, frozen=True, kw_only=True):
-    """Queue `embed`: at most one provider request. All an embed worker needs besides its own key."""
+    """At most one provider request. All an embed worker needs besides its own key.
+
+    It fails at once: a request has told the rows of its failure, and they send it again.
+    """
+
+    queue, actor = "embed", "embed_texts"
+    is_retried = False
 
     agent: str
     identity: Identity
@@ -65,7 +85,10 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
 
 
 class StoreVectors(Wire, frozen=True, kw_only=True):
-    """Queue `store`: vectors of a request. An upsert by text hash and identity."""
+    """Vectors of a request. An upsert by text hash and identity."""
+
+    queue, actor = "store", "store_vectors"
+    waits_for_disk = True
 
     agent: str
     identity: Identity
@@ -80,7 +103,10 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
 
 
 class EmbedFailed(Wire, frozen=True, kw_only=True):
-    """Queue `store`: these texts got no vector, and why. Counts only while its lease still holds."""
+    """Texts that got no vector, and why. Counts only while its lease still holds."""
+
+    queue, actor = "store", "embed_failed"
+    waits_for_disk = True
 
     agent: str
     identity: Identity
@@ -105,7 +131,10 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
 
 
 class AdvanceBatch(Wire, frozen=True, kw_only=True):
-    """Queue `batch`: do the next steps of a batch, whose texts are leased."""
+    """Do the next steps of a batch, whose texts are leased. Its row says when it is polled again."""
+
+    queue, actor = "batch", "advance_batch"
+    is_kept = False
 
     agent: str
     #: The batch's token; its row in the index says the rest.
@@ -113,7 +142,13 @@ class AdvanceBatch(Wire, frozen=True, kw_only=True):
 
 
 class Sweep(Wire, frozen=True, kw_only=True):
-    """Queue `store`: send what waits. Sent by a timer beside the store worker."""
+    """Send what waits. A timer beside the store worker sends the next one in seconds.
+
+    Kept, a full disk would make a dead letter of every sweep of the night.
+    """
+
+    queue, actor = "store", "sweep"
+    is_kept = False
 
     agent: str
     #: Also free overdue leases, try failed texts again, prune the cache.
@@ -121,7 +156,10 @@ class Sweep(Wire, frozen=True, kw_only=True):
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):
-    """Queue `query`: answer a search."""
+    """Answer a search. The caller has given up an old question."""
+
+    queue, actor = "query", "run_query"
+    is_kept = False
 
     agent: str
     query: str
@@ -132,6 +170,10 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     index: str = ""
     #: Who asks, for the metrics: `cli` for a command.
     face: str = "queue"
+
+
+#: Message type by the name of its actor.
+KINDS = {kind.actor: kind for kind in Wire.__subclasses__()}
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -148,7 +190,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 # msgspec shows the shape of a kind to other threads before its fields are whole, and one that decodes by it
 # then ends the process (0.22). So all shapes are made here, by the one thread that imports this.
-_SHAPES = [msgspec.msgpack.Decoder(kind) for kind in Wire.__subclasses__()]
+_SHAPES = [msgspec.msgpack.Decoder(kind) for kind in KINDS.values()]
 ENVELOPES = msgspec.msgpack.Decoder(Envelope)
 
 M = TypeVar("M", bound=Wire)

@@ -7,12 +7,11 @@ Beside them, for `shared.queue.dead_letters`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import dramatiq
-import redis
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import ConnectionClosed
 from dramatiq.middleware import Middleware
@@ -21,7 +20,7 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import Faults, MessagePack, use
-from memline.shared.queue.redis_client import FleetClient, RetryPolicy, translate
+from memline.shared.queue.redis_client import FleetClient, RetryPolicy
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue; each
 #: fetch is one. dramatiq's default of 60 s made a killed worker's messages wait for minutes.
@@ -37,29 +36,11 @@ KEPT_ERROR_S = 7 * 86_400
 
 
 class ConnectionLost(QueueError, ConnectionClosed):
-    """Redis did not do what dramatiq asked for."""
+    """Redis did not do what dramatiq asked for.
 
-
-class FleetBroker(RedisBroker):
-    """dramatiq's broker, to which every error of Redis is one of the connection: it tries again.
-
-    Others it would take for bugs, and leave the message unacknowledged until the process ends: as on a full
-    server, which refuses even that.
+    Whatever the reason, dramatiq tries again. Another error than one of the connection it would take for a
+    bug, and leave the message unacknowledged until the process ends: as on a server that is full.
     """
-
-    address = QueueAddress()
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        command: Callable[..., Any] = super().__getattr__(name)  # type: ignore[no-untyped-call]
-
-        def run(*args: Any) -> Any:
-            try:
-                return command(*args)
-            except redis.RedisError as error:
-                problem = translate(error, self.address)
-                raise ConnectionLost(problem.message, hint=problem.hint) from error
-
-        return run
 
 
 class KeepErrors(Middleware):
@@ -75,13 +56,13 @@ class KeepErrors(Middleware):
             name = f"{broker.namespace}:error:{message.options['redis_message_id']}"
             # Half a letter of a file name cannot be said in UTF-8.
             text = f"{type(exception).__name__}: {exception}"[:MAX_ERROR_CHARS].encode("utf-8", "replace")
-            with suppress(redis.RedisError):
+            with suppress(QueueError):
                 broker.client.set(name, text, ex=KEPT_ERROR_S)
 
 
 def on_redis(
     address: QueueAddress, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()
-) -> FleetBroker:
+) -> RedisBroker:
     """Make a broker of Redis the process's, and return it.
 
     `retry`: how long sending goes on trying while Redis is away. Raises QueueError, also for a server that
@@ -93,22 +74,21 @@ def on_redis(
             hint="MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
         )
     redis_client.check(address)
-    broker = sender(address, redis_client.client(address))
+    broker = sender(redis_client.client(address))
     for each in (*middleware, Faults()):
         broker.add_middleware(each)
-    use(broker, retry or RetryPolicy(address))
+    use(broker, retry or RetryPolicy())
     return broker
 
 
-def sender(address: QueueAddress, client: FleetClient) -> FleetBroker:
+def sender(client: FleetClient) -> RedisBroker:
     """Make a broker that sends by this client, and is not the process's."""
     dramatiq.set_encoder(MessagePack())
-    broker = FleetBroker(  # type: ignore[no-untyped-call]
+    client.raises = ConnectionLost
+    return RedisBroker(  # type: ignore[no-untyped-call]
         client=client,
         namespace=client.namespace,
         heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
         maintenance_chance=MAINTENANCE_CHANCE,
         middleware=[KeepErrors()],
     )
-    broker.address = address
-    return broker

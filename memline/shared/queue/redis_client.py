@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import redis
 import tenacity
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import NoScriptError
 from redis.retry import Retry
 
 from memline.shared.config.installation import QueueAddress, mask_url
@@ -40,14 +41,40 @@ R = TypeVar("R")
 
 
 class FleetClient(redis.Redis):
-    """A client of the Redis of a fleet, which knows the fleet's keys."""
+    """A client of the Redis of a fleet: knows the fleet's keys, and says errors in our words.
 
+    Its commands raise QueueError where redis-py's raise their own errors.
+    """
+
+    address = QueueAddress()
     #: What all keys of the fleet begin with.
     namespace = NAMESPACE
+    #: What it raises; dramatiq's broker needs errors of its own.
+    raises: type[QueueError] = QueueError
 
     def key(self, name: str) -> str:
         """Name a key of the fleet."""
         return f"{self.namespace}:{name}"
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        with self._translated():
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def execute(self, pipeline: Any) -> Any:
+        """Send the commands of a pipeline and return their answers."""
+        with self._translated():
+            return pipeline.execute()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except NoScriptError:
+            # redis-py loads the script then, and calls it again.
+            raise
+        except redis.RedisError as error:
+            problem = translate(error, self.address)
+            raise self.raises(problem.message, hint=problem.hint) from error
 
 
 def client(address: QueueAddress, *, looks: bool = False) -> FleetClient:
@@ -55,7 +82,6 @@ def client(address: QueueAddress, *, looks: bool = False) -> FleetClient:
 
     Raises QueueError for an address that is not valid.
     """
-    made: FleetClient
     timeout_s = LOOK_TIMEOUT_S if looks else SOCKET_TIMEOUT_S
     namespace = f"{NAMESPACE}:{address.name}" if address.name else NAMESPACE
     try:
@@ -63,7 +89,7 @@ def client(address: QueueAddress, *, looks: bool = False) -> FleetClient:
         if path and not path.isdigit():
             # redis-py takes database 0 for whatever it cannot read, as the rest of a password with a slash.
             raise ValueError
-        made = FleetClient.from_url(  # type: ignore[assignment]
+        made: FleetClient = FleetClient.from_url(  # type: ignore[assignment]
             address.url,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
@@ -84,37 +110,34 @@ def client(address: QueueAddress, *, looks: bool = False) -> FleetClient:
             hint="write it as redis://127.0.0.1:6379/0, with the number of a database; in a password write"
             " # / ? @ : as %23 %2F %3F %40 %3A",
         ) from None
-    made.namespace = namespace
+    made.address, made.namespace = address, namespace
     return made
 
 
 def check(address: QueueAddress) -> None:
-    """Check that the server can be trusted with messages. Raises QueueError with what to change.
+    """Check that the server can be trusted with messages. Raises QueueError with what to change."""
+    with closing(client(address)) as server:
+        if error := trouble(server, server.info("memory")):
+            raise error
+
+
+def trouble(server: FleetClient, memory: Any) -> QueueError | None:
+    """Say why a server drops messages, or refuses them; `memory`: that section of its INFO.
 
     An eviction policy other than `noeviction` drops messages silently when memory is short. A server that is
     full takes no message at all.
     """
-    with connected(address) as server:
-        if error := trouble(server, server.info("memory"), address):
-            raise error
-
-
-def trouble(server: FleetClient, memory: Any, address: QueueAddress) -> QueueError | None:
-    """Say why a server that answers drops messages, or refuses them; `memory`: that section of its INFO.
-
-    Raises redis errors of the connection.
-    """
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction" and int(memory.get("maxmemory", 0)):
         return QueueError(
-            f"{mask_url(address.url)} evicts keys when memory is short (maxmemory-policy {policy}), so"
+            f"{mask_url(server.address.url)} evicts keys when memory is short (maxmemory-policy {policy}), so"
             " messages would be lost silently",
             hint="redis-cli config set maxmemory-policy noeviction",
         )
     try:
         check_writable(server)
-    except redis.ResponseError as error:
-        return translate(error, address)
+    except QueueError as error:
+        return error
     return None
 
 
@@ -123,26 +146,10 @@ def check_writable(server: FleetClient) -> None:
     server.set(server.key("check"), 1, px=1)
 
 
-@contextmanager
-def connected(address: QueueAddress) -> Iterator[FleetClient]:
-    """Give a client for a block; errors of Redis in it are QueueErrors."""
-    with closing(client(address)) as server, translated(address):
-        yield server
-
-
 def now(server: FleetClient) -> float:
     """Tell the time by the clock of Redis, in seconds since the epoch."""
     seconds, microseconds = server.time()
     return seconds + microseconds / 1e6
-
-
-@contextmanager
-def translated(address: QueueAddress) -> Iterator[None]:
-    """Turn redis-py's exceptions into QueueErrors that say what to do."""
-    try:
-        yield
-    except redis.RedisError as error:
-        raise translate(error, address) from error
 
 
 def translate(error: redis.RedisError, address: QueueAddress) -> QueueError:
@@ -171,9 +178,8 @@ class RetryPolicy:
     nothing, to give up may lose what was paid for. What is wrong from the start, `check` says at once.
     """
 
-    def __init__(self, address: QueueAddress, *, max_wait_s: float = 0.0) -> None:
+    def __init__(self, *, max_wait_s: float = 0.0) -> None:
         """`max_wait_s`: how long one call goes on trying; 0 tries once."""
-        self._address = address
         self._max_wait_s = max_wait_s
         self._deadline = float("inf")
         self._logged_at = 0.0
@@ -187,12 +193,7 @@ class RetryPolicy:
 
     def __call__(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function. Raises QueueError when the time is over."""
-
-        def attempt() -> R:
-            with translated(self._address):
-                return function(*args, **kwargs)
-
-        return self._retrying.copy()(attempt)
+        return self._retrying.copy()(function, *args, **kwargs)
 
     def stop_after(self, seconds: float) -> None:
         """Let no call try for longer than `seconds` from now: the process is told to stop."""

@@ -60,7 +60,7 @@ class RedisLimits:
         """`retry`: while Redis is away a caller waits here, for what it holds, or is about to pay for, could
         not be delivered either."""
         self._client = redis_client.client(address)
-        self._retry = retry or RetryPolicy(address)
+        self._retry = retry or RetryPolicy()
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 

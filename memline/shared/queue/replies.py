@@ -20,7 +20,6 @@ from memline.shared.logs import Log
 from memline.shared.queue import broker, redis_broker, redis_client
 from memline.shared.queue.heartbeat import is_served
 from memline.shared.queue.messages import RunQuery
-from memline.shared.queue.redis_client import translated
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 
@@ -42,22 +41,19 @@ class Replies:
     """Carries answers from query workers to those who asked. Safe to use from several threads."""
 
     def __init__(self, address: QueueAddress) -> None:
-        self._address = address
         self._client = redis_client.client(address)
 
     def begin(self, box: str) -> bool:
         """Take a question; False when its caller has given up, or another worker has taken it."""
-        with translated(self._address):
-            return bool(self._client.delete(self._client.key(f"asked:{box}")))
+        return bool(self._client.delete(self._client.key(f"asked:{box}")))
 
     def put(self, box: str, answer: bytes) -> None:
         """Put an answer into a box."""
         name = self._client.key(f"reply:{box}")
-        with translated(self._address):
-            pipe = self._client.pipeline(transaction=False)
-            pipe.rpush(name, answer)
-            pipe.expire(name, BOX_TTL_S)
-            pipe.execute()
+        pipe = self._client.pipeline(transaction=False)
+        pipe.rpush(name, answer)
+        pipe.expire(name, BOX_TTL_S)
+        self._client.execute(pipe)
 
     def close(self) -> None:
         self._client.close()
@@ -71,9 +67,8 @@ class QueryClient:
 
     def __init__(self, address: QueueAddress) -> None:
         """Raise QueueError for an address that is not valid; nothing is connected yet."""
-        self._address = address
         self._client = redis_client.client(address, looks=True)
-        self._broker = redis_broker.sender(address, self._client)
+        self._broker = redis_broker.sender(self._client)
 
     def close(self) -> None:
         self._client.close()
@@ -94,18 +89,14 @@ class QueryClient:
         options["today"] = request.today or day_of_time(time.time()).isoformat()
         question = RunQuery(agent=agent, query=query, reply_to=box, options=options, index=index, face=face)
         asked = self._client.key(f"asked:{box}")
-        with translated(self._address):
-            if not is_served(self._client, "query"):
-                return None
-            self._client.set(asked, 1, px=max(1, int(timeout_s * 1000)))
-            sent = self._broker.enqueue(broker.envelope(question)).options["redis_message_id"]
-            raw = self._take(box, min(TAKEN_S, timeout_s))
-            if raw is None and not self._client.delete(asked):
-                raw = self._take(box, timeout_s - TAKEN_S)
-            elif raw is None:
-                # No worker has begun with it. One that has it in its memory will find no caller.
-                self._client.lrem(self._client.key("query"), 1, sent)
-                self._client.hdel(self._client.key("query.msgs"), sent)
+        if not is_served(self._client, "query"):
+            return None
+        self._client.set(asked, 1, px=max(1, int(timeout_s * 1000)))
+        self._broker.enqueue(broker.envelope(question))
+        raw = self._take(box, min(TAKEN_S, timeout_s))
+        # Where no worker has begun with it, the one that takes it later finds no caller.
+        if raw is None and not self._client.delete(asked):
+            raw = self._take(box, timeout_s - TAKEN_S)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
             return None

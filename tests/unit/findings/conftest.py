@@ -54,12 +54,10 @@ def fleet(
     queues = tuple(
         QueueDepth(
             name=role,
-            role=role,
             waiting=asked if role == "query" else 0,
             in_flight=0,
             delayed=0,
             dead=dead if role == "chunk" else 0,
-            dead_since=1_000_080_000.0 if dead and role == "chunk" else None,
             oldest_s=0,
             rate_per_minute=0,
         )

@@ -8,11 +8,8 @@ from memline.shared.queue import redis_client
 URL = QueueAddress("redis://127.0.0.1:6379/0")
 
 
-class Client(fakeredis.FakeRedis):
-    """As much of a fleet's client as fakeredis lacks."""
-
-    namespace = redis_client.NAMESPACE
-    key = redis_client.FleetClient.key
+class Client(fakeredis.FakeRedis, redis_client.FleetClient):
+    """A fleet's client of a server in memory."""
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@ import time
 import msgspec
 import pytest
 
-from memline.shared.queue import depth
+from memline.shared.queue import depth, redis_client
+from memline.shared.queue.messages import Envelope
 from memline.shared.queue.routes import QUEUES
 from tests.unit.queue.conftest import URL
 
@@ -16,18 +17,18 @@ def info(monkeypatch, redis_server):
 
 def lay(redis_server, queue, name, *, age_s=0, waits=True):
     """A message as the broker leaves it: waiting, or taken by a worker."""
-    sent_ms = int((time.time() - age_s) * 1000)
-    redis_server.hset(f"memline:{queue}.msgs", name, msgspec.msgpack.encode({"message_timestamp": sent_ms}))
+    message = Envelope(queue, "a", [], {}, {}, name, int((time.time() - age_s) * 1000))
+    redis_server.hset(f"memline:{queue}.msgs", name, msgspec.msgpack.encode(msgspec.structs.asdict(message)))
     if waits:
         redis_server.rpush(f"memline:{queue}", name)
 
 
 def of(name):
-    return next(one for one in depth.read(URL).queues if one.name == name)
+    return next(one for one in depth.read(redis_client.client(URL)).queues if one.name == name)
 
 
 def test_an_empty_redis_has_empty_queues():
-    fleet = depth.read(URL)
+    fleet = depth.read(redis_client.client(URL))
 
     assert [one.name for one in fleet.queues] == list(QUEUES)
     assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in fleet.queues} == {(0, 0, 0, 0)}
@@ -49,8 +50,8 @@ def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_d
 
 
 def test_the_age_is_that_of_the_oldest_message_that_waits(redis_server):
-    lay(redis_server, "store", "young", age_s=5)
     lay(redis_server, "store", "old", age_s=90)
+    lay(redis_server, "store", "young", age_s=5)
     lay(redis_server, "store", "taken", age_s=900, waits=False)
 
     assert 89 < of("store").oldest_s < 600

@@ -25,11 +25,11 @@ class Loop:
         monkeypatch.setattr(fleet_workers, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(fleet_workers, "on_redis", lambda *_, **__: None)
         monkeypatch.setattr(fleet_workers, "send", lambda _: None)
-        monkeypatch.setattr(fleet_workers, "all_workers", lambda _: self.workers())
+        monkeypatch.setattr(fleet_workers, "live_workers", lambda _: self.workers())
 
     def workers(self):
         roles = ("chunk", "store", "embed") if self.now < self.seen_until else ("chunk", "store")
-        return [SimpleNamespace(queues=roles, failure="")]
+        return [SimpleNamespace(queues=roles)]
 
     def run(self):
         """Return the seconds after which a missing worker was named and the loop ended, and the error."""

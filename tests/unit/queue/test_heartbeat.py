@@ -1,8 +1,8 @@
 import pytest
-import redis
 
+from memline.shared.errors import QueueError
 from memline.shared.queue import heartbeat as heartbeats
-from memline.shared.queue.heartbeat import TTL_S, Heartbeat, all_workers, is_served, live_workers
+from memline.shared.queue.heartbeat import TTL_S, Heartbeat, is_served, live_workers
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL
 
@@ -10,8 +10,8 @@ from tests.unit.queue.conftest import URL
 @pytest.fixture
 def heartbeat(redis_server, monkeypatch):
     monkeypatch.setattr(heartbeats, "HEARTBEAT_S", 0.01)
-    heartbeat = Heartbeat()
-    heartbeat.start(URL, "w1", {"embed": 4, "query": 2})
+    heartbeat = Heartbeat(URL, {"embed": 4, "query": 2})
+    heartbeat.start()
     until(lambda: len(live_workers(redis_server)) == 1)
     yield heartbeat
     heartbeat.stop()
@@ -25,14 +25,6 @@ def test_a_worker_is_listed_with_its_queues_host_and_pid_until_it_ends(redis_ser
 
     heartbeat.stop()
 
-    assert all_workers(redis_server) == []
-
-
-def test_a_worker_that_ended_by_itself_is_gone_and_says_why(redis_server, heartbeat):
-    heartbeat.stop("the model differs")
-
-    (worker,) = all_workers(redis_server)
-    assert worker.failure == f"{worker.host}: the model differs"
     assert live_workers(redis_server) == []
 
 
@@ -40,10 +32,10 @@ def test_a_worker_that_was_silent_for_a_while_is_forgotten(redis_server, heartbe
     at = heartbeats.redis_client.now(redis_server) + TTL_S + 5
     with monkeypatch.context() as later:
         later.setattr(heartbeats.redis_client, "now", lambda _: at)
-        heartbeat.stop("")
+        heartbeat.stop()
         redis_server.hset("memline:workers", "w1", _silent(redis_server))
 
-        assert all_workers(redis_server) == []
+        assert live_workers(redis_server) == []
     assert redis_server.hlen("memline:workers") == 0
 
 
@@ -59,7 +51,7 @@ def test_a_redis_that_is_away_does_not_end_the_thread(redis_server, heartbeat, m
 
     def fail(*_):
         failures.append(1)
-        raise redis.ConnectionError("gone")
+        raise QueueError("gone")
 
     with monkeypatch.context() as away:
         away.setattr(heartbeats.redis_client, "now", fail)

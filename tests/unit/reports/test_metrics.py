@@ -34,7 +34,7 @@ def place(place, monkeypatch):
 
 def queue(name, **counts):
     found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0, "rate_per_minute": 0.0}
-    return QueueDepth(name=name, role=name, **{**found, **counts})  # type: ignore[arg-type]
+    return QueueDepth(name=name, **{**found, **counts})  # type: ignore[arg-type]
 
 
 def worker(name, *queues, threads):
@@ -201,7 +201,7 @@ def test_the_roles_that_the_configuration_needs_are_expected(place):
 
 def test_a_query_worker_is_expected_only_while_a_question_waits(place, monkeypatch):
     def expected(**counts):
-        idle = replace(FLEET.queues[0], name="query", role="query", waiting=0, in_flight=0, delayed=0)
+        idle = replace(FLEET.queues[0], name="query", waiting=0, in_flight=0, delayed=0)
         other = Fleet(queues=(replace(idle, **counts),), workers=(), used_memory=1)
         monkeypatch.setattr(depth, "read", lambda *_: other)
         return scraped(place)['worker_expected{role="query"}']

@@ -7,6 +7,7 @@ import dramatiq
 
 from memline.shared import logs
 from memline.shared.queue.broker import in_process
+from memline.shared.queue.messages import KINDS
 from memline.shared.queue.routes import QUEUES
 from memline.workers import lifecycle
 from memline.workers.process import LogFields
@@ -17,9 +18,8 @@ def test_every_queue_has_a_module_that_declares_its_actors():
 
     lifecycle.declare_actors(QUEUES)
 
-    for name, queue in QUEUES.items():
-        for actor in queue.actors.values():
-            assert broker.get_actor(actor.name).queue_name == name
+    for kind in KINDS.values():
+        assert broker.get_actor(kind.actor).queue_name == kind.queue
 
 
 def test_lines_of_a_thread_that_works_on_a_message_name_it(monkeypatch):
