@@ -59,7 +59,7 @@ def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
     """Return the answer to a chat that may not use the agent's memory at all; None when it may."""
     if not settings.memory.enabled:
         return no_answer(settings, (DISABLED,))
-    if not may_use_memory(settings.scope, chat):
+    if not may_use_memory(settings.content.memory.scope, chat):
         refused = warning(
             "chat_refused",
             f"memory may not be used in this chat ({chat})",
@@ -71,9 +71,10 @@ def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
 
 def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Show the answer of a search, as JSON, as an agent sees it in this chat."""
-    citations = gets_citations(settings.citations, chat)
-    view = agent_view(answer, citations=citations, max_chars=settings.max_injected_chars)
-    return {**view, "citations": settings.citations}
+    memory = settings.content.memory
+    citations = gets_citations(memory.citations, chat)
+    max_chars = memory.qmd.limits.max_injected_chars if memory.backend == "qmd" else 0
+    return {**agent_view(answer, citations=citations, max_chars=max_chars), "citations": memory.citations}
 
 
 def no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:

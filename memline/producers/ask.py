@@ -18,7 +18,7 @@ def searching(
     settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock
 ) -> tuple[Answerer, Staleness]:
     """Open what the searches of an agent need; the caller closes the first."""
-    choice, limits, queue = choose(agent), None, settings.queue.address
+    choice, limits, queue = choose(agent), None, settings.queue
     if queue:
         from memline.shared.queue.redis_limits import fleet_limits
 

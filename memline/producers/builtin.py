@@ -21,7 +21,7 @@ from memline.shared.sync.staleness import Staleness
 def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Backend:
     """Make the backend that the configuration names."""
     builtin = Builtin(settings, agent, long_lived=long_lived, clock=clock)
-    if agent.backend != "qmd":
+    if agent.content.memory.backend != "qmd":
         return builtin
     # 20 ms, which only those pay who have it.
     from memline.producers.bridges.qmd.backend import QmdBackend

@@ -68,7 +68,7 @@ def _check_chat(chat: object) -> None:
 def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
     """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
     _check_chat(chat)
-    return chat is None or chat.is_private or settings.private_in_groups
+    return chat is None or chat.is_private or settings.content.memory.private_in_groups
 
 
 def _awaitable(

@@ -204,7 +204,7 @@ class Context:
         if taken is None:
             return False
         self._holds[agent] = taken
-        if not self.settings.queue.address:
+        if not self.settings.queue:
             self.writer(agent).end_leases()
         return True
 

@@ -48,11 +48,11 @@ class Workers:
         self._threads_of = threads_of
         self._stop = stop
         self._retry = RetryPolicy(max_wait_s=MAX_WAIT_S)
-        self._heartbeat = ShowAlive(settings.queue.address, threads_of, file=settings.file)
+        self._heartbeat = ShowAlive(settings.queue, threads_of, file=settings.file)
 
     def __enter__(self) -> Workers:
         """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
-        settings, url, roles = self._settings, self._settings.queue.address, self._threads_of
+        settings, url, roles = self._settings, self._settings.queue, self._threads_of
         broker = on_redis(url, retry=self._retry, middleware=[LogFields(), self._heartbeat])
         if any(QUEUES[role].is_beside_index for role in roles):
             fleet_owner.refuse_other(url, settings.home, is_claimed="store" in roles)

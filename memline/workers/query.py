@@ -37,7 +37,7 @@ def run_query(message: RunQuery) -> None:
     waiting caller takes nothing. Not retried: the caller has searched the index directly by then.
     """
     context = current()
-    replies = context.keep("replies", lambda: Replies(context.settings.queue.address))
+    replies = context.keep("replies", lambda: Replies(context.settings.queue))
     if not replies.begin(message.reply_to):
         return
     try:
@@ -66,7 +66,7 @@ class _Memory:
             choice=self._choice,
             long_lived=True,
             limits=context.limits,
-            queue=context.settings.queue.address,
+            queue=context.settings.queue,
             clock=context.clock,
         )
         self._staleness = Staleness(self._look)

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from memline.shared.config import environment
-from memline.shared.config.installation import QueueSettings
+from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import IndexMissing
 from memline.shared.queue import depth, redis_client
 from memline.shared.queue.heartbeat import live_workers
@@ -77,7 +77,7 @@ class Fleet:
     def address(self):
         """The server with the name that this fleet has on it."""
         name = self._variables.get("MEMLINE_QUEUE_NAME", environment.fleet_name(self.place.home))
-        return QueueSettings(url=self.url, name=name).address
+        return QueueAddress(self.url, name)
 
     @property
     def environment(self):

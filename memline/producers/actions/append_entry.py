@@ -53,7 +53,7 @@ def append(
             )
     if notes.is_empty(text):
         raise BadRequest("text holds nothing to remember", hint="give the sentence to remember as text")
-    moment = notes.local_time(clock.now(), settings.sessions.user_timezone)
+    moment = notes.local_time(clock.now(), settings.content.agents.defaults.user_timezone)
     paths = MemoryPaths.of(settings)
     if is_lasting and not paths.is_whole:
         title, entry = "# Memory", notes.long_term_entry(text, moment)

@@ -28,7 +28,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def queue_url(self) -> QueueAddress:
         """The address of the queue; empty without one."""
-        return self.settings.queue.address
+        return self.settings.queue
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

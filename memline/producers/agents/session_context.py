@@ -58,7 +58,7 @@ def session_context(
     `is_private` counts only in a chat that is private itself.
     """
     is_private = is_private and chat.is_private
-    today = local_time(clock.now(), settings.sessions.user_timezone).date()
+    today = local_time(clock.now(), settings.content.agents.defaults.user_timezone).date()
     paths = MemoryPaths.of(settings)
     wanted = [("yesterday", log_path(paths, today - timedelta(days=1)), True)]
     wanted.append(("today", log_path(paths, today), True))

@@ -48,23 +48,20 @@ def check(invocation: Invocation, as_json: bool) -> int:
 
 def shown(loaded: Loaded) -> dict[str, Any]:
     """Return the merged configuration in the words of JSON, secrets hidden."""
-    setup, settings = loaded.resolver.setup, loaded.settings
-    file = visible(msgspec.to_builtins(setup.file))
-    for name in ("agents", "memorySearch", "models", "prices"):
-        del file[name]
-    del file["memory"]["search"]
-    defaults = visible(msgspec.to_builtins(setup.file.agents.defaults))
-    del defaults["memorySearch"]
+    agents, settings = loaded.resolver, loaded.settings
+    file = visible(msgspec.to_builtins(agents.content))
+    defaults = file.pop("agents")["defaults"]
+    providers = file.pop("models")["providers"]
     return {
         "path": str(settings.path) if settings.path else None,
         "home": str(settings.home),
-        "stateDir": str(setup.state_dir),
+        "stateDir": str(agents.state_dir),
         "defaultAgent": settings.default_agent,
         "agents": [_agent(loaded, agent) for agent in loaded.agent_ids()],
         "defaults": defaults,
         **file,
         "prices": settings.prices,
-        "providers": visible(msgspec.to_builtins(setup.file.models.providers)),
+        "providers": providers,
     }
 
 

@@ -63,7 +63,7 @@ def index(
     agents = invocation.enabled_agents()
     for each in agents:
         invocation.name_workspace(each, changes=True)
-    if url := invocation.settings.queue.address:
+    if url := invocation.settings.queue:
         from memline.shared.queue import fleet_owner  # redis: 60 ms
 
         fleet_owner.refuse_other(url, invocation.settings.home)

@@ -89,12 +89,10 @@ def search(
         return
     request = search_request(query, max_results=max_results or limit, **options)
     answer = None
-    if invocation.settings.queue.url and settings.backend == "builtin":
+    if invocation.settings.queue.url and settings.content.memory.backend == "builtin":
         from memline.shared.queue.replies import ask_fleet
 
-        answer = ask_fleet(
-            invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
-        )
+        answer = ask_fleet(invocation.settings.queue, settings.agent, request, index=settings.index_path.name)
     if answer is None:
         with Memory.of(invocation.settings, settings) as memory:
             answer = memory.ask(request, face="cli").to_json()

@@ -51,7 +51,7 @@ def watch(invocation: Invocation) -> None:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     agents = invocation.enabled_agents()
     with stop_event() as stop:
-        on_redis(invocation.settings.queue.address)
+        on_redis(invocation.settings.queue)
         run([following.Following(invocation.settings, agents)], stop, liveness=liveness())
 
 

@@ -18,7 +18,7 @@ STATES = ("wanted", "leased", "failed", "ready", "cancelled", "paused")
 def queue_url(settings: Settings) -> QueueAddress:
     """Return the address of the queue. Raises QueueError without one."""
     if settings.queue.url:
-        return settings.queue.address
+        return settings.queue
     words = "there is no queue: queue.url is not set, everything runs in one process"
     raise QueueError(words, hint="memline status shows the backlog; set MEMLINE_QUEUE_URL for a fleet")
 

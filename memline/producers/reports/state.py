@@ -117,7 +117,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 def queue_of(settings: Settings) -> QueueAddress:
     """Return the address of a fleet's Redis; empty without a fleet."""
-    return settings.queue.address
+    return settings.queue
 
 
 def state(

@@ -180,12 +180,12 @@ class IndexWorkers(Protocol):
 
 def workers_of(settings: Settings, index: Path, *, clock: Clock) -> IndexWorkers:
     """Return the workers of a run for this index: those of the fleet, else threads of this process."""
-    if not settings.queue.address:
+    if not settings.queue:
         return InProcessWorkers(settings, clock=clock)
     # redis takes 45 ms to import, which one process never needs.
     from memline.shared.queue.fleet_workers import Fleet
 
-    return Fleet(settings.queue.address, index)
+    return Fleet(settings.queue, index)
 
 
 def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:

@@ -225,7 +225,7 @@ class IndexRun:
             now=self._clock.now(),
             plan=self._plan,
             files_behind=0,
-            queue=self._settings.queue.address,
+            queue=self._settings.queue,
         )
         with faults(self._agent.index_path), snapshot(self._reader), closing(facts):
             yield facts

@@ -188,7 +188,7 @@ def jobs(view: View) -> Data:
 
 def queue(view: View) -> Data:
     """Show the queues, the workers and the dead letters by their error."""
-    state, url = view.state.read(), view.tools.settings.queue.address
+    state, url = view.state.read(), view.tools.settings.queue
     found = dead_letters.by_error(dead_letters.listed(url)) if state.fleet else {}
     return {
         "report": fleet_state.to_json(state),

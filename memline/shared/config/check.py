@@ -6,13 +6,16 @@ have OpenClaw's own keys. In an `openclaw.json` unknown keys are ignored everywh
 number out of range becomes the nearest allowed one, both with a warning. No message quotes a secret.
 """
 
-import math
+import json
+import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from memline.shared.config.installation import Block, ChatMatch, ChatRule, ChatScope, OpenBlock
 from memline.shared.errors import ConfigError
@@ -35,8 +38,7 @@ _PLAIN = {
     "`object`": "an object",
 }
 
-#: Characters of a wrong word that are compared with the allowed ones.
-_MAX_WORD = 80
+B = TypeVar("B", bound=Block)
 
 
 class Reading:
@@ -46,109 +48,118 @@ class Reading:
         self.name = name
         self.is_openclaw = is_openclaw
         self.warnings: list[str] = []
+        #: Variables by the path of the value that they replace.
+        self.variables: dict[str, str] = {}
 
     def at(self, path: str) -> str:
-        """Name a place in the file."""
-        return f"{self.name}: {path}" if path else self.name
+        """Name the place of a value: in the file, or the variable that it comes from."""
+        return self.variables.get(path) or (f"{self.name}: {path}" if path else self.name)
 
     def warn(self, path: str, message: str) -> None:
         """Keep a warning of a value that has another effect than written; each is kept once."""
         if (warning := f"{self.at(path)}: {message}") not in self.warnings:
             self.warnings.append(warning)
 
-    def check(self, kind: Any, raw: Any, path: str = "") -> Any:
-        """Return the value at this path in a form that msgspec converts to `kind`. Raises ConfigError."""
-        if isinstance(kind, types.UnionType):
-            kind = typing.get_args(kind)[0]
-        if isinstance(kind, type) and issubclass(kind, Block):
-            return self._block(kind, raw, path)
-        of, arguments = typing.get_origin(kind), typing.get_args(kind)
-        if of is tuple and isinstance(raw, list):
-            items = [each for each in raw if not isinstance(each, str) or each.strip()]
-            return [self.check(arguments[0], each, f"{path}[{at}]") for at, each in enumerate(items)]
-        if of is Mapping and isinstance(raw, dict):
-            return {name: self.check(arguments[1], each, f"{path}.{name}") for name, each in raw.items()}
-        return self._leaf(kind, raw, path)
+    def check(self, kind: type[B], raw: dict[str, Any], path: str = "") -> B:
+        """Return the block at this path; numbers out of range change in `raw`, too. Raises ConfigError."""
+        for block, name, place in _unknown(kind, raw, path):
+            self._complain(block, name, place)
+        while True:
+            try:
+                return msgspec.convert(raw, kind)
+            except msgspec.ValidationError as error:
+                self._mend(kind, raw, path, str(error))
 
-    def _block(self, block: type[Block], raw: Any, path: str) -> dict[str, Any]:
-        if isinstance(raw, str) and block.shorthand:
-            raw = {block.shorthand: raw}
-        if not isinstance(raw, dict):
-            found = "a text" if isinstance(raw, str) else describe(raw)
-            words = f"{self.at(path)}: expected an object, found {found}"
-            raise ConfigError(words, hint="write { … } there")
-        known = {each.encode_name: each for each in msgspec.structs.fields(block)}
-        checked = {}
-        for name, each in raw.items():
-            place = f"{path}.{name}".lstrip(".")
-            if name in known:
-                checked[name] = self.check(known[name].type, each, place)
-            else:
-                self._unknown(block, name, known, place)
-        for name, field in known.items():
-            if name not in checked and field.default is field.default_factory is msgspec.NODEFAULT:
-                raise ConfigError(f"{self.at(path)}: {name} is missing", hint=f"add {name} there")
-        return checked
-
-    def _unknown(self, block: type[Block], name: str, known: Iterable[str], path: str) -> None:
+    def _complain(self, block: Any, name: str, place: str) -> None:
         is_open = issubclass(block, OpenBlock)
+        # `memorySearch` stands in several open blocks and is checked alone.
+        known = (*_parts(block), "memorySearch") if is_open else _parts(block)
         near = nearest(name, known, _ALIKE if is_open else _RATHER_ALIKE)
-        instead = f"write {near} instead" if near else f"remove {path}"
+        instead = f"write {near} instead" if near else f"remove {place}"
         if block in _SCOPES or not (is_open or self.is_openclaw):
-            raise ConfigError(f"{self.at(path)}: unknown key", hint=instead)
+            raise ConfigError(f"{self.at(place)}: unknown key", hint=instead)
         if near or not is_open:
-            self.warn(path, f"unknown key, without effect{f', {instead}' if near else ''}")
+            self.warn(place, f"unknown key, without effect{f', {instead}' if near else ''}")
 
-    def _leaf(self, kind: Any, raw: Any, path: str) -> Any:
-        limits = {}
-        for each in getattr(kind, "__metadata__", ()):
-            limits = {"low": each.ge, "high": each.le} | (each.extra or {})
-        if limits.get("secret") and isinstance(raw, dict):
-            raw = self._reference(raw, path)
-        if isinstance(raw, str):
-            raw = limits["parse"](raw.strip()) if "parse" in limits else raw.strip()
-        # JSON5 has one kind of number: 400.0 is a whole one.
-        if isinstance(raw, float) and raw.is_integer():
-            raw = int(raw)
-        if isinstance(raw, float) and not math.isfinite(raw):
-            raise self._misfit(path, "expected a finite number")
-        choices = limits.get("choices", ())
-        if choices and raw not in choices:
-            near = nearest(raw, choices) if isinstance(raw, str) else ""
-            said = f"expected {', '.join(filter(None, choices))}, found {describe(raw)}"
-            raise self._misfit(path, said, f"write {near} instead" if near else "")
-        if self.is_openclaw and isinstance(raw, int | float) and not isinstance(raw, bool):
-            raw = self._clamped(raw, limits, path)
-        try:
-            return msgspec.to_builtins(msgspec.convert(raw, kind))
-        except msgspec.ValidationError as error:
-            reason, _, where = str(error).partition(" - at `$")
-            if "regex" in reason:
-                raise self._misfit(path, "this text has characters that are not allowed there") from None
+    def _mend(self, kind: Any, raw: Any, path: str, message: str) -> None:
+        """Bring a number of OpenClaw's into its range; raise ConfigError for any other mistake."""
+        reason, _, where = message.partition(" - at `$")
+        holder, value = raw, raw
+        for step, number in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", where):
+            name: Any = step or number
+            if number == "...":
+                # msgspec does not name the key of a mapping.
+                name = next(each for each in value if not _fits(value[each], kind))
+            elif number:
+                name = int(number)
+            path = _place(path, name, value)
+            kind, holder, value = _part(kind, name), value, value[name]
+        limits = next(iter(getattr(kind, "__metadata__", ())), Meta())
+        is_number = isinstance(value, int | float) and (" >= " in reason or " <= " in reason)
+        if self.is_openclaw and is_number:
+            near = limits.ge if " >= " in reason else limits.le
+            holder[name] = near
+            self.warn(path, f"{value} is outside of its limits, {near} is used")
+            return
+        hint = "correct the value, or remove the key to have its default"
+        if missing := re.search("required field `(.+)`", reason):
+            reason, hint = f"{missing[1]} is missing", f"add {missing[1]} there"
+        elif " regex " in reason:
+            words = str(limits.description)
+            reason = f"expected {words}"
+            if near := nearest(value, words.split(", ")):
+                hint = f"write {near} instead"
+        elif reason.startswith("Expected"):
             for word, plain in _PLAIN.items():
                 reason = reason.partition(", got ")[0].replace(word, plain)
-            found = f", found {'a text' if isinstance(raw, str) else describe(raw)}"
-            raise self._misfit(path + where.rstrip("`"), reason + found) from None
+            reason += f", found {describe(value)}"
+        raise ConfigError(f"{self.at(path)}: {reason}", hint=hint)
 
-    def _misfit(self, path: str, reason: str, hint: str = "") -> ConfigError:
-        return ConfigError(
-            f"{self.at(path)}: {reason}",
-            hint=hint or "correct the value, or remove the key to have its default",
-        )
 
-    def _clamped(self, raw: float, limits: dict[str, Any], path: str) -> float:
-        low, high = limits.get("low"), limits.get("high")
-        near = low if low is not None and raw < low else high if high is not None and raw > high else raw
-        if near != raw:
-            self.warn(path, f"{raw} is outside of its limits, {near} is used")
-        return near
+def _bare(kind: Any) -> Any:
+    """Return a type without its limits, and without None."""
+    while typing.get_origin(kind) in (typing.Annotated, typing.Union, types.UnionType):
+        kind = typing.get_args(kind)[0]
+    return kind
 
-    def _reference(self, raw: dict[str, Any], path: str) -> str:
-        """Return OpenClaw's reference to a secret as `${NAME}`; empty for one to another store."""
-        if raw.get("source") == "env" and isinstance(name := raw.get("id"), str):
-            return f"${{{name}}}"
-        self.warn(path, "a reference to a secret store is not read; the environment's key counts")
-        return ""
+
+@cache
+def _parts(block: type[Block]) -> dict[str, Any]:
+    """Return the types of a block's keys."""
+    return {each.encode_name: each.type for each in msgspec.structs.fields(block)}
+
+
+def _part(kind: Any, name: str | int) -> Any:
+    """Return the type of a part of a value of this type; None for an unknown key."""
+    bare = _bare(kind)
+    if isinstance(bare, type) and issubclass(bare, Block):
+        return _parts(bare).get(name) if isinstance(name, str) else object
+    arguments = typing.get_args(bare)
+    return arguments[0 if typing.get_origin(bare) is tuple else 1] if arguments else object
+
+
+def _place(path: str, name: str | int, holder: Any) -> str:
+    return f"{path}[{name}]" if isinstance(holder, list) else f"{path}.{name}".lstrip(".")
+
+
+def _unknown(kind: Any, raw: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
+    """Yield the block, name and path of each key that no block declares."""
+    parts = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    for name, each in parts:
+        place = _place(path, name, raw)
+        if (part := _part(kind, name)) is None:
+            yield _bare(kind), name, place
+        else:
+            yield from _unknown(part, each, place)
+
+
+def _fits(raw: Any, mapping: Any) -> bool:
+    """Tell whether a value may stand in a mapping of this type."""
+    try:
+        msgspec.convert(raw, _part(mapping, ""))
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) -> str:
@@ -156,22 +167,14 @@ def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) ->
     from difflib import get_close_matches  # for a wrong word only
 
     folded = {candidate.lower(): candidate for candidate in known}
-    word = name[:_MAX_WORD].lower().replace("_", "").replace("-", "")
+    word = name[:80].lower().replace("_", "").replace("-", "")
     close = get_close_matches(word, folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""
 
 
 def describe(raw: object) -> str:
-    """Name a value in the words of JSON."""
-    match raw:
-        case None:
-            return "null"
-        case bool():
-            return "true" if raw else "false"
-        case int() | float():
-            return "a huge number" if 1e18 <= abs(raw) < math.inf else f"the number {raw}"
-        case str():
-            return f'"{raw}"' if len(raw) <= 80 else "a long text"
-        case list():
-            return "an array"
-    return "an object"
+    """Name a value in the words of JSON, but no text: it may be a secret."""
+    text = json.dumps(raw)[:40]
+    if isinstance(raw, str):
+        return "a text"
+    return {"{": "an object", "[": "a list"}.get(text[0], text)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -12,25 +12,18 @@ from memline.shared.note_names import ANY_MARKDOWN
 #: The highest whole number: that of 32 bits; larger ones fit into no timer and no file.
 HIGHEST = 2**31 - 1
 
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
-_DIRECT = {"dm": "direct", "private": "direct"}
-
 #: Keys whose values are never shown; of headers and tokens the names are.
 _SECRET = ("apiKey", "headers", "token", "tokens")
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Block(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An object of the file. Attributes are the snake_case of its keys; any other key is a mistake."""
-
-    #: The key that a text stands for in the place of the object.
-    shorthand: ClassVar[str] = ""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({visible(msgspec.to_builtins(self, enc_hook=str))})"
 
 
-class OpenBlock(Block, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class OpenBlock(Block, frozen=True):
     """An object in which OpenClaw has keys that Memline does not read."""
 
 
@@ -57,74 +50,67 @@ def mask_url(url: str) -> str:
     return f"{scheme}{mark}{address}{question}{hidden}"
 
 
-def one_of(*words: str, **other_names: str) -> Meta:
-    """Allow these words alone; `other_names` are read as one of them."""
-    return Meta(extra={"choices": words, "parse": lambda text: other_names.get(text, text)})
+def one_of(*words: str) -> Meta:
+    """Allow these words alone."""
+    pattern = "|".join(map(re.escape, words))
+    return Meta(pattern=rf"\A(?:{pattern})\Z", description=", ".join(filter(None, words)))
 
 
-def _size(text: str) -> int | str:
-    """Return the bytes of `512kb` or `2mb`; any other text as it is."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([kmg]?)b?", text.strip().lower())
-    return round(float(match[1]) * _UNITS.get(match[2], 1)) if match else text
-
-
-def _minutes(text: str) -> float | str:
-    """Return the minutes of `90s`, `5m` or `1h`; any other text as it is."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?", text.strip())
-    return float(match[1]) * _MINUTES[match[2] or "m"] if match else text
-
-
-def _host(text: str) -> str:
-    """Return a host without the scheme and the port that people write with it."""
-    return re.sub(r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$", r"\1", text.strip().lower())
-
-
+Minutes = Annotated[float, Meta(ge=0, le=HIGHEST)]
 Count = Annotated[int, Meta(ge=0, le=HIGHEST)]
 Positive = Annotated[int, Meta(ge=1, le=HIGHEST)]
 Milliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]
 TimeLimit = Annotated[int, Meta(ge=1, le=86_400_000)]
 Amount = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-#: Bytes, or a text such as `2mb`; minutes, or a text such as `90s`.
-Bytes = Annotated[int, Meta(ge=0, le=HIGHEST, extra={"parse": _size})]
-Duration = Annotated[float, Meta(ge=0, le=HIGHEST, extra={"parse": _minutes})]
-#: A text that may be part of a file's name: without NUL and halves of characters.
-Text = Annotated[str, Meta(pattern=r"\A[^\0\ud800-\udfff]*\Z")]
+#: A text that may be part of a file's name.
+Text = Annotated[str, Meta(pattern=r"\A[^\0\ud800-\udfff]*\Z", description="a text without NUL")]
 #: A line break in a header would end it and begin another.
-Line = Annotated[str, Meta(pattern=r"\A[^\0\r\n\ud800-\udfff]*\Z", extra={"secret": True})]
-Lower = Annotated[str, Meta(extra={"parse": str.lower})]
-Host = Annotated[str, Meta(extra={"parse": _host})]
-Action = Annotated[str, one_of("allow", "deny")]
-ChatType = Annotated[str, one_of("", "direct", "group", "channel", **_DIRECT)]
+Line = Annotated[str, Meta(pattern=r"\A[^\0\r\n\ud800-\udfff]*\Z", description="one line of text")]
+Token = Annotated[
+    str,
+    Meta(
+        pattern=r"\A(?:[!-~]{8,})?\Z", description="at least 8 visible ASCII characters: openssl rand -hex 24"
+    ),
+]
+RedisUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"\A(?:(?:rediss?|unix)://|\Z)",
+        description="redis://HOST:6379/0, rediss://HOST:6379/0 or unix:///SOCKET, of one server: neither"
+        " Sentinel nor Cluster is supported",
+    ),
+]
+FleetName = Annotated[
+    str, Meta(pattern=r"\A[A-Za-z0-9._-]{0,64}\Z", description="up to 64 letters, digits, '.', '_' and '-'")
+]
 
 
 class ChatMatch(Block, frozen=True):
     """The chats that a rule is about. Empty fields fit every chat."""
 
-    channel: Lower = ""  # discord, telegram …
-    chat_type: ChatType = ""
-    key_prefix: Lower = ""  # of the session key without `agent:<id>:`
-    raw_key_prefix: Lower = ""  # of the whole session key
+    channel: str = ""  # discord, telegram …
+    chat_type: Annotated[str, one_of("", "direct", "group", "channel")] = ""
+    key_prefix: str = ""  # of the session key without `agent:<id>:`
+    raw_key_prefix: str = ""  # of the whole session key
 
 
 class ChatRule(Block, frozen=True):
     """One rule of a scope: which chats it fits, and whether they may use memory."""
 
-    action: Action
+    action: Annotated[str, one_of("allow", "deny")]
     match: ChatMatch = ChatMatch()
 
 
 class ChatScope(Block, frozen=True):
     """`memory.scope`: the chats that may use memory. The first rule that fits decides, else `default`."""
 
-    default: Action = "allow"
+    default: Annotated[str, one_of("allow", "deny")] = "allow"
     rules: tuple[ChatRule, ...] = ()
 
 
 class QmdPath(Block, frozen=True):
     """One entry of `memory.qmd.paths`: a collection."""
-
-    shorthand = "path"
 
     path: Text
     pattern: str = ANY_MARKDOWN
@@ -142,11 +128,11 @@ class QmdSessions(OpenBlock, frozen=True):
 class QmdUpdate(OpenBlock, frozen=True):
     """`memory.qmd.update`: when qmd looks at the files, and how long its commands may take."""
 
-    interval: Duration = 5.0
+    interval: Minutes = 5.0
     debounce_ms: Milliseconds = 15_000
     on_boot: bool = True
     wait_for_boot_sync: bool = False
-    embed_interval: Duration = 60.0
+    embed_interval: Minutes = 60.0
     command_timeout_ms: TimeLimit = 30_000
     update_timeout_ms: TimeLimit = 120_000
     embed_timeout_ms: TimeLimit = 120_000
@@ -174,11 +160,11 @@ class Qmd(OpenBlock, frozen=True):
     scope: ChatScope | None = None  # with this back end that of `memory` unless it has its own
 
 
-class QueueAddress(msgspec.Struct, frozen=True):
-    """Where a fleet is: its Redis, and its name there. False without a queue."""
+class QueueAddress(Block, frozen=True, kw_only=False):
+    """`queue`: where a fleet is, its Redis and its name there. False without a queue."""
 
-    url: str = ""
-    name: str = ""
+    url: RedisUrl = ""  # empty: everything in one process
+    name: FleetName = ""  # of the fleet on its Redis; empty: derived from host and home
 
     def __bool__(self) -> bool:
         return bool(self.url)
@@ -187,26 +173,19 @@ class QueueAddress(msgspec.Struct, frozen=True):
 NO_QUEUE = QueueAddress()
 
 
-class QueueSettings(Block, frozen=True):
-    """`queue`: Memline's own block."""
-
-    url: str = ""  # redis://…; empty: everything in one process
-    name: str = ""  # of the fleet on its Redis; empty: derived from host and home
-
-    @property
-    def address(self) -> QueueAddress:
-        """What the processes of the fleet are given."""
-        return QueueAddress(self.url, self.name)
-
-
 class Serve(Block, frozen=True):
     """`serve`: the HTTP server."""
 
     host: str = "127.0.0.1"  # anything but loopback needs a token
     port: Annotated[int, Meta(ge=0, le=65_535)] = 7843  # 0: any that is free
-    token: Line = ""  # for all agents
-    tokens: Mapping[str, Line] = {}  # the token of each agent, by its id
-    allowed_hosts: tuple[Host, ...] = ()  # in the Host header, beside loopback and `host`
+    token: Token = ""  # for all agents
+    tokens: Mapping[str, Token] = {}  # the token of each agent, by its id
+    allowed_hosts: tuple[str, ...] = ()  # in the Host header, beside loopback and `host`
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.token, *self.tokens.values()) if each]
+        if len(set(given)) < len(given):
+            raise ValueError("two tokens are the same, give each its own")
 
 
 class Ceilings(Block, frozen=True):
@@ -220,4 +199,4 @@ class PriceEntry(Block, frozen=True):
     """`prices.<model>`: the price of a model; it wins over the table of list prices."""
 
     per_million: Amount  # dollars for a million tokens
-    batch_per_million: Amount = 0.0  # by batches; absent: not known
+    batch_per_million: Amount | None = None  # by batches; absent: not known

@@ -5,27 +5,23 @@ Those are `memory.search`, and agents as `agents.entries`; the newest release lo
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from memline.shared.config.check import Reading, describe
+from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment
-from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope
 from memline.shared.config.schema import FALLBACKS, PROVIDER_CHOICES
 from memline.shared.providers import PROVIDERS
-from memline.shared.tables import as_dict
+from memline.shared.tables import as_dict, as_list
 
 #: The scope of memory with qmd unless another is written: not in groups, channels and their helpers. As in
 #: the original, but for calls without a session key, which are the owner's here.
-QMD_SCOPE = ChatScope(
-    rules=tuple(
-        ChatRule(action="deny", match=match)
-        for match in (
-            ChatMatch(chat_type="group"),
-            ChatMatch(chat_type="channel"),
-            ChatMatch(key_prefix="subagent:"),
-        )
-    )
-)
+_QMD_SCOPE = {
+    "rules": [
+        {"action": "deny", "match": {"chatType": "group"}},
+        {"action": "deny", "match": {"chatType": "channel"}},
+        {"action": "deny", "match": {"keyPrefix": "subagent:"}},
+    ]
+}
 
 #: The ids under which the original keeps the providers that Memline can use.
 USED_PROVIDERS = frozenset(name for row in PROVIDERS.values() for name in row.entry_names)
@@ -40,37 +36,56 @@ _COMPATIBLE = {
 _NO_KEY = "none"
 
 
+class Search(NamedTuple):
+    """A block of `memorySearch`: the object that holds it, its name there, its path, and its agent."""
+
+    holder: dict[str, Any]
+    name: str
+    path: str
+    agent: str = ""
+
+
+def searches(raw: dict[str, Any]) -> Iterator[Search]:
+    """Yield the blocks of `memorySearch` that the file has, the weakest first."""
+    agents, memory = as_dict(raw.get("agents")), as_dict(raw.get("memory"))
+    places = [
+        Search(raw, "memorySearch", "memorySearch"),
+        Search(as_dict(agents.get("defaults")), "memorySearch", "agents.defaults.memorySearch"),
+        Search(memory, "search", "memory.search"),
+    ]
+    for number, each in enumerate(as_list(agents.get("list"))):
+        entry = as_dict(each)
+        path, agent = f"agents.list[{number}].memorySearch", str(entry.get("id"))
+        places.append(Search(entry, "memorySearch", path, agent))
+    for agent, each in as_dict(agents.get("entries")).items():
+        entry, path = as_dict(each), f"agents.entries.{agent}"
+        places.append(Search(as_dict(entry.get("memory")), "search", f"{path}.memory.search", agent))
+        places.append(Search(entry, "memorySearch", f"{path}.memorySearch", agent))
+    return (each for each in places if each.name in each.holder)
+
+
 def translate(raw: dict[str, Any], env: Environment, reading: Reading) -> None:
-    """Bring providers and keys of the original's newest layout into those of `memorySearch`, in place."""
-    providers = as_dict(as_dict(raw.get("models")).get("providers"))
-    for path, block, is_newest in _searches(raw):
+    """Bring the original's newest layout, its providers and `memory.qmd` into our own keys, in place."""
+    models, memory = as_dict(raw.get("models")), as_dict(raw.get("memory"))
+    providers, windows = as_dict(models.get("providers")), _windows(models)
+    for each in searches(raw):
+        block, is_newest = as_dict(each.holder[each.name]), each.name == "search"
         # In the original it implies both.
         if is_newest and block.pop("rememberAcrossConversations", None) is True:
             block["sources"] = [*block.get("sources", ["memory"]), "sessions"]
             block["experimental"] = {"sessionMemory": True}
-        _translate_provider(block, path, providers, env, reading)
+        _translate_provider(block, each.path, providers, env, reading)
         if is_newest and block.get("fallback", "none") not in FALLBACKS:
-            name = describe(block.pop("fallback"))
-            reading.warn(f"{path}.fallback", f"Memline has no {name}; there is no fallback")
+            name = block.pop("fallback")
+            reading.warn(f"{each.path}.fallback", f"Memline has no {name!r}; there is no fallback")
     # Entries of providers that Memline does not use are OpenClaw's alone.
-    if providers:
-        raw["models"] = {"providers": {name: providers[name] for name in providers if name in USED_PROVIDERS}}
-
-
-def _searches(raw: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield each block of `memorySearch`, with its path, and whether it is of the newest layout."""
-    agents, memory = as_dict(raw.get("agents")), as_dict(raw.get("memory"))
-    listed, entries = agents.get("list"), as_dict(agents.get("entries"))
-    places: list[tuple[str, Any, str]] = [("", raw, "memorySearch"), ("memory.", memory, "search")]
-    places.append(("agents.defaults.", agents.get("defaults"), "memorySearch"))
-    for number, entry in enumerate(listed if isinstance(listed, list) else ()):
-        places.append((f"agents.list[{number}].", entry, "memorySearch"))
-    for name, entry in entries.items():
-        places.append((f"agents.entries.{name}.memory.", as_dict(entry).get("memory"), "search"))
-        places.append((f"agents.entries.{name}.", entry, "memorySearch"))
-    for path, holder, name in places:
-        if isinstance(block := as_dict(holder).get(name), dict):
-            yield f"{path}{name}", block, name == "search"
+    if models:
+        used = {name: each for name, each in providers.items() if name in USED_PROVIDERS}
+        raw["models"] = {"providers": used, "windows": windows}
+    for agent, entry in as_dict(as_dict(raw.get("agents")).get("entries")).items():
+        as_dict(entry)["id"] = agent
+    if memory.get("backend") == "qmd" and memory.get("scope") is None:
+        memory["scope"] = as_dict(memory.get("qmd")).get("scope") or _QMD_SCOPE
 
 
 def _translate_provider(
@@ -95,7 +110,7 @@ def _translate_provider(
     if not remote.get("baseUrl"):
         block["provider"] = "none"
         at = f"{path}.provider"
-        reading.warn(at, f"Memline cannot embed with {describe(provider)}; words alone are searched")
+        reading.warn(at, f"Memline cannot embed with {provider!r}; words alone are searched")
         return
     block["provider"] = "ollama" if entry.get("api") == "ollama" else "openai"
     block["remote"] = remote
@@ -103,38 +118,39 @@ def _translate_provider(
         block["model"] = named.removeprefix(f"{provider}/")
 
 
-def of_qmd(qmd: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of `memorySearch` that follow from a checked `memory.qmd`.
+def of_qmd(memory: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of `memorySearch` that follow from `memory`, where its back end is qmd.
 
     The builtin backend, which answers when qmd fails, has the same files and limits, and pays for no vector
     unless a provider is named.
     """
+    qmd = as_dict(memory.get("qmd"))
+    if memory.get("backend") != "qmd":
+        return {}
     settings: dict[str, Any] = {"provider": "none"}
-    if "paths" in qmd:
+    if paths := as_list(qmd.get("paths")):
         settings["extraPaths"] = [
-            {name: each for name, each in entry.items() if name != "name"} for entry in qmd["paths"]
+            {name: entry[name] for name in ("path", "pattern") if name in entry}
+            for entry in map(as_dict, paths)
         ]
-    if most := qmd.get("limits", {}).get("maxResults"):
+    if most := as_dict(qmd.get("limits")).get("maxResults"):
         settings["query"] = {"maxResults": most}
-    if (has_sessions := qmd.get("sessions", {}).get("enabled")) is not None:
+    if (has_sessions := as_dict(qmd.get("sessions")).get("enabled")) is not None:
         settings["experimental"] = {"sessionMemory": has_sessions}
         settings["sources"] = ["memory", "sessions"] if has_sessions else ["memory"]
-    if (minutes := qmd.get("update", {}).get("interval")) is not None:
+    if (minutes := as_dict(qmd.get("update")).get("interval")) is not None:
         settings["sync"] = {"intervalMinutes": min(525_600, max(1, round(minutes))) if minutes > 0 else 0}
     return settings
 
 
-def context_windows(raw: dict[str, Any]) -> dict[str, int]:
+def _windows(models: dict[str, Any]) -> dict[str, int]:
     """Return `contextWindow` of every model below `models.providers`, by `provider/id` and by id (of several
     the first); entries of another shape are left out."""
     windows: dict[str, int] = {}
-    for name, entry in as_dict(as_dict(raw.get("models")).get("providers")).items():
-        listed = as_dict(entry).get("models")
-        for model in listed if isinstance(listed, list) else ():
-            window: Any = as_dict(model).get("contextWindow")
-            model_id = as_dict(model).get("id")
-            is_number = isinstance(window, int | float) and not isinstance(window, bool)
-            if isinstance(model_id, str) and is_number and 1 <= window < 2**31:
+    for name, entry in as_dict(models.get("providers")).items():
+        for model in map(as_dict, as_list(as_dict(entry).get("models"))):
+            window, model_id = model.get("contextWindow"), model.get("id")
+            if isinstance(model_id, str) and isinstance(window, int | float) and 1 <= window < 2**31:
                 windows[f"{name}/{model_id}"] = int(window)
                 windows.setdefault(model_id, int(window))
     return windows

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, field
+from msgspec.structs import force_setattr
 
 from memline.shared.config.config_file import SettingsFile
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.installation import (
+    NO_QUEUE,
     Block,
-    Bytes,
     Ceilings,
     ChatScope,
     Count,
@@ -25,7 +26,7 @@ from memline.shared.config.installation import (
     Positive,
     PriceEntry,
     Qmd,
-    QueueSettings,
+    QueueAddress,
     Serve,
     Share,
     Text,
@@ -41,17 +42,14 @@ PROVIDER_CHOICES = ("auto", *FALLBACKS)
 ACCOUNT_FILE = "accounts.sqlite"
 
 #: An agent's id becomes part of file names, so it holds nothing that means something in a path.
-AGENT_ID = r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"
-
-Minutes = Annotated[int, Meta(ge=0, le=525_600)]
-Source = Annotated[str, one_of("memory", "sessions")]
-Program = Annotated[str, one_of(*PROGRAMS)]
+AGENT_ID = Meta(
+    pattern=r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z",
+    description="up to 64 letters, digits, - and _, with a letter or digit first",
+)
 
 
 class ExtraPath(Block, frozen=True):
     """One entry of `extraPaths`: a file, or a folder whose files match `pattern`."""
-
-    shorthand = "path"
 
     path: Text  # relative to the workspace
     pattern: str = ANY_MARKDOWN
@@ -115,7 +113,10 @@ class Chunking(Block, frozen=True):
     """The size of chunks in tokens: one is 4 characters, or a CJK character."""
 
     tokens: Positive = 400
-    overlap: Count = 80
+    overlap: Count = 80  # at most one less than `tokens`
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "overlap", min(self.overlap, self.tokens - 1))
 
 
 class SessionSync(Block, frozen=True):
@@ -132,7 +133,7 @@ class Sync(Block, frozen=True):
     on_search: bool = True
     watch: bool = True
     watch_debounce_ms: Milliseconds = 1500
-    interval_minutes: Minutes = 0  # between two full scans; 0: never
+    interval_minutes: Annotated[int, Meta(ge=0, le=525_600)] = 0  # between two full scans; 0: never
     sessions: SessionSync = SessionSync()
 
 
@@ -161,6 +162,13 @@ class Hybrid(Block, frozen=True):
     mmr: Mmr = Mmr()
     temporal_decay: TemporalDecay = TemporalDecay()
 
+    def __post_init__(self) -> None:
+        weights = self.vector_weight, self.text_weight
+        # As in the original, two weights of 0 are no weights.
+        vector, text = weights if any(weights) else (0.5, 0.5)
+        force_setattr(self, "vector_weight", vector / (vector + text))
+        force_setattr(self, "text_weight", text / (vector + text))
+
 
 class Query(Block, frozen=True):
     """The number and quality of hits."""
@@ -188,12 +196,12 @@ class MemorySearch(Block, frozen=True):
     """`memorySearch` of one agent, defaults and overrides merged."""
 
     enabled: bool = True
-    sources: tuple[Source, ...] = ("memory",)
+    sources: tuple[Annotated[str, one_of("memory", "sessions")], ...] = ("memory",)
     extra_paths: tuple[ExtraPath, ...] = ()
     exclude: tuple[Text, ...] = ()  # as in .gitignore
     ignore_files: bool = True  # `.gitignore` and `.ignore` in the folders that are read count
     experimental: Experimental = Experimental()
-    transcripts: tuple[Program, ...] = ("openclaw",)
+    transcripts: tuple[Annotated[str, one_of(*PROGRAMS)], ...] = ("openclaw",)
     provider: Annotated[str, one_of(*PROVIDER_CHOICES)] = "auto"
     fallback: Annotated[str, one_of(*FALLBACKS)] = "none"
     model: str = ""
@@ -221,7 +229,7 @@ class MemoryFlush(OpenBlock, frozen=True):
 
     enabled: bool = True
     soft_threshold_tokens: Count = 4000
-    force_flush_transcript_bytes: Bytes = 2_097_152  # after a compaction; 0: never
+    force_flush_transcript_bytes: Count = 2_097_152  # after a compaction; 0: never
     prompt: str = ""
     system_prompt: str = ""
     model: str = ""  # at a server that speaks OpenAI's protocol
@@ -237,29 +245,21 @@ class Compaction(OpenBlock, frozen=True):
 
 
 class AgentDefaults(OpenBlock, frozen=True):
-    """`agents.defaults`."""
+    """`agents.defaults`, without `memorySearch`."""
 
     workspace: Text = ""
     context_tokens: Positive = 200_000  # window of a model that names none
     user_timezone: str = ""  # IANA name; empty: that of the machine
     compaction: Compaction = Compaction()
-    memory_search: MemorySearch = MemorySearch()
-
-
-class AgentMemory(OpenBlock, frozen=True):
-    """`memory` of one agent in OpenClaw's newest layout."""
-
-    search: MemorySearch = MemorySearch()
+    system_agent: Mapping[str, Any] = {}  # `agentId` owns what names no agent, in the newest layout
 
 
 class AgentEntry(OpenBlock, frozen=True):
-    """One entry of `agents.list`, or of `agents.entries`, where its id is the key."""
+    """One entry of `agents.list`, or of `agents.entries`, where its id is the key; without `memorySearch`."""
 
-    id: Annotated[str, Meta(pattern=AGENT_ID)]
+    id: Annotated[str, AGENT_ID]
     default: bool = False
     workspace: Text = ""
-    memory_search: MemorySearch = MemorySearch()
-    memory: AgentMemory = AgentMemory()
 
 
 class AgentsBlock(OpenBlock, frozen=True):
@@ -271,45 +271,34 @@ class AgentsBlock(OpenBlock, frozen=True):
 
 
 class MemoryBlock(OpenBlock, frozen=True):
-    """`memory`."""
+    """`memory`, without `search`."""
 
     backend: Annotated[str, one_of("builtin", "qmd")] = "builtin"
     qmd: Qmd = Qmd()
     citations: Annotated[str, one_of("auto", "on", "off")] = "auto"
     private_in_groups: bool = False  # groups may use MEMORY.md and past conversations too, as in OpenClaw
     scope: ChatScope | None = None  # absent: all chats may use memory
-    search: MemorySearch = MemorySearch()
 
 
 class ModelsBlock(OpenBlock, frozen=True):
     """`models`."""
 
+    #: By the ids of OpenClaw (`openai`, `google` …), those alone that Memline can use.
     providers: Mapping[str, ProviderEntry] = {}
+    #: `contextWindow` of every model of every provider there, by `provider/model` and by model.
+    windows: Mapping[str, int] = {}
 
 
 class ConfigFile(OpenBlock, frozen=True):
-    """The whole file; other keys in it are OpenClaw's."""
+    """The whole file but `memorySearch`, of which each agent has its own; other keys in it are OpenClaw's."""
 
     agents: AgentsBlock = AgentsBlock()
-    memory_search: MemorySearch = MemorySearch()
     memory: MemoryBlock = MemoryBlock()
     models: ModelsBlock = ModelsBlock()
-    queue: QueueSettings = QueueSettings()
+    queue: QueueAddress = NO_QUEUE
     serve: Serve = Serve()
     limits: Ceilings = Ceilings()
     prices: Mapping[str, PriceEntry] = {}
-
-
-class Sessions(Block, frozen=True):
-    """The sessions of the agent, as far as a flush depends on them."""
-
-    #: `agents.defaults.contextTokens`: the window of a model that names none.
-    context_tokens: int = 200_000
-    #: Windows by `provider/model` and by model, out of `models.providers.*.models`.
-    context_windows: Mapping[str, int] = {}
-    #: `agents.defaults.userTimezone`, an IANA name; empty: that of the machine.
-    user_timezone: str = ""
-    compaction: Compaction = Compaction()
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,23 +314,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where programs keep their sessions, by the names in `memorySearch.transcripts`.
     transcript_places: Mapping[str, Path] = {}
     memory: MemorySearch = MemorySearch()
-    #: `models.providers` by the ids there (`openai`, `google` …), and keys of the environment by ours.
-    providers: Mapping[str, ProviderEntry] = {}
+    #: What the file says for all agents.
+    content: ConfigFile = ConfigFile()
+    #: Keys of the environment, by our names of providers.
     environment_keys: Mapping[str, str] = {}
     #: Whether keys that the original has saved may be used: the configuration is its own.
     has_saved_keys: bool = False
-    #: Those of `memory`; with qmd the characters of all snippets of an answer, else 0: no limit.
-    citations: str = "auto"
-    max_injected_chars: int = 0
-    private_in_groups: bool = False
-    scope: ChatScope | None = None
-    backend: str = "builtin"
-    qmd: Qmd = Qmd()
     #: The variables that programs of others get: none that holds a key.
     program_environment: Mapping[str, str] = {}
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
-    sessions: Sessions = Sessions()
     #: `limits` and `prices`: what all agents may spend together, and what a model costs.
     limits: Ceilings = Ceilings()
     prices: Mapping[str, Mapping[str, Any]] = {}
@@ -361,13 +343,13 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the whole resolved configuration."""
 
+    #: The settings of each agent, resolved when they are first asked for (`agents.Agents`).
     agents: Mapping[str, AgentSettings]
     default_agent: str
     home: Path
-    queue: QueueSettings = QueueSettings()
+    queue: QueueAddress = NO_QUEUE
     serve: Serve = Serve()
     limits: Ceilings = Ceilings()
-    #: `prices`: the user's own prices, by model.
     prices: Mapping[str, Mapping[str, Any]] = {}
     #: The file that was read; None without one.
     path: Path | None = None

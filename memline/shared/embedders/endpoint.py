@@ -166,7 +166,8 @@ def endpoint_of(provider: Provider, settings: AgentSettings, *, own: bool) -> En
     """
     remote = settings.memory.remote if own else Remote()
     # Of several entries the first with a key: a key stays with its address.
-    entries = [settings.providers[name] for name in provider.entry_names if name in settings.providers]
+    known = settings.content.models.providers
+    entries = [known[name] for name in provider.entry_names if name in known]
     entry = next((entry for entry in entries if entry.api_key.strip()), (*entries, ProviderEntry())[0])
     entry_path = f"models.providers.{(provider.entry_names or (provider.name,))[0]}"
     where = "memorySearch.remote.baseUrl" if remote.base_url.strip() else f"{entry_path}.baseUrl"

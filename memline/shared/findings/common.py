@@ -26,7 +26,7 @@ class CommonFacts:
     ) -> None:
         """`warnings`: those of loading the configuration."""
         self.settings, self.agents, self.warnings = settings, agents, warnings
-        self.queue = settings.queue.address
+        self.queue = settings.queue
 
     @cached_property
     def fleet(self) -> FleetSummary | None:

@@ -102,7 +102,7 @@ def memory_disabled(facts: Facts) -> Iterator[Finding]:
 def first_index_missing(facts: Facts) -> Iterator[Finding]:
     """Nothing has been indexed yet."""
     is_missing = facts.index is None and (facts.fault is None or isinstance(facts.fault, IndexMissing))
-    is_asked = facts.settings.backend == "builtin" or facts.plan is not None
+    is_asked = facts.settings.content.memory.backend == "builtin" or facts.plan is not None
     if is_missing and is_asked and facts.has_workspace:
         what = f"nothing is indexed yet, {facts.settings.index_path} is missing"
         level, action = (NOTE, "") if facts.has_follower else (WARNING, facts.catch_up)

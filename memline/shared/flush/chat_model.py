@@ -80,13 +80,13 @@ def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
     `id/model` means `models.providers.<id>`, unless an address is given. A key of the environment is sent to
     its provider's own address only.
     """
-    flush = settings.sessions.compaction.memory_flush
+    flush = settings.content.agents.defaults.compaction.memory_flush
     name, slash, model = flush.model.partition("/")
     entry = ProviderEntry()
     if flush.base_url or not slash:
         name, model = "" if flush.base_url else "openai", flush.model
     else:
-        entry = settings.providers.get(name, entry)
+        entry = settings.content.models.providers.get(name, entry)
     row = PROVIDERS.get(name)
     if slash and not (flush.base_url or entry.base_url or (row and row.has_chat)):
         # No guess: a conversation is sent there.

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from memline.shared.clock import Clock
-from memline.shared.config.schema import AgentSettings, Sessions
+from memline.shared.config.schema import AgentSettings, Compaction
 from memline.shared.errors import ConfigError, MemlineError, ProviderTooBig
 from memline.shared.flush import chat_model
 from memline.shared.flush.session_end import SessionEnd, newest, read_end, turns_of
@@ -67,7 +67,7 @@ class Flushed(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_on(settings: AgentSettings) -> bool:
     """Tell whether sessions of this agent are flushed: a model is named, and nothing is disabled."""
-    flush = settings.sessions.compaction.memory_flush
+    flush = settings.content.agents.defaults.compaction.memory_flush
     return settings.memory.enabled and flush.enabled and bool(flush.model)
 
 
@@ -95,9 +95,9 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
     except (FileRefused, OSError) as error:
         reason = error.message if isinstance(error, FileRefused) else error.strerror or str(error)
         raise MemlineError(f"the transcript {session.path} cannot be read: {reason.lower()}") from error
-    if if_due and not _is_due(settings.sessions, end):
+    if if_due and not _is_due(settings, end):
         return Flushed(outcome=NOT_DUE)
-    today = local_time(clock.now(), settings.sessions.user_timezone).date()
+    today = local_time(clock.now(), settings.content.agents.defaults.user_timezone).date()
     note = log_path(MemoryPaths.of(settings), today)
     if why := _why_not_writable(settings.workspace):
         return Flushed(outcome=SKIPPED, reason=why)
@@ -117,26 +117,25 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
     return Flushed(outcome=STORED, reason=cite(note, written.start_line, written.end_line))
 
 
-def _is_due(sessions: Sessions, end: SessionEnd) -> bool:
-    flush = sessions.compaction.memory_flush
-    threshold = threshold_in(sessions, _known_window(sessions, end.model) or sessions.context_tokens)
-    force = flush.force_flush_transcript_bytes
+def _is_due(settings: AgentSettings, end: SessionEnd) -> bool:
+    compaction = settings.content.agents.defaults.compaction
+    threshold = threshold_in(compaction, _window(settings, end.model))
+    force = compaction.memory_flush.force_flush_transcript_bytes
     return bool((threshold and end.tokens >= threshold) or (force and end.size >= force))
 
 
-def _known_window(sessions: Sessions, model: str) -> int:
-    """Return the configured window of a model (`provider/model` or its bare id); 0: none."""
-    windows = sessions.context_windows
-    return windows.get(model) or windows.get(model.partition("/")[2], 0)
+def _window(settings: AgentSettings, model: str) -> int:
+    """Return the window of a model (`provider/model` or its bare id), else that of all models."""
+    known, defaults = settings.content.models.windows, settings.content.agents.defaults
+    return known.get(model) or known.get(model.partition("/")[2]) or defaults.context_tokens
 
 
-def threshold_in(sessions: Sessions, window: int) -> int:
+def threshold_in(compaction: Compaction, window: int) -> int:
     """Return the tokens at which a session with this window is flushed; 0: never.
 
     `window - reserve - soft`, where the reserve leaves `MIN_PROMPT_TOKENS` or half of a small window, and
     the soft threshold takes at most half of what the reserve left.
     """
-    compaction = sessions.compaction
     prompt = min(MIN_PROMPT_TOKENS, window // 2)
     room = window - min(compaction.reserve_tokens_floor, window - prompt)
     return room - min(compaction.memory_flush.soft_threshold_tokens, room // 2)
@@ -157,13 +156,13 @@ def _claim(session: Session, clock: Clock, began: float) -> bool:
 
 def _ask(settings: AgentSettings, turns: list[str], clock: Clock) -> str:
     """Ask the model about as much of the conversation as it can take."""
-    sessions = settings.sessions
-    flush = sessions.compaction.memory_flush
-    now = local_time(clock.now(), sessions.user_timezone)
+    defaults = settings.content.agents.defaults
+    flush = defaults.compaction.memory_flush
+    now = local_time(clock.now(), defaults.user_timezone)
     system = chat_model.system_prompt(flush.system_prompt, now)
     wanted = chat_model.request(flush.prompt, now)
-    window = _known_window(sessions, flush.model) or sessions.context_tokens
-    max_tokens = max(threshold_in(sessions, window), _MIN_CONVERSATION_TOKENS)
+    window = _window(settings, flush.model)
+    max_tokens = max(threshold_in(defaults.compaction, window), _MIN_CONVERSATION_TOKENS)
     while True:
         shown, is_cut = newest(turns, max_tokens)
         try:

@@ -102,6 +102,7 @@ def test_sessions_need_the_permission_of_each_agent(read):
     [
         ({"vectorWeight": 0.6, "textWeight": 0.2}, (0.75, 0.25)),
         ({"vectorWeight": 0.0}, (0.0, 1.0)),
+        ({"vectorWeight": 1}, (2 / 3, 1 / 3)),
         ({"vectorWeight": 0, "textWeight": 0}, (0.5, 0.5)),
         ({}, (0.5, 0.5)),
     ],
@@ -116,7 +117,6 @@ def test_the_overlap_stays_below_the_size_of_a_chunk(read):
     loaded = read(memory(chunking={"tokens": 50.0}))
 
     assert loaded.agent().memory.chunking.overlap == 49
-    assert "chunking.overlap" in loaded.warnings[0]
 
 
 # -- keys, addresses and secrets -------------------------------------------------------------------
@@ -153,9 +153,10 @@ def test_providers_give_address_key_and_headers_and_nothing_else(read):
 
     loaded = read(content, {"K": "key"})
 
-    openai = loaded.agent().providers["openai"]
+    providers = loaded.agent().content.models.providers
+    openai = providers["openai"]
     assert (openai.base_url, openai.api_key, openai.headers) == ("http://h", "key", {"a": "b"})
-    assert loaded.agent().providers["voyage"].api_key == ""
+    assert providers["voyage"].api_key == ""
     assert [warning.partition(": ")[2] for warning in loaded.warnings] == [
         "models.providers.voyage.apiKey: without effect, the variable NOT_THERE is not set"
     ]
@@ -187,7 +188,7 @@ def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_set(read):
 
     assert re.fullmatch("[0-9a-f]{12}", here.name) and here.name != there.name
     named = read({"queue": {"name": "file"}}, {**url, "MEMLINE_QUEUE_NAME": "team"}).settings.queue
-    assert named.address == QueueAddress("redis://h/0", "team")
+    assert named == QueueAddress("redis://h/0", "team")
     assert read(None).settings.queue.url == ""
 
 
@@ -238,8 +239,9 @@ def test_a_scope_has_the_form_of_a_send_policy(read):
 
     loaded = read({**memory(), "memory": {"scope": {"default": "deny", "rules": rules}, "citations": "off"}})
 
-    assert (read(memory()).agent().scope, loaded.agent().citations) == (None, "off")
-    assert loaded.agent().scope == ChatScope(
+    block = loaded.agent().content.memory
+    assert (read(memory()).agent().content.memory.scope, block.citations) == (None, "off")
+    assert block.scope == ChatScope(
         default="deny",
         rules=(
             ChatRule(action="allow", match=ChatMatch(channel="discord", chat_type="direct")),
@@ -276,9 +278,13 @@ def test_keys_of_sessions_and_prices_are_read(read):
 
     loaded = read(content)
 
-    sessions = loaded.agent().sessions
-    assert (loaded.warnings, loaded.settings.prices) == ((), {"m": {"perMillion": 2}})
-    assert sessions.compaction.reserve_tokens_floor == 30_000
-    assert sessions.compaction.memory_flush.force_flush_transcript_bytes == 2 << 20
-    assert (sessions.context_tokens, sessions.user_timezone) == (32_768, "Europe/Berlin")
-    assert sessions.context_windows == {"local/qwen": 16_384, "qwen": 16_384}
+    content = loaded.agent().content
+    defaults = content.agents.defaults
+    assert (loaded.warnings, loaded.settings.prices) == (
+        (),
+        {"m": {"perMillion": 2, "batchPerMillion": None}},
+    )
+    assert defaults.compaction.reserve_tokens_floor == 30_000
+    assert defaults.compaction.memory_flush.force_flush_transcript_bytes == 2 << 20
+    assert (defaults.context_tokens, defaults.user_timezone) == (32_768, "Europe/Berlin")
+    assert content.models.windows == {"local/qwen": 16_384, "qwen": 16_384}

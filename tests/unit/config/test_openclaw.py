@@ -31,20 +31,20 @@ def test_the_backend_qmd_has_the_same_files_limits_and_sessions(read):
 
     agent = read({**memory(), **qmd(**keys)}).agent()
 
-    own = agent.memory
+    own, update = agent.memory, agent.content.memory.qmd.update
     assert (own.provider, own.query.max_results, own.sync.interval_minutes) == ("none", 9, 90)
     assert (own.sources, own.experimental.session_memory) == (("memory", "sessions"), True)
     assert [(each.path[-6:], each.pattern) for each in own.extra_paths] == [("/notes", "*.md")]
-    assert (agent.backend, agent.max_injected_chars, agent.qmd.command) == ("qmd", 900, keys["command"])
-    assert (agent.qmd.update.interval, agent.qmd.update.embed_interval) == (90, 1.5)
+    assert (agent.content.memory.backend, agent.content.memory.qmd.command) == ("qmd", keys["command"])
+    assert (update.interval, update.embed_interval) == (90, 1.5)
     builtin = read({**memory(), **qmd("builtin", **keys)}).agent()
-    assert (builtin.memory.extra_paths, builtin.scope, builtin.max_injected_chars) == ((), None, 0)
+    assert (builtin.memory.extra_paths, builtin.content.memory.scope) == ((), None)
     stronger = read({**memory(query={"maxResults": 2}, extraPaths=["e"]), **qmd(**keys)}).agent().memory
     assert (stronger.query.max_results, len(stronger.extra_paths)) == (2, 2)
 
 
 def test_with_qmd_groups_do_not_use_memory_unless_a_scope_says_so(read):
-    scope = read({**memory(), **qmd()}).agent().scope
+    scope = read({**memory(), **qmd()}).agent().content.memory.scope
     keys = (
         "",
         "agent:main:main",
@@ -54,7 +54,9 @@ def test_with_qmd_groups_do_not_use_memory_unless_a_scope_says_so(read):
     )
 
     assert [may_use_memory(scope, chat_of(key)) for key in keys] == [True, True, False, False, False]
-    assert read({**memory(), **qmd(scope={"default": "deny"})}).agent().scope == ChatScope(default="deny")
+    assert read({**memory(), **qmd(scope={"default": "deny"})}).agent().content.memory.scope == ChatScope(
+        default="deny"
+    )
 
 
 @pytest.mark.parametrize(("interval", "minutes"), [("5m", 5), ("1h", 60), (7, 7), ("30s", 1), ("0m", 0)])
@@ -136,9 +138,10 @@ def test_a_reference_to_the_environment_is_the_variable(read):
     content["models"] = {"providers": {"google": {"apiKey": key}, "voyage": {"apiKey": {"source": "exec"}}}}
 
     agent = read(content, {"MY_KEY": "k1"}, workspace=Path("/")).agent()
+    providers = agent.content.models.providers
 
-    assert agent.memory.remote.api_key == agent.providers["google"].api_key == "k1"
-    assert agent.providers["voyage"].api_key == ""
+    assert agent.memory.remote.api_key == providers["google"].api_key == "k1"
+    assert providers["voyage"].api_key == ""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
+from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, ModelsBlock, Remote
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.gemini import GeminiEmbedder
 from memline.shared.embedders.openai import OpenAIEmbedder, VoyageEmbedder
@@ -34,7 +34,7 @@ def make_settings(*, providers=None, environment_keys=None, remote=None, **memor
         index_path=Path("/nowhere/index.sqlite"),
         state_dir=Path("/nowhere"),
         memory=MemorySearch(remote=Remote(**(remote or {})), **memory),
-        providers=providers or {},
+        content=ConfigFile(models=ModelsBlock(providers=providers or {})),
         environment_keys=environment_keys or {},
     )
 

@@ -148,7 +148,7 @@ def run_without(what=""):
 def fleet_of(*roles, **options):
     def state(place, monkeypatch):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
-        now = {place.settings.queue.address: fleet_now(*roles, **options)}
+        now = {place.settings.queue: fleet_now(*roles, **options)}
         monkeypatch.setattr(fleet, "_fleets", now)
 
     return state
@@ -158,7 +158,7 @@ def redis_says(words):
     def state(place, monkeypatch):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
         error = QueueError(f"Redis at 127.0.0.1 {words}", hint="do this")
-        monkeypatch.setattr(fleet, "_fleets", {place.settings.queue.address: (time.monotonic(), error)})
+        monkeypatch.setattr(fleet, "_fleets", {place.settings.queue: (time.monotonic(), error)})
 
     return state
 

@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.config.schema import AgentSettings, Compaction, MemoryFlush, ProviderEntry, Sessions
+from memline.shared.config.schema import (
+    AgentDefaults,
+    AgentsBlock,
+    AgentSettings,
+    Compaction,
+    ConfigFile,
+    MemoryFlush,
+    ModelsBlock,
+    ProviderEntry,
+)
 from memline.shared.errors import ProviderStop
 from memline.shared.flush import chat_model
 
@@ -18,9 +27,13 @@ def settings(providers=None, **flush):
         workspace=Path("/ws"),
         index_path=Path("/i"),
         state_dir=Path("/s"),
-        providers=providers or {},
+        content=ConfigFile(
+            agents=AgentsBlock(
+                defaults=AgentDefaults(compaction=Compaction(memory_flush=MemoryFlush(**flush)))
+            ),
+            models=ModelsBlock(providers=providers or {}),
+        ),
         environment_keys=KEYS,
-        sessions=Sessions(compaction=Compaction(memory_flush=MemoryFlush(**flush))),
     )
 
 

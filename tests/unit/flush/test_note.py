@@ -1,16 +1,16 @@
 import pytest
 
-from memline.shared.config.schema import Compaction, MemoryFlush, Sessions
+from memline.shared.config.schema import Compaction
 from memline.shared.flush import flush as run
 from memline.shared.flush.flush import threshold_in
 
 
 def test_the_reserve_and_the_soft_threshold_leave_room_in_a_small_window():
-    sessions = Sessions(compaction=Compaction(memory_flush=MemoryFlush()))
+    compaction = Compaction()
 
-    assert threshold_in(sessions, 200_000) == 176_000
-    assert threshold_in(sessions, 16_384) == 4_000
-    assert threshold_in(sessions, 0) == 0
+    assert threshold_in(compaction, 200_000) == 176_000
+    assert threshold_in(compaction, 16_384) == 4_000
+    assert threshold_in(compaction, 0) == 0
 
 
 def test_lines_that_stand_there_already_are_not_written_again(tmp_path):

@@ -69,7 +69,7 @@ class QmdBackend:
         self._updater = Updater(settings, clock=clock)
         self._home = self._updater.home
         self._staleness = Staleness(lambda: DiskState(files_behind=self._updater.behind()))
-        if long_lived and settings.qmd.update.on_boot:
+        if long_lived and settings.content.memory.qmd.update.on_boot:
             self._updater.start()
 
     def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
@@ -119,7 +119,7 @@ class QmdBackend:
         return report
 
     def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
-        state, qmd, behind = self._home.state, self._settings.qmd, self._updater.behind()
+        state, qmd, behind = self._home.state, self._settings.content.memory.qmd, self._updater.behind()
         met += self.met()
         report = self._builtin.status(deep=deep, met=met)
         if not met:
@@ -179,7 +179,7 @@ class QmdBackend:
             return check(facts)
 
     def _ask_qmd(self, request: SearchRequest, bounds: tuple[date, date]) -> Answer:
-        qmd, behind = self._settings.qmd, Behind(files=self._staleness.state().files_behind)
+        qmd, behind = self._settings.content.memory.qmd, Behind(files=self._staleness.state().files_behind)
         self._bring_up_to_date(bool(behind.files))
         state = self._home.state
         if state.update_error:
@@ -216,7 +216,7 @@ class QmdBackend:
 
     def _bring_up_to_date(self, is_changed: bool) -> None:
         """Begin an update that is due; a first one is waited for by a command. Raises QmdFailed."""
-        is_first, update = not self._home.state.updated_at, self._settings.qmd.update
+        is_first, update = not self._home.state.updated_at, self._settings.content.memory.qmd.update
         if not self._long_lived:
             if is_first:
                 self._updater.run()
@@ -230,14 +230,20 @@ class QmdBackend:
         self, results: list[Result], request: SearchRequest, bounds: tuple[date, date]
     ) -> Iterator[Hit]:
         """Yield the results that are of the memory and that the request asks for, each place once."""
-        seen, is_asked, mode = set[tuple[str, int]](), path_filter(request), self._settings.qmd.search_mode
+        seen, is_asked, mode = (
+            set[tuple[str, int]](),
+            path_filter(request),
+            self._settings.content.memory.qmd.search_mode,
+        )
         for result in results:
             located = self._home.located(result.file)
             if located is None or result.score < (request.min_score or 0.0):
                 continue
             path, absolute, source = located
             is_own = is_private(path) or source == SESSIONS
-            first, last, text = _lines(result.snippet, self._settings.qmd.limits.max_snippet_chars)
+            first, last, text = _lines(
+                result.snippet, self._settings.content.memory.qmd.limits.max_snippet_chars
+            )
             if not text.strip() or (path, first) in seen or (is_own and not request.private):
                 continue
             day = date.min
