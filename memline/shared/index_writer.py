@@ -26,7 +26,6 @@ from memline.shared.index import (
     batches,
     bits,
     chunks,
-    copies,
     full_text,
     identities,
     jobs,
@@ -179,7 +178,8 @@ class IndexWriter:
         observed, kinds, documents, paths = dict[str, int](), list[str](), list[Document](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
-            job_id = jobs.id_of(connection, job)
+            # One of another index counts as a live edit.
+            known = jobs.by_token(connection, job) if job else None
             for row in rows:
                 if row.path in paths:
                     full_text.add(connection, documents)
@@ -188,7 +188,7 @@ class IndexWriter:
                 change = chunks.apply_file(connection, row)
                 if target is not None and change.texts:
                     texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
-                    cached = vectors.want(connection, target, texts, job=job_id, now=now)
+                    cached = vectors.want(connection, target, texts, job=known.id if known else 0, now=now)
                     if cached:
                         meta.add(connection, meta.CACHED_TOTAL, cached)
                 vectors.release(connection, change.orphans, now)
@@ -408,6 +408,6 @@ def rescue(settings: AgentSettings, aside: Path) -> None:
         closing(IndexWriter.of(settings)) as writer,
     ):
         with suppress(IndexFault), faults(aside):
-            for row in copies.sessions_in(source):
+            for row in chunks.sessions_in(source):
                 writer.store_file(row)
         writer.take_vectors(source)

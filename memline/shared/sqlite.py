@@ -19,9 +19,6 @@ from typing import Any
 from memline.shared.errors import IndexFault
 from memline.shared.packages import install_command
 
-#: Makes a new index; its last statement says of which version it is.
-SCHEMA = Path(__file__).with_name("index") / "schema.sql"
-
 #: Seconds that a read of a foreign database waits for its writer.
 _WAIT_S = 5.0
 

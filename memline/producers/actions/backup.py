@@ -13,8 +13,7 @@ from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault, IndexMissing, IndexTooOld
 from memline.shared.figures import counters
-from memline.shared.index import accounts, chunks, copies, driver, meta, vectors
-from memline.shared.index.repair import move_aside
+from memline.shared.index import accounts, chunks, driver, maintenance, meta, vectors
 from memline.shared.index_writer import IndexWriter
 
 #: The ending of a backup, and that of the accounts beside it.
@@ -67,11 +66,11 @@ def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
         target = path if is_file else path / f"{agent.agent}{SUFFIX}"
         _refuse_other_files(target, agent)
         with driver.reading(agent.index_path) as source:
-            copies.copy_out(source, target)
+            maintenance.copy_out(source, target)
         if agent.account_path.exists():
-            with closing(driver.connect_read_only(agent.account_path)) as source:
-                copies.copy_out(source, _accounts_of(target))
-        with copies.opened(target) as copy:
+            with closing(driver.open_reader(agent.account_path, kind=accounts.ACCOUNTS)) as source:
+                maintenance.copy_out(source, _accounts_of(target))
+        with maintenance.opened(target) as copy:
             saved.append(
                 Saved(
                     agent=agent.agent,
@@ -93,7 +92,7 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
     again after a kill. Raises ConfigError and IndexFaults; then nothing was changed, or some vectors came.
     """
     index = agent.index_path
-    with copies.opened(path) as source:
+    with maintenance.opened(path) as source:
         if index.exists():
             if index.samefile(path):
                 raise ConfigError(f"{path} is the index itself", hint="name a backup")
@@ -102,11 +101,11 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
                 with suppress(IndexMissing):
                     driver.open_reader(index).close()
             except IndexCorrupt:
-                move_aside(index, time.time(), found)
+                maintenance.move_aside(index, time.time(), found)
         recorded = str(meta.get(source, meta.WORKSPACE, "") or "")
         # A workspace that is not here was moved, or is on another machine.
         is_ours = not Path(recorded).is_dir() or workspaces.is_same(recorded, agent.workspace)
-        is_index = is_ours and not index.exists() and copies.put_in_place(source, index)
+        is_index = is_ours and not index.exists() and maintenance.put_in_place(source, index)
         if is_index:
             count = vectors.count_ready(source)
             _put_accounts(path, agent)
@@ -122,8 +121,8 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
 def _put_accounts(path: Path, agent: AgentSettings) -> None:
     copy = _accounts_of(path)
     if not agent.account_path.exists() and copy.is_file():
-        with copies.opened(copy, accounts.ACCOUNTS) as source:
-            copies.put_in_place(source, agent.account_path)
+        with maintenance.opened(copy, accounts.ACCOUNTS) as source:
+            maintenance.put_in_place(source, agent.account_path)
 
 
 def _accounts_of(backup: Path) -> Path:
@@ -137,7 +136,7 @@ def _refuse_other_files(target: Path, agent: AgentSettings) -> None:
     if target.samefile(agent.index_path):
         raise ConfigError(f"{target} is the index itself", hint="name another file")
     try:
-        with copies.opened(target) as connection:
+        with maintenance.opened(target) as connection:
             recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
     except IndexTooOld:
         return

@@ -19,8 +19,8 @@ import msgspec
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
-from memline.shared.index import accounts, batches, driver, erase, identities
-from memline.shared.index.copies import COMPANIONS
+from memline.shared.index import accounts, batches, driver, identities, maintenance
+from memline.shared.index.maintenance import COMPANIONS
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sessions.programs import transcripts_of
 from memline.shared.sources import note_files
@@ -172,9 +172,9 @@ def forget(agent: AgentSettings, targets: Sequence[Target], clock: Clock | None 
         for path in paths:
             writer.store_file(reader.read(path, entry=None, force=True))
         with writer.session() as (connection, _):
-            vectors, tokens = erase.drop_vectors(connection)
+            vectors, tokens = maintenance.drop_vectors(connection)
             at_provider = [_named(batches.get(connection, token), connection) for token in tokens]
-            erase.erase(connection)
+            maintenance.erase(connection)
     long = {each for each in needles if len(each) >= MIN_NEEDLE}
     return Forgotten(
         agent=agent.agent,

@@ -79,8 +79,8 @@ def change(job: NamedJob, verb: str, url: QueueAddress) -> dict[str, Any]:
             batches = plan.cancel_idle(connection, now) if is_changed else 0
             body |= {"files": files, "vectors": texts, "batches": batches}
         else:
-            act = jobs.pause if verb == "pause" else jobs.resume
-            is_changed = act(connection, job.job)
+            state = jobs.PAUSED if verb == "pause" else jobs.RUNNING
+            is_changed = jobs.change(connection, job.job, state)
         after = jobs.by_token(connection, job.job.token)
         body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:

@@ -92,19 +92,24 @@ def listed(agents: Sequence[AgentSettings], *, limit: int, only_open: bool = Fal
     for settings in agents:
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is not None:
-                latest = [] if only_open else batches.latest(reader, limit)
-                known = {batch.token: batch for batch in (*batches.open_batches(reader), *latest)}
-                reports += [_report(reader, settings, batch) for batch in known.values()]
+                known = batches.listed(reader)
+                latest = [] if only_open else known[:limit]
+                shown = [batch for batch in known if batch.is_open or batch in latest]
+                reports += [_report(reader, settings, batch) for batch in shown]
     return sorted(reports, key=lambda each: (-each.batch.created_at, each.batch.token))
 
 
 def matching(agents: Sequence[AgentSettings], name: str) -> list[BatchReport]:
     """Return the batches whose id begins with `name`, or that the provider calls so."""
     reports: list[BatchReport] = []
-    for settings in agents:
+    for settings in agents if name else ():
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is not None:
-                reports += [_report(reader, settings, batch) for batch in batches.find(reader, name)]
+                reports += [
+                    _report(reader, settings, batch)
+                    for batch in batches.listed(reader)
+                    if batch.token.startswith(name) or batch.job_id == name
+                ]
     return reports
 
 

@@ -27,9 +27,6 @@ from memline.shared.words import counted, share, span
 
 T = TypeVar("T")
 
-#: Jobs that are searched for what the user may have meant.
-MAX_KNOWN = 1000
-
 _LIST = "memline jobs"
 
 #: Own prices, by model: `prices` of the configuration.
@@ -150,9 +147,10 @@ def listed(
                 continue
             now = time.time()
             with closing(Facts(settings, choose(settings), reader, now=now, queue=queue)) as facts:
-                latest = [] if only_open else jobs.latest(reader, limit)
-                known = {job.id: job for job in (*facts.jobs, *latest)}
-                reports += of_jobs(facts, known.values(), prices)
+                known = jobs.listed(reader)
+                latest = [] if only_open else known[:limit]
+                shown = [job for job in known if not job.ended_at or job in latest]
+                reports += of_jobs(facts, shown, prices)
     return sorted(reports, key=lambda report: (-report.job.created_ns, report.job.token))
 
 
@@ -166,11 +164,14 @@ def named(agents: Sequence[AgentSettings], name: str, others: Mapping[str, T] | 
     for settings in agents:
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is not None:
+                own = jobs.listed(reader)
+                known += [job.token for job in own]
+                known += [batch.token[: len(name)] for batch in batches.listed(reader)]
                 matches |= {
-                    job.token: NamedJob(settings=settings, job=job) for job in jobs.find(reader, name)
+                    job.token: NamedJob(settings=settings, job=job)
+                    for job in own
+                    if name and job.token.startswith(name)
                 }
-                known += [job.token for job in jobs.latest(reader, MAX_KNOWN)]
-                known += [batch.token[: len(name)] for batch in batches.latest(reader, MAX_KNOWN)]
     if len(matches) == 1:
         return next(iter(matches.values()))
     if matches:

@@ -219,7 +219,7 @@ def _of_index(facts: Facts, reader: Connection, settings: Settings) -> dict[str,
         # Without them an index whose job has begun looks complete.
         "files_waiting": jobs.count_waiting(reader),
         "jobs": tuple(reports),
-        "job_counts": jobs.count_by_state(reader),
+        "job_counts": {each: [job.state for job in jobs.listed(reader)].count(each) for each in jobs.STATES},
     }
 
 

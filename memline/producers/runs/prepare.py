@@ -14,7 +14,7 @@ from memline.shared.errors import IndexCorrupt
 from memline.shared.index import jobs
 from memline.shared.index.driver import transaction
 from memline.shared.index.hold import forget_killed
-from memline.shared.index.repair import move_aside
+from memline.shared.index.maintenance import move_aside
 from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.scheduling import fallback, model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state

@@ -203,7 +203,11 @@ def files(view: View) -> Data:
     """Show the files of an agent with their outcomes, and the texts that failed."""
     settings, first = view.agent(), view.number("first")
     outcome, path = (view.query.get(name, "").strip() for name in ("outcome", "path"))
-    rows, outcomes, failed = list[ledger.FileRecord](), dict[str, int](), list[tuple[str, str, str]]()
+    rows, outcomes, failed = (
+        list[tuple[ledger.LedgerEntry, int]](),
+        dict[str, int](),
+        list[tuple[str, str, str]](),
+    )
     with driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
             rows = ledger.page(reader, outcome=outcome, path=path, first=first, count=FILES + 1)
@@ -214,7 +218,7 @@ def files(view: View) -> Data:
     return {
         "names": view.names,
         **where,
-        "files": [(each, note_url(settings.agent, each.path)) for each in rows[:FILES]],
+        "files": [(each, chunks, note_url(settings.agent, each.path)) for each, chunks in rows[:FILES]],
         "outcomes": outcomes,
         "failed": [
             (name, error, note_url(settings.agent, name) if name else "") for _, error, name in failed

@@ -88,7 +88,7 @@ def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float)
     target = identities.target(connection)
     by_settings = identities.by_key(connection, chosen.key) if chosen else None
     wanted = [row.id for row in (identities.active(connection), target, by_settings) if row]
-    if target is None or not vectors.is_any_ready(connection, target.id):
+    if target is None or not target.vector_dims:
         return
     for other in {batch.identity_id for batch in batches.open_batches(connection)}.difference(wanted):
         batches.cancel_identity(connection, other, reason="the model was changed", now=now)
@@ -131,7 +131,7 @@ def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *
     count = vectors.count_for_batch(connection, identity_id, 2**62) if is_full else 0
     return Waiting(
         at_provider=at_provider,
-        texts=sum(batches.texts_awaited(connection, batch.token) for batch in at_provider),
+        texts=sum(batches.texts_left(connection, batch.token, needed=True) for batch in at_provider),
         queued=count if count >= settings.min_texts else 0,
         is_busy=any(batch not in at_provider for batch in ours),
         blocked=next((batch for batch in ours if batch.action), None),
@@ -140,7 +140,7 @@ def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *
 
 def failed_since(connection: Connection, identity_id: int, since: float) -> Batch | None:
     """Return the last batch of an identity that failed since then."""
-    found = batches.latest(connection, batches.KEPT)
+    found = batches.listed(connection)
     ours = (batch for batch in found if batch.identity_id == identity_id and batch.closed_at >= since)
     return next((batch for batch in ours if batch.outcome in FAILURES), None)
 

@@ -228,7 +228,7 @@ class Facts:
     def texts_in_batches(self) -> int:
         if self.index is None:
             return 0
-        return sum(batches.texts_awaited(self.index, batch.token) for batch in self.batches)
+        return sum(batches.texts_left(self.index, batch.token, needed=True) for batch in self.batches)
 
     @cached_property
     def rate(self) -> float:

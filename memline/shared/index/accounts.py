@@ -9,7 +9,6 @@ wait for each other. A crash between the two leaves a probe that is found lost, 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,11 +17,10 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
-from memline.shared.index import driver, meta, repair
-from memline.shared.sqlite import statements
+from memline.shared.index import driver, meta
 
-#: Their `application_id` is the bytes "MemA". An older file is put aside like a damaged one.
-ACCOUNTS = driver.Kind(0x4D656D41, 11)
+#: Their `application_id` is the bytes "MemA".
+ACCOUNTS = driver.Kind(0x4D656D41, 11, Path(__file__).with_suffix(".sql"))
 
 
 class AccountFile:
@@ -43,10 +41,7 @@ class AccountFile:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Give a connection to a block that is one write transaction. Raises IndexFaults.
-
-        A damaged file is moved aside first: all it holds comes again, but for what was spent.
-        """
+        """Give a connection to a block that is one write transaction. Raises IndexFaults."""
         with self._lock, self._faults():
             connection = self._open(writes=True)
             assert connection is not None
@@ -57,32 +52,32 @@ class AccountFile:
     def reading(self) -> Iterator[Connection | None]:
         """Give a connection to a block that only reads; None without a file that can be read."""
         with self._lock, self._faults():
-            yield self._open(writes=False)
+            connection = None
+            with suppress(IndexMissing, IndexCorrupt):
+                connection = self._open(writes=False)
+            yield connection
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Name this file in errors. IndexFault alone: a damaged account file is no damaged index."""
+        """Name this file in errors. IndexFault alone: a damaged account file is no damaged index.
+
+        It is not moved aside: sessions that were forgotten would return.
+        """
         try:
             with driver.faults(self.path):
                 yield
         except IndexCorrupt as error:
             self.close()
-            hint = f"move {self.path} away; only what was spent is forgotten"
-            raise IndexFault(error.message, hint=hint) from error
+            hint = f"put the copy of a backup in the place of {self.path}, or move it away"
+            raise IndexFault(f"{error.message}; it has what was spent and forgotten", hint=hint) from error
 
     def _open(self, *, writes: bool) -> Connection | None:
-        """Give a connection to the file that is at the path now; None to read one that cannot be read."""
+        """Give a connection to the file that is at the path now."""
         is_ours = self._connection is not None and driver.file_id(self.path) == self._file_id
         if not is_ours or (writes and not self._is_writer):
             self.close()
-            if writes:
-                try:
-                    self._connection = connect(self.path)
-                except IndexCorrupt:
-                    self._connection = repair.connect_anew(self.path, time.time(), connect)
-            else:
-                with suppress(IndexMissing, IndexCorrupt), driver.faults(self.path):
-                    self._connection = _connect_read_only(self.path)
+            open_file = driver.open_writer if writes else driver.open_reader
+            self._connection = open_file(self.path, kind=ACCOUNTS)
             self._is_writer, self._file_id = writes, driver.file_id(self.path)
         return self._connection
 
@@ -93,15 +88,17 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     index: Connection
     file: AccountFile
 
+    def _owner(self, provider: str) -> tuple[str, str]:
+        key, _, mark = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "").partition(" ")
+        return key, mark
+
     def identity_of(self, provider: str) -> str:
         """Return the key of the identity that this index has at a provider; empty without one."""
-        owner: str = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "")
-        return owner.partition(" ")[0]
+        return self._owner(provider)[0]
 
     def of(self, provider: str) -> str:
         """Name the account that this index has at a provider."""
-        owner: str = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "")
-        return account_id(provider, owner.partition(" ")[2])
+        return account_id(provider, self._owner(provider)[1])
 
 
 def account_id(provider: str, mark: str) -> str:
@@ -111,39 +108,10 @@ def account_id(provider: str, mark: str) -> str:
 
 def bar_sessions(file: AccountFile, agent: str, paths: Sequence[str], now: float) -> None:
     """Bar sessions of an agent for good; `transcripts_of` leaves them out."""
-    if paths:
-        with file.writing() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO forgotten_sessions (agent, path, at) VALUES (?, ?, ?)",
-                ((agent, path, now) for path in paths),
-            )
-
-
-def connect(path: Path) -> Connection:
-    """Open an account file to write, made when it is missing."""
-    connection = driver.connect(path, kind=ACCOUNTS)
-    try:
-        with driver.transaction(connection):
-            if driver.scalar(connection, "PRAGMA user_version") < ACCOUNTS.version:
-                for statement in statements(Path(__file__).with_suffix(".sql")):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {ACCOUNTS.application_id}")
-                connection.execute(f"PRAGMA user_version = {ACCOUNTS.version}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _connect_read_only(path: Path) -> Connection:
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        size = 0
-    if not size:
-        raise IndexMissing(f"there is no file {path}")
-    connection = driver.connect_read_only(path)
-    if driver.scalar(connection, "PRAGMA user_version") != ACCOUNTS.version:
-        connection.close()
-        raise IndexMissing(f"{path} is still empty, or of another release")
-    return connection
+    if not paths:
+        return
+    with file.writing() as connection:
+        connection.executemany(
+            "INSERT OR IGNORE INTO forgotten_sessions (agent, path, at) VALUES (?, ?, ?)",
+            ((agent, path, now) for path in paths),
+        )

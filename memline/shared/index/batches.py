@@ -11,7 +11,7 @@ from sqlite3 import Connection
 
 import msgspec
 
-from memline.shared.index.driver import scalar
+from memline.shared.index.driver import scalar, select
 
 #: The states in which a batch has one of the places that `remote.batch.concurrency` gives.
 UNFINISHED = ("intent", "uploaded", "submitted")
@@ -26,7 +26,7 @@ FAILURES = ("failed", "expired", TIMED_OUT, LOST)
 KEPT = 100
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class Batch(msgspec.Struct, frozen=True):
     """One job, or what became of it. Times are seconds since the epoch; 0 for not yet."""
 
     token: str
@@ -76,25 +76,19 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in UNFINISHED
 
 
+def listed(connection: Connection) -> list[Batch]:
+    """List the batches that are open and the last ones that were closed, newest first."""
+    return select(connection, Batch, "batches", "ORDER BY created_at DESC, token")
+
+
 def open_batches(connection: Connection) -> list[Batch]:
     """List the batches that are not closed, oldest first."""
-    return _select(connection, "WHERE state <> 'closed' ORDER BY created_at, token")
-
-
-def latest(connection: Connection, limit: int) -> list[Batch]:
-    """List the newest batches, open or closed, newest first."""
-    return _select(connection, "ORDER BY created_at DESC, token LIMIT ?", limit)
+    return select(connection, Batch, "batches", "WHERE state <> 'closed' ORDER BY created_at, token")
 
 
 def get(connection: Connection, token: str) -> Batch | None:
     """Return the batch with this token, if there is one."""
-    return next(iter(_select(connection, "WHERE token = ?", token)), None)
-
-
-def find(connection: Connection, name: str) -> list[Batch]:
-    """Find batches by the beginning of their token, or by the provider's id of the job."""
-    where = "WHERE substr(token, 1, length(?1)) = ?1 OR job_id = ?1 ORDER BY created_at DESC, token"
-    return _select(connection, where, name) if name else []
+    return next(iter(select(connection, Batch, "batches", "WHERE token = ?", token)), None)
 
 
 def record(connection: Connection, token: str, **columns: object) -> None:
@@ -103,14 +97,10 @@ def record(connection: Connection, token: str, **columns: object) -> None:
     connection.execute(f"UPDATE batches SET {names} WHERE token = ?", (*columns.values(), token))
 
 
-def texts_left(connection: Connection, token: str) -> int:
-    """Count the texts of a batch that have no vector yet."""
-    return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ?", token))
-
-
-def texts_awaited(connection: Connection, token: str) -> int:
-    """Count those of them that a chunk needs."""
-    return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ? AND active = 1", token))
+def texts_left(connection: Connection, token: str, *, needed: bool = False) -> int:
+    """Count the texts of a batch that have no vector yet; `needed`: only those that a chunk needs."""
+    query = "SELECT count(*) FROM vectors WHERE lease = ? AND active >= ?"
+    return int(scalar(connection, query, token, needed))
 
 
 def count(connection: Connection, token: str, *, stored: int = 0) -> bool:
@@ -159,7 +149,7 @@ def request_cancel(connection: Connection, token: str, *, reason: str, now: floa
 def cancel_identity(connection: Connection, identity_id: int, *, reason: str, now: float) -> None:
     """Ask for the cancellation of every unfinished batch of an identity."""
     for batch in open_batches(connection):
-        if batch.identity_id == identity_id and batch.is_unfinished:
+        if batch.identity_id == identity_id:
             request_cancel(connection, batch.token, reason=reason, now=now)
 
 
@@ -170,9 +160,3 @@ def prune(connection: Connection) -> None:
         " (SELECT token FROM batches WHERE state = 'closed' ORDER BY closed_at DESC, token LIMIT ?)",
         (KEPT,),
     )
-
-
-def _select(connection: Connection, where: str, *parameters: object) -> list[Batch]:
-    names = Batch.__struct_fields__
-    rows = connection.execute(f"SELECT {', '.join(names)} FROM batches {where}", parameters)
-    return [Batch(**dict(zip(names, row, strict=True))) for row in rows]

@@ -14,6 +14,7 @@ from memline.shared.index import full_text, ledger
 from memline.shared.index.driver import json_ids
 from memline.shared.index.full_text import Document
 from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.sessions.said import Counts, TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, name_key, path_key, stem_key
 from memline.shared.sources.markdown import outline, sections_of
@@ -139,6 +140,24 @@ def _document(path: str, row_id: int, heading: str, text: str) -> Document:
         path, name = path_key(path), fold(path.rpartition("/")[2])
     pairs = grams(f"{fold(heading)}\n{text}\n{name}")
     return Document("chunks", row_id, (text, fold(" > ".join((*above, *inside))), path, pairs))
+
+
+def sessions_in(source: Connection) -> Iterator[FileRow]:
+    """Yield the sessions of an index, to be read again where their transcript is still there."""
+    columns = "path, source, outcome, mtime_ns, observed_ns, chunking"
+    files = source.execute(
+        f"SELECT id, first_day, last_day, {columns} FROM files JOIN transcripts ON file_id = id"
+        " WHERE source = ? AND outcome = ?",
+        (SESSIONS, outcomes.INDEXED),
+    )
+    parts = "start_line, end_line, heading, text"
+    for file_id, first, last, *row in files.fetchall():
+        chunks = source.execute(f"SELECT {parts} FROM chunks WHERE file_id = ? ORDER BY ordinal", (file_id,))
+        yield FileRow(
+            **dict(zip(columns.split(", "), row, strict=True)),
+            chunks=tuple(Chunk(**dict(zip(parts.split(", "), each, strict=True))) for each in chunks),
+            transcript=TranscriptFacts(counts=Counts(first_day=first, last_day=last)),
+        )
 
 
 def count(connection: Connection) -> int:

@@ -10,7 +10,9 @@ from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from memline.shared.errors import (
     IndexCorrupt,
@@ -22,8 +24,10 @@ from memline.shared.errors import (
     IndexUnwritable,
 )
 from memline.shared.packages import lack
-from memline.shared.sqlite import SCHEMA, statements
 from memline.shared.sqlite import library as library
+from memline.shared.sqlite import statements
+
+Row = TypeVar("Row", bound=msgspec.Struct)
 
 #: `application_id` of an index: the bytes "MemL".
 APPLICATION_ID = 0x4D656D4C
@@ -34,13 +38,14 @@ SCHEMA_VERSION = 25
 
 
 class Kind(NamedTuple):
-    """What a file of ours says it is: its `application_id` and `user_version`."""
+    """A kind of file of ours: its `application_id`, its `user_version`, and the SQL that makes its tables."""
 
     application_id: int
     version: int
+    schema: Path
 
 
-INDEX = Kind(APPLICATION_ID, SCHEMA_VERSION)
+INDEX = Kind(APPLICATION_ID, SCHEMA_VERSION, Path(__file__).with_name("schema.sql"))
 
 #: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000
@@ -92,24 +97,8 @@ def vec_error(extension_path: str = "") -> str:
         return load_vec(connection, extension_path)
 
 
-def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
+def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, kind: Kind = INDEX) -> Connection:
     """Open a connection that may write; the file, its folder and its tables are made when they are missing.
-
-    Raises IndexNotOurs, IndexTooNew, IndexTooOld, IndexCorrupt or IndexUnwritable.
-    """
-    connection = connect(path, busy_timeout_ms=busy_timeout_ms)
-    try:
-        with faults(path):
-            if not scalar(connection, "PRAGMA user_version"):
-                _make_tables(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def connect(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, kind: Kind = INDEX) -> Connection:
-    """Open a connection that may write, in WAL mode; the file and its folder are made when missing.
 
     Raises IndexNotOurs for a file that is neither empty nor of this kind, IndexTooNew and IndexTooOld for
     another version of it, IndexCorrupt or IndexUnwritable.
@@ -128,18 +117,15 @@ def connect(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, kind: Kind = 
             f"cannot write the index {path}: {why}",
             hint="check the folder's permissions, or choose another with --home DIR",
         ) from error
-    with faults(path):
-        connection = _open(str(path), timeout=busy_timeout_ms / 1000)
-        try:
-            refuse_foreign(connection, path, kind)
-            _set_up(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    with faults(path), _closed_if_it_fails(_open(str(path), timeout=busy_timeout_ms / 1000)) as connection:
+        is_new = not refuse_foreign(connection, path, kind)
+        _set_up(connection)
+        if is_new:
+            _make_tables(connection, kind)
+    return connection
 
 
-def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
+def open_reader(path: Path, *, cache_kib: int = CACHE_KIB, kind: Kind = INDEX) -> Connection:
     """Open a connection that cannot write.
 
     `cache_kib`: its page cache at most. Raises IndexMissing when there is nothing to read yet, and what
@@ -147,17 +133,11 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
     """
     if not path.exists() or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
-    with faults(path):
-        connection = connect_read_only(path)
-        try:
-            refuse_foreign(connection, path)
-            if not scalar(connection, "PRAGMA user_version"):
-                raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
-            connection.execute(f"PRAGMA cache_size = -{cache_kib}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    with faults(path), _closed_if_it_fails(connect_read_only(path)) as connection:
+        if not refuse_foreign(connection, path, kind):
+            raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+    return connection
 
 
 def connect_read_only(path: Path) -> Connection:
@@ -180,6 +160,15 @@ def connect_read_only(path: Path) -> Connection:
 def _open(name: str, **options: Any) -> Connection:
     connection: Connection = library().connect(name, isolation_level=None, check_same_thread=False, **options)
     return connection
+
+
+@contextmanager
+def _closed_if_it_fails(connection: Connection) -> Iterator[Connection]:
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def shorten_log(connection: Connection, path: Path) -> None:
@@ -233,15 +222,12 @@ def file_id(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def faults(path: Path, *, written: Path | None = None) -> Iterator[None]:
-    """Turn the driver's exceptions into `IndexFault`s that name the file and the next step.
-
-    `written`: the file that the block writes, where the one at `path` is only read.
-    """
+def faults(path: Path) -> Iterator[None]:
+    """Turn the driver's exceptions into `IndexFault`s that name the file and the next step."""
     try:
         yield
     except library().Error as error:
-        raise _translate(str(error), path, written) from error
+        raise _translate(str(error), path) from error
 
 
 @contextmanager
@@ -263,6 +249,13 @@ def scalar(connection: Connection, query: str, *parameters: object) -> Any:
     return row[0] if row else None
 
 
+def select(connection: Connection, kind: type[Row], table: str, condition: str, *values: object) -> list[Row]:
+    """Return the rows of a table for a condition as records, whose fields are its columns."""
+    columns = ", ".join(kind.__struct_fields__)
+    rows = connection.execute(f"SELECT {columns} FROM {table} {condition}", values)
+    return [kind(*row) for row in rows.fetchall()]
+
+
 def json_ids(ids: Iterable[int]) -> str:
     """Write row ids as a JSON array, the form in which statements take a list of any length."""
     return "[" + ",".join(map(str, ids)) + "]"
@@ -282,25 +275,29 @@ def in_slices(connection: Connection, statement: str, *parameters: object) -> in
         total += changed
 
 
-def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> None:
-    """Raise IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read."""
+def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> int:
+    """Return the schema of a file of ours; 0 while it has no tables.
+
+    Raises IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read.
+    """
     # In this order: another process may be making the file, its mark and its tables in one transaction.
     has_tables = bool(scalar(connection, "SELECT count(*) FROM sqlite_master"))
     owner = scalar(connection, "PRAGMA application_id")
     if owner != kind.application_id and (owner or has_tables):
         raise _not_ours(path)
-    found = scalar(connection, "PRAGMA user_version")
-    if found > kind.version:
+    version = int(scalar(connection, "PRAGMA user_version"))
+    if version > kind.version:
         raise IndexTooNew(
-            f"the index {path} has schema {found}; this Memline reads schema {kind.version}",
+            f"the index {path} has schema {version}; this Memline reads schema {kind.version}",
             hint="upgrade Memline, or use another index with --home DIR",
         )
-    if 0 < found < kind.version:
+    if 0 < version < kind.version:
         raise IndexTooOld(
-            f"the index {path} has schema {found}, of an older release;"
+            f"the index {path} has schema {version}, of an older release;"
             f" this Memline reads schema {kind.version}",
             hint="memline index   (moves the file aside and builds the index again)",
         )
+    return version
 
 
 def _not_ours(path: Path) -> IndexNotOurs:
@@ -337,7 +334,7 @@ _PRAGMAS = (
 )
 
 
-def _make_tables(connection: Connection) -> None:
+def _make_tables(connection: Connection, kind: Kind) -> None:
     # sqlite-utils uses it where it can be imported, and fails with one that is there and broken.
     lack("numpy")
     # 150 ms, which only those pay who make a file.
@@ -347,17 +344,18 @@ def _make_tables(connection: Connection) -> None:
 
     @migrations(name="001_schema")
     def make_schema(database: Database) -> None:
-        for statement in statements(SCHEMA):
+        for statement in statements(kind.schema):
             database.conn.execute(statement)
 
-    # One at a time: of processes that open a new index together the first makes it, the others wait. The
+    # One at a time: of processes that open a new file together the first makes it, the others wait. The
     # marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
     with transaction(connection):
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {kind.application_id}")
         migrations.apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+        connection.execute(f"PRAGMA user_version = {kind.version}")
 
 
-def _translate(text: str, path: Path, written: Path | None) -> IndexFault:
+def _translate(text: str, path: Path) -> IndexFault:
     if "not a database" in text and path.suffix not in INDEX_SUFFIXES:
         return _not_ours(path)
     if any(sign in text for sign in ("malformed", "not a database", "corrupt")):
@@ -365,9 +363,9 @@ def _translate(text: str, path: Path, written: Path | None) -> IndexFault:
             f"the index {path} is damaged: {text}",
             hint="memline index   (moves the damaged file aside and builds the index again)",
         )
-    if what := next((what for sign, what in _UNWRITABLE.items() if sign in text), ""):
+    if why := next((why for sign, why in _UNWRITABLE.items() if sign in text), ""):
         return IndexUnwritable(
-            f"cannot write {written or f'the index {path}'}: {what}; nothing was half-written",
+            f"cannot write the index {path}: {why}; nothing was half-written",
             hint="free space or fix the permissions, then run the command again",
         )
     if "locked" in text:

@@ -1,6 +1,6 @@
 """Keep jobs: reindexes, first imports, model changes and backfills, as rows that outlive every process.
 
-    running ◄──► paused        `pause`, `resume`
+    running ◄──► paused        `change`
        ▲ │         │
        │ ├─────────┴──► cancelled    its texts stay known as missing, until `take_up` lets it go on
        │ └──► done                   no file is left to be read, and no text wanted or in flight
@@ -15,29 +15,28 @@ All functions but `finish_settled` run inside the caller's transaction.
 
 from __future__ import annotations
 
+import getpass
 import os
-import pwd
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
-from typing import Any
 
 import msgspec
 
 from memline.shared.index import meta
-from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.driver import scalar, select, transaction
 
 #: Values of `kind`.
 IMPORT, REINDEX, MODEL, BACKFILL = "import", "reindex", "model", "backfill"
 
 #: Values of `state`.
-RUNNING, PAUSED, CANCELLED, DONE = "running", "paused", "cancelled", "done"
+STATES = RUNNING, PAUSED, CANCELLED, DONE = "running", "paused", "cancelled", "done"
 
 #: Ended jobs that are kept to be shown.
 KEPT = 100
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True):
     """The row of a job."""
 
     id: int
@@ -77,10 +76,10 @@ _UNSETTLED = (
 def asker() -> str:
     """Return user@host of this process: who asks for a job on a command line."""
     try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        # No such module, or a container whose user has no name.
-        user = str(os.getuid()) if hasattr(os, "getuid") else "?"
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container whose user has no name.
+        user = str(os.getuid())
     return f"{user}@{os.uname().nodename}"
 
 
@@ -93,46 +92,37 @@ def create(
     what: str = "",
     files: Iterable[tuple[str, int]] = (),
     force: bool = False,
+    identity_id: int | None = None,
 ) -> Job:
     """Make a job that has to read these files (ledger path, size)."""
     listed = dict(files)
-    job_id = scalar(
-        connection,
-        "INSERT INTO jobs (token, kind, what, asked_by, state, force, created_ns, files)"
-        " VALUES (?, ?, ?, ?, 'running', ?, ?, ?) RETURNING id",
-        *(os.urandom(4).hex(), kind, what, by, int(force), now_ns, len(listed)),
+    row = os.urandom(4).hex(), kind, what, by, force, now_ns, len(listed), identity_id
+    connection.execute(
+        "INSERT INTO jobs (token, kind, what, asked_by, force, created_ns, files, identity_id, state)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running')",
+        row,
     )
+    (job,) = select(connection, Job, "jobs", "WHERE token = ?", row[0])
     connection.executemany(
         "INSERT INTO job_files (job, path, size) VALUES (?, ?, ?)",
-        ((job_id, path, size) for path, size in listed.items()),
+        ((job.id, path, size) for path, size in listed.items()),
     )
-    return _rows(connection, "WHERE id = ?", job_id)[0]
+    return job
 
 
-def by_token(connection: Connection, token: str) -> Job | None:
-    """Return the job of this token."""
-    return next(iter(_rows(connection, "WHERE token = ?", token)), None)
+def listed(connection: Connection) -> list[Job]:
+    """Return the jobs that are open and the last ones that ended, the newest first."""
+    return select(connection, Job, "jobs", "ORDER BY id DESC")
 
 
 def open_jobs(connection: Connection) -> list[Job]:
     """Return the jobs that are running or paused, the oldest first."""
-    return _rows(connection, "WHERE ended_at = 0 ORDER BY id")
+    return select(connection, Job, "jobs", "WHERE ended_at = 0 ORDER BY id")
 
 
-def count_by_state(connection: Connection) -> dict[str, int]:
-    """Count the jobs of each state, those that ended as far as they are kept."""
-    counts = dict.fromkeys((RUNNING, PAUSED, CANCELLED, DONE), 0)
-    return counts | dict(connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
-
-
-def latest(connection: Connection, limit: int) -> list[Job]:
-    """Return the last jobs, the newest first."""
-    return _rows(connection, "ORDER BY id DESC LIMIT ?", limit)
-
-
-def find(connection: Connection, name: str) -> list[Job]:
-    """Return the jobs whose token begins with `name`."""
-    return _rows(connection, "WHERE substr(token, 1, length(?1)) = ?1", name) if name else []
+def by_token(connection: Connection, token: str) -> Job | None:
+    """Return the job of this token."""
+    return next(iter(select(connection, Job, "jobs", "WHERE token = ?", token)), None)
 
 
 def left(connection: Connection) -> dict[int, Left]:
@@ -162,16 +152,14 @@ def waiting_files(connection: Connection) -> dict[str, int]:
 
 def count_waiting(connection: Connection, *, state: str = RUNNING) -> int:
     """Count the files that jobs in a state have not read."""
-    query = (
-        "SELECT count(*) FROM job_files WHERE job IN (SELECT id FROM jobs WHERE ended_at = 0 AND state = ?)"
-    )
+    query = "SELECT count(*) FROM job_files WHERE job IN (SELECT id FROM jobs WHERE state = ?)"
     return int(scalar(connection, query, state))
 
 
 def next_to_read(connection: Connection) -> Job | None:
     """Return the oldest running job with files to read; None when there is none."""
     condition = "state = 'running' AND EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)"
-    return next(iter(_rows(connection, f"WHERE ended_at = 0 AND {condition} ORDER BY id LIMIT 1")), None)
+    return next(iter(select(connection, Job, "jobs", f"WHERE {condition} ORDER BY id LIMIT 1")), None)
 
 
 def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
@@ -182,7 +170,7 @@ def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
 
 def files_arrived(connection: Connection, observed: Mapping[str, int], now: float) -> int:
     """Note that files were read to their end: path -> when (ns); returns how many a job was waiting for."""
-    arrived, by_job = 0, dict[int, int]()
+    arrived, by_job = 0, Counter[int]()
     for path, observed_ns in observed.items():
         done = connection.execute(
             "DELETE FROM job_files WHERE path = ? AND job IN"
@@ -190,8 +178,7 @@ def files_arrived(connection: Connection, observed: Mapping[str, int], now: floa
             (path, observed_ns),
         ).fetchall()
         arrived += bool(done)
-        for (job_id,) in done:
-            by_job[job_id] = by_job.get(job_id, 0) + 1
+        by_job.update(job_id for (job_id,) in done)
     if arrived:
         query = "UPDATE jobs SET files_done = files_done + ? WHERE id = ?"
         connection.executemany(query, [(count, job_id) for job_id, count in by_job.items()])
@@ -199,48 +186,30 @@ def files_arrived(connection: Connection, observed: Mapping[str, int], now: floa
     return arrived
 
 
-def id_of(connection: Connection, token: str) -> int:
-    """Return the id of a job; 0, that of live edits, for an empty token, and for one of another index."""
-    return scalar(connection, "SELECT id FROM jobs WHERE token = ?", token) or 0 if token else 0
-
-
 def add_done(
-    connection: Connection,
-    done: Mapping[int, tuple[int, int]],
-    identity_id: int,
-    *,
-    by_batch: bool,
+    connection: Connection, done: Mapping[int, tuple[int, int]], identity_id: int, *, by_batch: bool
 ) -> None:
     """Count vectors that were stored: (texts, tokens) by job id."""
     connection.executemany(
         "UPDATE jobs SET texts_done = texts_done + ?, tokens_done = tokens_done + ?,"
         " batch_tokens_done = batch_tokens_done + ?, identity_id = ? WHERE id = ?",
-        (
-            (texts, tokens, tokens if by_batch else 0, identity_id, job)
-            for job, (texts, tokens) in done.items()
-        ),
+        ((texts, size, size * by_batch, identity_id, job) for job, (texts, size) in done.items()),
     )
 
 
 def for_model(connection: Connection, what: str, identity_id: int, *, kind: str, now: float) -> Job:
     """Return the open job that embeds all texts with an identity; it is made when there is none."""
-    same = _rows(
-        connection,
-        "WHERE ended_at = 0 AND kind = ? AND what = ? AND identity_id = ? ORDER BY id DESC LIMIT 1",
-        *(kind, what, identity_id),
-    )
+    condition = "WHERE ended_at = 0 AND kind = ? AND what = ? AND identity_id = ? ORDER BY id DESC"
+    same = select(connection, Job, "jobs", condition, kind, what, identity_id)
     if same:
         return same[0]
-    made = create(connection, kind, by=asker(), now_ns=int(now * 1e9), what=what)
-    connection.execute("UPDATE jobs SET identity_id = ? WHERE id = ?", (identity_id, made.id))
-    return made
+    return create(connection, kind, by=asker(), now_ns=int(now * 1e9), what=what, identity_id=identity_id)
 
 
 def reopen(connection: Connection, job_id: int) -> None:
     """Let a job that seemed done go on: more texts of it came."""
-    connection.execute(
-        "UPDATE jobs SET state = 'running', ended_at = 0 WHERE id = ? AND state = 'done'", (job_id,)
-    )
+    change = "UPDATE jobs SET state = 'running', ended_at = 0 WHERE id = ? AND state = 'done'"
+    connection.execute(change, (job_id,))
 
 
 def finish_settled(connection: Connection, now: float) -> None:
@@ -265,17 +234,15 @@ AND NOT EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.
 """
 
 
-def pause(connection: Connection, job: Job) -> bool:
-    """Read no more files of a running job and send none of its texts; False when it is not running.
+def change(connection: Connection, job: Job, state: str) -> bool:
+    """Pause a running job, or let a paused one run; False when it is neither.
 
-    Requests in flight end as usual, and a live edit takes its texts out of the job.
+    Of a paused job no file is read and no text sent. Requests in flight end as usual, and a live edit takes
+    its texts out of the job.
     """
-    return _change(connection, job, PAUSED, f"('{RUNNING}')")
-
-
-def resume(connection: Connection, job: Job) -> bool:
-    """Let a paused job go on; False when it is not paused."""
-    return _change(connection, job, RUNNING, f"('{PAUSED}')")
+    before = {PAUSED: RUNNING, RUNNING: PAUSED}[state]
+    query = "UPDATE jobs SET state = ? WHERE id = ? AND state = ?"
+    return bool(connection.execute(query, (state, job.id, before)).rowcount)
 
 
 def cancel(connection: Connection, job: Job, now: float) -> tuple[int, int] | None:
@@ -284,7 +251,8 @@ def cancel(connection: Connection, job: Job, now: float) -> tuple[int, int] | No
     None when it has ended already. Its texts stay known as missing. Those of an open batch are given up as
     well: what that does not finish is not embedded.
     """
-    if not _change(connection, job, CANCELLED, f"('{RUNNING}', '{PAUSED}')", ended_at=now):
+    end = "UPDATE jobs SET state = 'cancelled', ended_at = ? WHERE id = ? AND ended_at = 0"
+    if not connection.execute(end, (now, job.id)).rowcount:
         return None
     files = connection.execute("DELETE FROM job_files WHERE job = ?", (job.id,)).rowcount
     texts = scalar(
@@ -308,15 +276,3 @@ def take_up(connection: Connection) -> int:
         f" AND EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)"
     )
     return int(texts)
-
-
-def _change(connection: Connection, job: Job, state: str, allowed: str, *, ended_at: float = 0.0) -> bool:
-    """Move a job to another state; False when it is in none of those allowed."""
-    change = f"UPDATE jobs SET state = ?, ended_at = ? WHERE id = ? AND state IN {allowed}"
-    return bool(connection.execute(change, (state, ended_at, job.id)).rowcount)
-
-
-def _rows(connection: Connection, condition: str, *parameters: Any) -> list[Job]:
-    names = Job.__struct_fields__
-    rows = connection.execute(f"SELECT {', '.join(names)} FROM jobs {condition}", parameters)
-    return [Job(**dict(zip(names, row, strict=True))) for row in rows.fetchall()]

@@ -11,11 +11,12 @@ from sqlite3 import Connection
 
 import msgspec
 
+from memline.shared.index.driver import scalar, select
 from memline.shared.index.rows import FileRow
 from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
-from memline.shared.sources.outcomes import INDEXED, RecordedFiles
+from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
 
 #: The file was removed. Its row stays for a while, so that an older message cannot store the content again.
@@ -34,7 +35,7 @@ ANY_OF_PROBLEMS = "problems"
 TOMBSTONE_NS = 3_600 * 10**9
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerEntry(msgspec.Struct, frozen=True):
     """The row of one file."""
 
     path: str
@@ -43,6 +44,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     mtime_ns: int
     ctime_ns: int
     hash: str
+    #: When it was read last, nanoseconds since the epoch.
     observed_ns: int
     outcome: str
     reason: str
@@ -50,39 +52,35 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     names: str = ""
     day: str = ""
 
-
-class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as a list of the ledger shows it."""
-
-    path: str
-    source: str
-    size: int
-    #: When it was read last, nanoseconds since the epoch.
-    observed_ns: int
-    outcome: str
-    reason: str
-    chunks: int
-
     @property
     def is_fine(self) -> bool:
         """Say whether its content is searched, or there is none."""
         return self.outcome in (INDEXED, outcomes.EMPTY)
 
 
+class RecordedFile(msgspec.Struct, frozen=True):
+    """What a scan compares with the file on the disk."""
+
+    size: int
+    mtime_ns: int
+    #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
+    ctime_ns: int
+    outcome: str
+    chunking: str
+
+
 _COLUMNS = LedgerEntry.__struct_fields__
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 
 
 def entries(connection: Connection) -> dict[str, LedgerEntry]:
     """Return all files that are not removed, by path."""
-    rows = connection.execute(f"{_SELECT} WHERE outcome <> ? ORDER BY path", (REMOVED,))
-    return {row[0]: _entry(row) for row in rows}
+    rows = select(connection, LedgerEntry, "files", "WHERE outcome <> ? ORDER BY path", REMOVED)
+    return {row.path: row for row in rows}
 
 
 def problems(connection: Connection) -> list[LedgerEntry]:
     """Return the files whose outcome is one of PROBLEMS, by path."""
-    rows = connection.execute(f"{_SELECT} WHERE {_HAS_PROBLEM} ORDER BY path")
-    return [_entry(row) for row in rows]
+    return select(connection, LedgerEntry, "files", f"WHERE {_HAS_PROBLEM} ORDER BY path")
 
 
 def left_out(connection: Connection) -> frozenset[str]:
@@ -91,40 +89,34 @@ def left_out(connection: Connection) -> frozenset[str]:
     return frozenset(path for (path,) in connection.execute(query, (INDEXED, REMOVED)))
 
 
-def recorded_files(connection: Connection, paths: Sequence[str] | None = None) -> RecordedFiles:
-    """Return the files that are not removed, by path; of `paths` alone, if given."""
-    which = "" if paths is None else " AND path IN (SELECT value FROM json_each(?2))"
-    return RecordedFiles(
-        connection.execute(
-            "SELECT path, size, mtime_ns, ctime_ns, outcome, chunking FROM files WHERE outcome <> ?1"
-            f"{which} ORDER BY path",
-            (REMOVED,) if paths is None else (REMOVED, json.dumps(paths)),
-        )
+def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
+    """Return the files that are not removed, by path."""
+    rows = connection.execute(
+        "SELECT path, size, mtime_ns, ctime_ns, outcome, chunking FROM files WHERE outcome <> ?", (REMOVED,)
     )
+    return {path: RecordedFile(*row) for path, *row in rows}
 
 
-def page(connection: Connection, *, outcome: str, path: str, first: int, count: int) -> list[FileRecord]:
-    """List files that are not removed by path, from number `first` on.
+def page(
+    connection: Connection, *, outcome: str, path: str, first: int, count: int
+) -> list[tuple[LedgerEntry, int]]:
+    """List files that are not removed and how many chunks each has, by path, from number `first` on.
 
     `outcome`: one, or ANY_OF_PROBLEMS; `path`: a part of the path, in any case. Empty filters limit nothing.
     """
     has_outcome = _HAS_PROBLEM if outcome == ANY_OF_PROBLEMS else "?2 IN ('', outcome)"
     rows = connection.execute(
-        "SELECT path, source, size, observed_ns, outcome, reason,"
-        " (SELECT count(*) FROM chunks WHERE file_id = files.id) FROM files"
+        f"SELECT {', '.join(_COLUMNS)}, (SELECT count(*) FROM chunks WHERE file_id = files.id) FROM files"
         f" WHERE outcome <> ?1 AND {has_outcome} AND instr(lower(path), lower(?3))"
         " ORDER BY path LIMIT ?4 OFFSET ?5",
         (REMOVED, outcome, path, count, first),
     )
-    return [FileRecord(**dict(zip(FileRecord.__struct_fields__, row, strict=True))) for row in rows]
+    return [(LedgerEntry(*row), chunks) for *row, chunks in rows]
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
     """Return the row of `path`, also when the file was removed."""
-    row = connection.execute(f"{_SELECT} WHERE path = ?", (path,)).fetchone()
-    if row is None:
-        return None
-    return _entry(row)
+    return next(iter(select(connection, LedgerEntry, "files", "WHERE path = ?", path)), None)
 
 
 def observations(connection: Connection, paths: Iterable[str]) -> dict[str, int]:
@@ -135,8 +127,7 @@ def observations(connection: Connection, paths: Iterable[str]) -> dict[str, int]
 
 def record(connection: Connection, row: FileRow) -> int:
     """Insert or update the row of a file and return its id. The caller has checked that `row` is newer."""
-    values = [getattr(row, column) for column in _COLUMNS]
-    return int(connection.execute(_RECORD, values).fetchone()[0])
+    return int(scalar(connection, _RECORD, *(getattr(row, column) for column in _COLUMNS)))
 
 
 _RECORD = (
@@ -168,33 +159,25 @@ def has_others(connection: Connection, sources: Sequence[str]) -> bool:
 
 def outcome_counts(connection: Connection) -> dict[str, int]:
     """Count files by outcome, without removed ones."""
-    rows = connection.execute(
-        "SELECT outcome, count(*) FROM files WHERE outcome <> ? GROUP BY outcome ORDER BY outcome", (REMOVED,)
-    )
-    return dict(rows.fetchall())
+    query = "SELECT outcome, count(*) FROM files WHERE outcome <> ? GROUP BY outcome ORDER BY outcome"
+    return dict(connection.execute(query, (REMOVED,)).fetchall())
 
 
 def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
     """Return (source, searchable files, chunks), sorted by source."""
-    return list(
-        connection.execute(
-            "SELECT files.source, count(DISTINCT files.id), count(chunks.id)"
-            " FROM files LEFT JOIN chunks ON chunks.file_id = files.id"
-            " WHERE files.outcome = ? GROUP BY files.source ORDER BY files.source",
-            (INDEXED,),
-        )
+    rows = connection.execute(
+        "SELECT files.source, count(DISTINCT files.id), count(chunks.id)"
+        " FROM files LEFT JOIN chunks ON chunks.file_id = files.id"
+        " WHERE files.outcome = ? GROUP BY files.source ORDER BY files.source",
+        (INDEXED,),
     )
-
-
-def _entry(row: tuple[object, ...]) -> LedgerEntry:
-    return LedgerEntry(**dict(zip(_COLUMNS, row, strict=True)))  # type: ignore[arg-type]
+    return rows.fetchall()
 
 
 def transcript_lines(connection: Connection, path: str) -> int:
     """Return how many lines of a transcript were read."""
     query = "SELECT lines FROM transcripts JOIN files ON files.id = file_id WHERE path = ?"
-    row = connection.execute(query, (path,)).fetchone()
-    return int(row[0]) if row else 0
+    return int(scalar(connection, query, path) or 0)
 
 
 def save_facts(connection: Connection, file_id: int, facts: TranscriptFacts | None) -> None:

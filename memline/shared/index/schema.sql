@@ -240,5 +240,3 @@ CREATE TABLE IF NOT EXISTS job_files (
     size INTEGER NOT NULL,
     PRIMARY KEY (job, path)
 ) STRICT, WITHOUT ROWID;
-
-PRAGMA user_version = 25;

@@ -74,6 +74,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 _OF_TEXT = "identity_id IN (SELECT id FROM identities) AND text_hash = ?"
 
 _OF_STATE = "identity_id = ? AND active = 1 AND state"
+_CACHED = "identity_id IN (SELECT id FROM identities) AND active = 0 AND state = 'ready'"
 
 
 def want(
@@ -304,11 +305,6 @@ def count_pending(connection: Connection, identity_id: int) -> int:
     return int(scalar(connection, query, identity_id))
 
 
-def is_any_ready(connection: Connection, identity_id: int) -> bool:
-    """Tell whether an identity has any vector that a chunk needs."""
-    return bool(scalar(connection, f"SELECT 1 FROM vectors WHERE {_OF_STATE} = 'ready' LIMIT 1", identity_id))
-
-
 def next_due(connection: Connection, identity_id: int) -> float | None:
     """Return when the next wanted vector may be sent (seconds since the epoch); None when none is wanted."""
     query = f"SELECT min(due) FROM vectors WHERE {_OF_STATE} = 'wanted' AND job NOT IN ({_HELD})"
@@ -329,18 +325,12 @@ def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple
 
 def count_cached(connection: Connection) -> int:
     """Count the ready vectors that no chunk needs: the cache proper."""
-    return int(scalar(connection, _COUNT_CACHED))
+    return int(scalar(connection, f"SELECT count(*) FROM vectors WHERE {_CACHED}"))
 
 
 def count_ready(connection: Connection) -> int:
     """Count all ready vectors, active or cached: what `status` calls cache entries."""
     return int(scalar(connection, "SELECT count(*) FROM vectors WHERE state = 'ready'"))
-
-
-_COUNT_CACHED = (
-    "SELECT count(*) FROM vectors WHERE identity_id IN (SELECT id FROM identities) AND active = 0"
-    " AND state = 'ready'"
-)
 
 
 def take_in(
@@ -366,7 +356,7 @@ def prune_cache(connection: Connection, keep: int, now: float) -> None:
     """
     statement = (
         "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE active = 0 AND state = 'ready'"
-        " AND used_at <= ?1 ORDER BY used_at, id"
-        f" LIMIT min(max(({_COUNT_CACHED} AND used_at <= ?1) - ?2, 0), ?3))"
+        " AND used_at <= ?1 ORDER BY used_at, id LIMIT min(max("
+        f"(SELECT count(*) FROM vectors WHERE {_CACHED} AND used_at <= ?1) - ?2, 0), ?3))"
     )
     in_slices(connection, statement, now, keep, SLICE_ROWS)

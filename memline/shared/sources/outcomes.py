@@ -1,9 +1,8 @@
-"""Name the outcomes of files, the reasons that go with them, and the files that a ledger has with theirs."""
+"""Name the outcomes of files and the reasons that go with them."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, KeysView, Mapping
 
 import msgspec
 
@@ -54,42 +53,3 @@ def code(error: OSError) -> str:
 def unreadable(error: OSError) -> Problem:
     """Return the problem of a file or folder that the system does not let us read."""
     return Problem(outcome=UNREADABLE, reason=f"not readable ({code(error)})")
-
-
-class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scan compares with the file on the disk."""
-
-    size: int
-    mtime_ns: int
-    #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
-    ctime_ns: int
-    outcome: str
-    chunking: str
-
-
-class RecordedFiles(Mapping[str, RecordedFile]):
-    """Files of a ledger by path.
-
-    Every search asks for all of them, and hardly any has changed: a row becomes a record when it is looked
-    up, which took a third of the time of comparing 20,000.
-    """
-
-    def __init__(self, rows: Iterable[tuple[str, int, int, int, str, str]] = ()) -> None:
-        """`rows`: path, then the fields of a record."""
-        #: Path -> its row.
-        self.rows = {row[0]: row for row in rows}
-
-    def __getitem__(self, path: str) -> RecordedFile:
-        _, size, mtime_ns, ctime_ns, outcome, chunking = self.rows[path]
-        return RecordedFile(
-            size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, outcome=outcome, chunking=chunking
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def keys(self) -> KeysView[str]:
-        return self.rows.keys()

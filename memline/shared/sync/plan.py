@@ -14,6 +14,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
+from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
@@ -23,8 +24,6 @@ from memline.shared.sources.outcomes import (
     SYMLINK,
     TOO_LARGE,
     UNREADABLE,
-    RecordedFile,
-    RecordedFiles,
 )
 from memline.shared.sources.paths import MEMORY, SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript
 
@@ -86,7 +85,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     """Files and backlog of an index; the defaults are those of an agent without an index."""
 
-    files: RecordedFiles = field(default_factory=RecordedFiles)
+    files: dict[str, RecordedFile] = {}
     backlog: Backlog = field(default_factory=Backlog)
     #: Workspace the index is of; empty when none was recorded.
     workspace: str = ""
@@ -239,7 +238,7 @@ def is_session_kept(settings: AgentSettings, path: str, discovery: Discovery) ->
 
 def compare(
     discovery: Discovery,
-    ledger: RecordedFiles,
+    ledger: Mapping[str, RecordedFile],
     chunking: str,
     *,
     transcript_chunking: str = "",
@@ -253,12 +252,12 @@ def compare(
     """
     groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
     unchanged = groups["unchanged"]
-    row_of = ledger.rows.get
+    row_of = ledger.get
     links: list[str] = []
     for file in discovery.files:
         path = file.path
         cut, most = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
-        seen = path, file.size, file.mtime_ns, file.ctime_ns, INDEXED, cut
+        seen = RecordedFile(file.size, file.mtime_ns, file.ctime_ns, INDEXED, cut)
         if file.problem is None and row_of(path) == seen:
             unchanged.append(path)
             continue

@@ -162,7 +162,7 @@ def test_an_open_batch_with_the_text_is_named(place, server):
 
 
 def test_a_log_that_a_reader_holds_is_told(place, monkeypatch):
-    monkeypatch.setattr("memline.shared.index.erase.LOG_WAIT_S", 0.1)
+    monkeypatch.setattr("memline.shared.index.maintenance.LOG_WAIT_S", 0.1)
     with closing(driver.open_reader(place.index_path)) as reader, driver.snapshot(reader):
         reader.execute("SELECT count(*) FROM chunks").fetchone()
         with pytest.raises(MemlineError, match="reads an old state"):

@@ -77,7 +77,7 @@ def test_a_job_that_is_not_there_is_an_error_with_what_to_do(place, job, capsys)
 def kinds(place):
     """Kind, state and files of all jobs, the oldest first."""
     with driver.reading(place.index_path) as reader:
-        return [(job.kind, job.state, job.files_done) for job in jobs.latest(reader, 10)][::-1]
+        return [(job.kind, job.state, job.files_done) for job in jobs.listed(reader)][::-1]
 
 
 def test_the_first_import_and_a_forced_index_are_jobs_and_a_usual_run_is_none(place):
@@ -101,7 +101,7 @@ def test_an_import_that_was_interrupted_goes_on_as_the_same_job(place):
     place.index()
 
     with driver.reading(place.index_path) as reader:
-        (after,) = jobs.latest(reader, 10)
+        (after,) = jobs.listed(reader)
         assert (after.token, after.state) == (before.token, "done")
         assert reader.execute("SELECT count(*) FROM files").fetchone()[0] == 2
 

@@ -95,7 +95,7 @@ def reach_ceiling(place, _):
 def pause_a_job(place, _):
     want_texts(place)
     with writing(place) as writer:
-        jobs.pause(writer.connection, make_job(writer, "b.md"))
+        jobs.change(writer.connection, make_job(writer, "b.md"), jobs.PAUSED)
 
 
 def cancel_texts(place, _):

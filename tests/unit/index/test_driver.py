@@ -12,7 +12,7 @@ from memline.shared.errors import (
     IndexMissing,
     IndexNotOurs,
 )
-from memline.shared.index import driver, ledger, repair
+from memline.shared.index import driver, ledger, maintenance
 from memline.shared.index.driver import open_reader, open_writer
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import file_row
@@ -135,9 +135,9 @@ def test_what_another_process_built_in_the_place_of_a_damaged_index_is_not_moved
     path.write_bytes(b"no database")
     found = driver.file_id(path)
 
-    first = repair.move_aside(path, 0.0, found)
+    first = maintenance.move_aside(path, 0.0, found)
     driver.open_writer(path).close()
-    second = repair.move_aside(path, 0.0, found)
+    second = maintenance.move_aside(path, 0.0, found)
 
     assert first is not None and first.read_bytes() == b"no database"
     assert second is None and path.exists()

@@ -126,7 +126,7 @@ def test_nothing_is_promised_while_nothing_moves(place, writer):
 
 def test_a_paused_job_names_the_command_that_resumes_it(place, writer):
     job = make_job(writer, "a.md")
-    jobs.pause(writer.connection, job)
+    jobs.change(writer.connection, job, jobs.PAUSED)
 
     (report,) = shown(place)
 

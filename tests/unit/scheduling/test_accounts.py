@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from memline.shared.clock import ManualClock
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.endpoint import Endpoint
+from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
@@ -83,7 +84,8 @@ def test_another_key_is_another_account(tmp_path, clock):
         assert health.read(one.accounts, "openai").paused
 
 
-def test_a_damaged_account_file_stops_neither_search_nor_embedding(pair, tmp_path):
+def test_a_damaged_account_file_is_named_and_left_as_it_is(pair, tmp_path):
+    """It has the sessions that were forgotten; what only reads it goes on."""
     one, two = pair
     fail(one, lease_all(one)[0], "stop")
     path = tmp_path / "accounts.sqlite"
@@ -91,12 +93,15 @@ def test_a_damaged_account_file_stops_neither_search_nor_embedding(pair, tmp_pat
     two.accounts.file.close()
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
+    damaged = b"not a database, but long enough to be taken for one" * 100
+    path.write_bytes(damaged)
 
     assert not health.read(two.accounts, "openai").paused
-    fail(two, lease_all(two)[0], "stop")
-    assert health.read(one.accounts, "openai").paused
-    assert len(list(tmp_path.glob("accounts.sqlite.corrupt-*"))) == 1
+    with pytest.raises(IndexFault, match="is damaged") as raised:
+        lease_all(two)
+
+    assert str(path) in raised.value.hint
+    assert path.read_bytes() == damaged
 
 
 def test_the_account_file_holds_no_key(tmp_path, clock):

@@ -137,27 +137,3 @@ def take_and_die(path, clock):
     with file.writing() as connection:
         connection.execute("UPDATE limits SET next_at = 0")
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_of_processes_that_find_the_file_damaged_one_moves_it_and_no_place_is_lost(path, clock):
-    context = multiprocessing.get_context("fork")
-    for _ in range(10):
-        path.write_bytes(b"no database at all " * 400)
-        together = context.Barrier(4)
-        children = [context.Process(target=take_once, args=(path, clock, together)) for _ in range(4)]
-        for child in children:
-            child.start()
-        for child in children:
-            child.join()
-
-        assert [child.exitcode for child in children] == [0] * 4
-        with closing(FileLimits(AccountFile(path), clock)) as limits:
-            assert limits.take("openai", CALL) == pytest.approx(4 * WINDOW_S / 18)
-        for left in path.parent.iterdir():
-            left.unlink()
-
-
-def take_once(path, clock, together):
-    together.wait()
-    with closing(FileLimits(AccountFile(path), clock)) as limits:
-        limits.take("openai", CALL, max_wait_s=1_000)

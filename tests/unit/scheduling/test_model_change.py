@@ -69,7 +69,7 @@ class TestChangingTheModel:
             (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
             assert change.state == jobs.RUNNING
             if state == jobs.PAUSED:
-                jobs.pause(connection, change)
+                jobs.change(connection, change, jobs.PAUSED)
 
             wanting.retarget(MODEL_A)
             wanting.sweep()

@@ -1,7 +1,8 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
+from memline.shared.index.ledger import RecordedFile
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, RecordedFile, RecordedFiles
+from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM
 from memline.shared.sync.plan import Changes, compare
 
 
@@ -15,14 +16,7 @@ def seen(outcome="indexed", *, size=1, mtime_ns=10, chunking="c1"):
 
 
 def scan(files, ledger, *unlisted):
-    return compare(Discovery(files=tuple(files), issues=(), unlisted=unlisted), kept(ledger), "c1")
-
-
-def kept(ledger):
-    return RecordedFiles(
-        (path, each.size, each.mtime_ns, each.ctime_ns, each.outcome, each.chunking)
-        for path, each in ledger.items()
-    )
+    return compare(Discovery(files=tuple(files), issues=(), unlisted=unlisted), ledger, "c1")
 
 
 def test_the_same_size_time_and_chunking_is_no_change():
@@ -104,7 +98,7 @@ def grown(by, was=None, path="sessions/a.jsonl"):
     """A transcript that grew, below a threshold of 100 bytes."""
     was = was or seen(chunking="t1", size=50)
     discovery = Discovery(files=(found(path, size=50 + by, mtime_ns=11),), issues=())
-    return compare(discovery, kept({path: was}), "c1", transcript_chunking="t1", growth=100)
+    return compare(discovery, {path: was}, "c1", transcript_chunking="t1", growth=100)
 
 
 def test_a_transcript_that_grew_a_little_is_growing_and_not_behind():
