@@ -226,7 +226,8 @@ class IndexWriter:
     def take_vectors(self, source: Connection) -> int:
         """Take over the vectors of another index, by identity and text hash; return how many were missing.
 
-        Those of a model whose vectors have other dimensions here are left out. Safe to stop and to run again.
+        Those of a model whose vectors have other dimensions here, or whose tokens have other axes, are left
+        out. Safe to stop and to run again.
         """
         new = 0
         models = source.execute(
@@ -236,8 +237,10 @@ class IndexWriter:
         for theirs, size, projection, *parts in models:
             identity = Identity(**dict(zip(Identity.__struct_fields__, parts, strict=True)))
             known = identities.by_key(self.connection, identity.key)
-            if known is not None and known.vector_dims not in (0, size):
-                continue
+            if known is not None:
+                ours = token_rows.projection(self.connection, known.id)
+                if known.vector_dims not in (0, size) or (ours and projection and ours != projection):
+                    continue
             last = 0
             while rows := source.execute(
                 _VECTORS_OF, (theirs, last, 4 * size, vectors.SLICE_ROWS)
@@ -245,11 +248,8 @@ class IndexWriter:
                 last = rows[-1][0]
                 taken = [VectorRow(hash=each[1], vector=each[2], tokens=each[3]) for each in rows]
                 with self.transaction() as (connection, now):
-                    ours = identities.ensure(connection, identity, vector_dims=size)
-                    new += vectors.take_in(connection, ours, taken, now, projection=projection)
-            if (ours_now := identities.by_key(self.connection, identity.key)) is not None:
-                with self.session() as (connection, _):
-                    token_rows.reduce(connection, ours_now.id)
+                    row = identities.ensure(connection, identity, vector_dims=size)
+                    new += vectors.take_in(connection, row, taken, now, projection=projection)
         with self.session() as (connection, _):
             bits.make_searched(connection)
             model_change.switch_when_complete(connection)
@@ -320,7 +320,7 @@ class IndexWriter:
             if target is None or state.manual or leases.tokens(connection):
                 # While a request is in flight, its answer triggers the next one.
                 return 0.0
-            due = vectors.next_due(connection, target.id) or 0.0
+            due = vectors.next_due(connection, target.id)
         return max(state.wait_s(now), due - now, 0.0)
 
     def sweep(self) -> list[str]:

@@ -188,20 +188,6 @@ def _turn() -> Floats:
     return exact
 
 
-def reproject(packed: bytes, old: bytes, new: bytes) -> bytes:
-    """Bring tokens that were reduced with the projection `old` to the axes of `new`, both of one model.
-
-    What the first axes left out stays lost. Those with all dimensions stay as they are.
-    """
-    if not _dims(packed[:2])[1]:
-        return packed
-    before, after = (np.frombuffer(each, "<f4").reshape(1 + AXES, -1) for each in (old, new))
-    places, rows = unpack(packed)
-    on_axes = rows.astype(np.float32) @ _turn()
-    # Their length before is not known, so the distance of the two means is left out: both are of the model.
-    return _halved(places, _unit(on_axes @ before[1:] @ after[1:].T) @ _turn().T)
-
-
 def _packed(places: Places, unit: Floats) -> bytes:
     head = unit.shape[1].to_bytes(2, "little")
     return b"".join([head, places.tobytes(), np.rint(unit * SCALE).astype(np.int8).tobytes()])

@@ -83,14 +83,12 @@ def _replace_chunks(
 ) -> tuple[dict[bytes, str], list[bytes], list[Document]]:
     """Store the chunks of a file; those that did not change keep their rows, wherever they stand now."""
     chunks = [(text_hash(chunk.text), chunk) for chunk in row.chunks or ()]
-    texts = {digest: chunk.text for digest, chunk in chunks}
-    stored = connection.execute(
+    before: defaultdict[tuple[bytes, str], list[tuple[int, ...]]] = defaultdict(list)
+    for digest, heading, *place in connection.execute(
         "SELECT text_hash, heading, id, ordinal, start_line, end_line FROM chunks WHERE file_id = ?"
         " ORDER BY ordinal DESC",
         (file_id,),
-    )
-    before: defaultdict[tuple[bytes, str], list[tuple[int, ...]]] = defaultdict(list)
-    for digest, heading, *place in stored:
+    ):
         before[digest, heading].append(tuple(place))
     new, moved = dict[int, tuple[bytes, Chunk]](), list[tuple[int, ...]]()
     for ordinal, (digest, chunk) in enumerate(chunks):
@@ -100,14 +98,15 @@ def _replace_chunks(
                 moved.append((ordinal, chunk.start_line, chunk.end_line, row_id))
         else:
             new[ordinal] = digest, chunk
-    gone = [row_id for same in before.values() for row_id, *_ in same]
-    if not (new or gone or moved):
-        return texts, [], []
-    given = "WHERE id IN (SELECT value FROM json_each(?))"
-    rows = connection.execute(f"SELECT id, heading, text FROM chunks {given}", (json_ids(gone),))
+    gone = json_ids(row_id for same in before.values() for row_id, *_ in same)
+    if not (new or moved) and gone == "[]":
+        return {digest: chunk.text for digest, chunk in chunks}, [], []
+    listed = "WHERE id IN (SELECT value FROM json_each(?))"
+    rows = connection.execute(f"SELECT id, heading, text FROM chunks {listed}", (gone,))
     full_text.remove(connection, [_document(row.path, *each) for each in rows])
-    connection.execute(f"DELETE FROM chunks {given}", (json_ids(gone),))
-    connection.executemany("UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?", moved)
+    connection.execute(f"DELETE FROM chunks {listed}", (gone,))
+    change = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
+    connection.executemany(change, moved)
     connection.executemany(
         "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, text_hash)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -121,8 +120,8 @@ def _replace_chunks(
     documents = [_document(row.path, *each) for *each, ordinal in rows if ordinal in new]
     documents += _replace_names(connection, file_id, row)
     _replace_tags_and_links(connection, file_id, row)
-    if row.source == SESSIONS and new:
-        texts = {digest: chunk.text for digest, chunk in new.values()}
+    wanted = new.values() if row.source == SESSIONS and new else chunks
+    texts = {digest: chunk.text for digest, chunk in wanted}
     orphans = [digest for (digest, _), same in before.items() if same and not _is_used(connection, digest)]
     return texts, orphans, documents
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 _MERGED_PAGES = 500
 
 _COLUMNS = {"chunks": "text, heading, path, grams", "names": "text, grams"}
+TABLES = ("chunks_fts", "names_fts")
 
 
 class Document(NamedTuple):
@@ -47,20 +48,12 @@ def remove(connection: Connection, documents: Sequence[Document]) -> None:
         )
 
 
-def merge(connection: Connection) -> None:
-    """Merge all segments of full text: deleted words stay in them until then."""
-    for table in _COLUMNS:
-        connection.execute(f"INSERT INTO {table}_fts ({table}_fts) VALUES ('optimize')")
-
-
 def merge_in_slices(connection: Connection) -> None:
     """Merge segments of one size where there are four, in short transactions: a search looks in each."""
-    for table in _COLUMNS:
-        done = False
-        while not done:
+    for table in TABLES:
+        # FTS5 changes one row at most when it is done.
+        changes = 2
+        while changes > 1:
             before = connection.total_changes
-            connection.execute(
-                f"INSERT INTO {table}_fts ({table}_fts, rank) VALUES ('merge', {_MERGED_PAGES})"
-            )
-            # FTS5 changes no more than this when it is done.
-            done = connection.total_changes - before < 2
+            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', {_MERGED_PAGES})")
+            changes = connection.total_changes - before

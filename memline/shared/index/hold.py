@@ -22,7 +22,6 @@ from memline.shared.errors import IndexUnwritable
 #: Tries for a lock, and seconds between two: a process that asks for the holder has it for a moment.
 TRIES, TRY_EVERY_S = 5, 0.01
 
-
 #: What a process may hold of an index, as the ending of a file name: to dispatch it, to follow its files.
 DISPATCHER, FOLLOWER = "lock", "watch"
 
@@ -62,28 +61,39 @@ def hold(index: Path, kind: str, now: float, *, part: str = DISPATCHER) -> Hold 
     except OSError as error:
         raise IndexUnwritable(f"cannot write {path}: {error.strerror}", hint="set MEMLINE_HOME") from error
     for _ in range(TRIES):
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(TRY_EVERY_S)
-            continue
-        file.truncate(0)
-        file.write(msgspec.json.encode(Holder(pid=os.getpid(), kind=kind, started=now)))
-        return Hold(file)
+            file.truncate(0)
+            file.write(msgspec.json.encode(Holder(pid=os.getpid(), kind=kind, started=now)))
+            return Hold(file)
+        time.sleep(TRY_EVERY_S)
     file.close()
     return None
 
 
+def lock_of(index: Path, part: str = DISPATCHER) -> Path:
+    """Name a lock of an index."""
+    return index.with_name(f"{index.name}.{part}")
+
+
+def holders(index: Path, *parts: str) -> list[Holder]:
+    """Return the processes that hold these parts of an index, by default all, and those that were killed."""
+    holders: dict[int, Holder] = {}
+    for part in parts or (DISPATCHER, FOLLOWER):
+        with suppress(OSError, msgspec.DecodeError), lock_of(index, part).open("rb") as file:
+            is_alive = False
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_alive = True
+            holder = msgspec.json.decode(file.read(), type=Holder)
+            holders[holder.pid] = msgspec.structs.replace(holder, is_alive=is_alive)
+    return [*holders.values()]
+
+
 def holder_of(index: Path) -> Holder | None:
     """Return which process dispatches an index; None when none does."""
-    found = _read(index, DISPATCHER)
-    return found if found is not None and found.is_alive else None
-
-
-def holders(index: Path) -> list[Holder]:
-    """Return the processes that dispatch an index or follow its files, and those that were killed."""
-    found = filter(None, (_read(index, part) for part in (DISPATCHER, FOLLOWER)))
-    return list({each.pid: each for each in found}.values())
+    return next((each for each in holders(index, DISPATCHER) if each.is_alive), None)
 
 
 def has_follower(index: Path) -> bool:
@@ -95,19 +105,3 @@ def forget_killed(index: Path, now: float) -> None:
     """Forget a process that followed the files and was killed: the caller does what it left undone."""
     if (lock := hold(index, "index", now, part=FOLLOWER)) is not None:
         lock.close()
-
-
-def _read(index: Path, part: str) -> Holder | None:
-    with suppress(OSError, msgspec.DecodeError), lock_of(index, part).open("rb") as file:
-        is_alive = False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            is_alive = True
-        return msgspec.structs.replace(msgspec.json.decode(file.read(), type=Holder), is_alive=is_alive)
-    return None
-
-
-def lock_of(index: Path, part: str = DISPATCHER) -> Path:
-    """Name a lock of an index."""
-    return index.with_name(f"{index.name}.{part}")

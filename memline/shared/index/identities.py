@@ -65,13 +65,9 @@ _BY_META = "id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?)"
 
 
 def _select(connection: Connection, where: str, parameter: object) -> IdentityRow | None:
-    row = connection.execute(
-        f"SELECT id, {', '.join(Identity.__struct_fields__)}, base_url, vector_dims FROM identities"
-        f" WHERE {where}",
-        (parameter,),
-    ).fetchone()
-    if row is None:
-        return None
-    row_id, *parts, base_url, vector_dims = row
-    identity = Identity(**dict(zip(Identity.__struct_fields__, parts, strict=True)))
-    return IdentityRow(id=row_id, identity=identity, base_url=base_url, vector_dims=vector_dims)
+    names = Identity.__struct_fields__
+    query = f"SELECT id, base_url, vector_dims, {', '.join(names)} FROM identities WHERE {where}"
+    for row_id, base_url, dims, *parts in connection.execute(query, (parameter,)):
+        identity = Identity(**dict(zip(names, parts, strict=True)))
+        return IdentityRow(id=row_id, identity=identity, base_url=base_url, vector_dims=dims)
+    return None

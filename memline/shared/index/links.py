@@ -27,13 +27,6 @@ _START = re.compile(r"(?:\.{0,2}/)+")
 #: What the page is called that a site shows for a folder.
 PAGES_OF_FOLDERS = ("index", "README", "readme")
 
-_PATHS = (
-    "SELECT path FROM files WHERE path IN (SELECT value FROM json_each(?)) AND outcome = ? AND source = ?"
-)
-_LINKS_OF = (
-    "SELECT target, is_path FROM links WHERE file_id = (SELECT id FROM files WHERE path = ?) ORDER BY ordinal"
-)
-
 #: Path, line and target of a link, and whether it is a Markdown link.
 Place = tuple[str, int, str, bool]
 
@@ -123,32 +116,31 @@ class Resolver:
     def _page(self, target: str, folder: str) -> str:
         """Return the page of a site that a path without an ending means: `/guide`, also `guide/index.md`.
 
-        From the folder of the note or from the root, or the end of a path. The root of a site is that or one
-        of the folders above the note, the topmost first; and a site may be `/docs` of its host.
+        From the folder of the note, from the root, else the end of a path.
         """
-        whole = "" if target.startswith(".") else target.strip("/")
-        if target.startswith("/"):
-            parts = folder.split("/") if folder else []
-            roots = ["/".join(parts[:size]) for size in range(len(parts) + 1)]
-            below = whole.partition("/")[2]
-            begins = [join(root, each) for each in (whole, below) if each or not whole for root in roots]
-        else:
-            begins = [each for each in (normpath(join(folder, target)), whole) if each]
-        pages = [join(begin, page) if page else begin for begin in begins for page in ("", *PAGES_OF_FOLDERS)]
+        whole = target.strip("/")
+        begins = [whole] if target.startswith("/") else [normpath(join(folder, target)), whole]
+        pages = [f"{begin}/{page}".strip("/") for begin in begins for page in ("", *PAGES_OF_FOLDERS)]
         paths = [page + ending for page in pages for ending in MARKDOWN]
-        rows = self._connection.execute(_PATHS, (json.dumps(paths), INDEXED, MEMORY))
-        found = {path for (path,) in rows if self._private or not is_private(path)}
+        rows = self._connection.execute(
+            "SELECT path FROM files WHERE path IN (SELECT value FROM json_each(?)) AND outcome = ?"
+            " AND source = ?",
+            (json.dumps(paths), INDEXED, MEMORY),
+        )
+        known = {path for (path,) in rows if self._private or not is_private(path)}
         # The end of a path, but for pages of folders: all of them have the same names.
-        ends = self._by_way(whole)[3] if "/" in target and whole and not found else ()
-        return next((path for path in paths if path in found), min(ends, key=_depth, default=""))
+        ends = self._by_way(whole)[3] if "/" in target and whole and not known else ()
+        return next((path for path in paths if path in known), min(ends, key=_depth, default=""))
 
     def linked_from(self, path: str) -> list[str]:
         """Return the paths of the other notes that a note links to, in its order, each once."""
-        rows = self._connection.execute(_LINKS_OF, (path,))
-        found = dict.fromkeys(
-            self.note(target, is_path=is_path, of=path) for target, is_path in rows.fetchall()
-        )
-        return [each for each in found if each not in ("", path)]
+        rows = self._connection.execute(
+            "SELECT target, is_path FROM links JOIN files ON files.id = file_id"
+            " WHERE path = ? ORDER BY ordinal",
+            (path,),
+        ).fetchall()
+        notes = dict.fromkeys(self.note(target, is_path=is_path, of=path) for target, is_path in rows)
+        return [each for each in notes if each not in ("", path)]
 
 
 def _depth(path: str) -> tuple[int, str]:
@@ -163,10 +155,18 @@ def linked(
     `private`: False leaves private notes out.
     """
     resolver = Resolver(connection, private=private)
-    out = resolver.linked_from(path)
-    back = _linking_to(connection, resolver, path)
-    seen = ([each for each in found if private or not is_private(each)] for found in (out, back))
-    links, backlinks = (_named(connection, found) for found in seen)
+    both = resolver.linked_from(path), _linking_to(connection, resolver, path)
+    shown = [[each for each in paths if private or not is_private(each)] for paths in both]
+    rows = connection.execute(
+        "SELECT path, title FROM names JOIN files ON files.id = file_id"
+        " WHERE title <> '' AND path IN (SELECT value FROM json_each(?))",
+        (json.dumps([*chain(*shown)]),),
+    )
+    titles = dict(rows.fetchall())
+    links, backlinks = (
+        tuple(NoteName(path=each, title=titles.get(each) or page_name(each)) for each in paths)
+        for paths in shown
+    )
     return links, backlinks
 
 
@@ -210,14 +210,3 @@ def _linking_to(connection: Connection, resolver: Resolver, path: str) -> list[s
     )
     found = {of for of, target, is_path in rows if resolver.note(target, is_path=is_path, of=of) == path}
     return sorted(found)
-
-
-def _named(connection: Connection, paths: list[str]) -> tuple[NoteName, ...]:
-    """Return notes with their titles, else the names of their files."""
-    rows = connection.execute(
-        "SELECT path, title FROM names JOIN files ON files.id = file_id"
-        " WHERE title <> '' AND path IN (SELECT value FROM json_each(?))",
-        (json.dumps(paths),),
-    )
-    titles = dict(rows.fetchall())
-    return tuple(NoteName(path=path, title=titles.get(path) or page_name(path)) for path in paths)

@@ -136,7 +136,8 @@ def erase(connection: Connection) -> None:
     long.
     """
     with transaction(connection):
-        full_text.merge(connection)
+        for table in full_text.TABLES:
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("VACUUM")
     until = time.monotonic() + LOG_WAIT_S
     while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:

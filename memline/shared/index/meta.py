@@ -24,6 +24,8 @@ LOOP_ERRORS = "loop_errors"
 
 #: When the sessions of a path were flushed last: path of the transcript -> seconds since the epoch.
 FLUSHED_AT = "flushed_at"
+#: When an operator paused the sending of texts (seconds since the epoch).
+PAUSED = "paused"
 
 #: Running totals, so that a command can tell what all processes stored while it waited.
 EMBEDDED_TOTAL = "embedded_total"
@@ -32,8 +34,6 @@ CACHED_TOTAL = "cached_total"
 EMBEDDED_RECENTLY = "embedded_lately"
 #: Files that jobs waited for and that were read recently, in the same shape.
 READ_RECENTLY = "read_recently"
-#: When an operator paused the sending of texts (seconds since the epoch).
-PAUSED = "paused"
 
 #: Seconds counted together in these two, and how many of them are kept.
 BUCKET_S = 10
@@ -50,35 +50,28 @@ def put(connection: Connection, key: str, value: Any) -> None:
     """Set `key`, inside the caller's transaction; None removes it."""
     if value is None:
         connection.execute("DELETE FROM meta WHERE key = ?", (key,))
-        return
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (key, json.dumps(value)),
-    )
+    else:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, json.dumps(value)))
 
 
 def add(connection: Connection, key: str, amount: int) -> None:
     """Add to a running total, inside the caller's transaction."""
-    connection.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + CAST(excluded.value AS INTEGER)",
-        (key, str(amount)),
-    )
+    put(connection, key, get(connection, key, 0) + amount)
 
 
 def count_recent(connection: Connection, amount: int, now: float, key: str = EMBEDDED_RECENTLY) -> None:
     """Add to EMBEDDED_RECENTLY or READ_RECENTLY, inside the caller's transaction."""
     bucket = int(now) // BUCKET_S
-    counts = {at: count for at, count in get(connection, key, []) if at > bucket - BUCKETS}
+    counts = _recent(connection, bucket, key)
     counts[bucket] = counts.get(bucket, 0) + amount
     put(connection, key, sorted(counts.items()))
 
 
 def recent_rate(connection: Connection, now: float, key: str = EMBEDDED_RECENTLY) -> float:
     """Return how many a second there were in the last minute, or in the shorter time since the first."""
-    bucket = int(now) // BUCKET_S
-    counts = [(at, count) for at, count in get(connection, key, []) if at > bucket - BUCKETS]
-    if not counts:
-        return 0.0
-    seconds: float = max(1.0, now - counts[0][0] * BUCKET_S)
-    return float(sum(count for _, count in counts) / seconds)
+    counts = _recent(connection, int(now) // BUCKET_S, key)
+    return sum(counts.values()) / max(1.0, now - min(counts) * BUCKET_S) if counts else 0.0
+
+
+def _recent(connection: Connection, bucket: int, key: str) -> dict[int, int]:
+    return {at: count for at, count in get(connection, key, []) if at > bucket - BUCKETS}

@@ -2,17 +2,15 @@
 
 The axes are fitted to the first FIT_TOKENS tokens of a model. Until then rows keep all their dimensions; a
 search reduces what it reads, so that both kinds answer alike.
-
-numpy and `shared.embedders.token_vectors` are imported late: only local models have token vectors.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from sqlite3 import Connection
+from typing import Any
 
-from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.driver import json_ids, scalar, transaction
 
 #: Tokens that the axes are fitted to: 28 notes of a page each. 15,000 measured alike.
 FIT_TOKENS = 4_000
@@ -20,21 +18,21 @@ FIT_TOKENS = 4_000
 #: Texts that a transaction reduces at most.
 SLICE_TEXTS = 50
 
-_OF_VECTORS = (
-    "SELECT vector_id, tokens FROM token_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"
-)
-_OF_IDENTITY = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ?"
+_SET_PROJECTION = "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL"
+
+
+def _token_vectors() -> Any:
+    # Imports numpy, 110 ms, for the texts of local models alone.
+    from memline.shared.embedders import token_vectors
+
+    return token_vectors
 
 
 def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, bytes]]) -> None:
     """Store (vectors.id, packed tokens), inside the caller's transaction."""
-    if not rows:
-        return
-    fitted = projection(connection, identity_id)
-    if fitted:
-        from memline.shared.embedders import token_vectors
-
-        rows = [(vector_id, token_vectors.project(tokens, fitted)) for vector_id, tokens in rows]
+    if rows and (fitted := projection(connection, identity_id)):
+        project = _token_vectors().project
+        rows = [(vector_id, project(tokens, fitted)) for vector_id, tokens in rows]
     connection.executemany(
         "INSERT OR REPLACE INTO token_vectors (vector_id, identity_id, tokens) VALUES (?, ?, ?)",
         ((vector_id, identity_id, tokens) for vector_id, tokens in rows),
@@ -46,25 +44,17 @@ def take_in(
 ) -> None:
     """Store (text hash, packed tokens) that were made elsewhere, inside the caller's transaction.
 
-    `theirs`: the projection that some of them are reduced with. An index without one takes it over, so that
-    what comes is as it was; another index brings them to its own. Those that are there stay.
+    `theirs`: the projection that some of them are reduced with; this index has it, or none yet. Those that
+    are there stay.
     """
     find = (
         "SELECT id FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
         " AND NOT EXISTS (SELECT 1 FROM token_vectors WHERE vector_id = id)"
     )
-    found = [(scalar(connection, find, identity_id, digest), tokens) for digest, tokens in rows]
-    missing = [(row_id, tokens) for row_id, tokens in found if row_id is not None]
-    if theirs and missing:
-        from memline.shared.embedders import token_vectors
-
-        connection.execute(
-            "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL", (theirs, identity_id)
-        )
-        ours = projection(connection, identity_id)
-        if ours != theirs:
-            missing = [(row_id, token_vectors.reproject(each, theirs, ours)) for row_id, each in missing]
-    store(connection, identity_id, missing)
+    known = [(scalar(connection, find, identity_id, digest), tokens) for digest, tokens in rows]
+    if theirs:
+        connection.execute(_SET_PROJECTION, (theirs, identity_id))
+    store(connection, identity_id, [(row_id, tokens) for row_id, tokens in known if row_id is not None])
 
 
 def projection(connection: Connection, identity_id: int) -> bytes:
@@ -74,30 +64,28 @@ def projection(connection: Connection, identity_id: int) -> bytes:
 
 def read(connection: Connection, vector_ids: Collection[int]) -> dict[int, bytes]:
     """Return vectors.id -> packed tokens, for those of `vector_ids` that have token vectors."""
-    return dict(connection.execute(_OF_VECTORS, (json.dumps([*vector_ids]),)))
+    given = "WHERE vector_id IN (SELECT value FROM json_each(?))"
+    query = f"SELECT vector_id, tokens FROM token_vectors {given}"
+    return dict(connection.execute(query, (json_ids(vector_ids),)))
 
 
 def reduce(connection: Connection, identity_id: int) -> None:
     """Fit the axes once there are tokens enough, and reduce what was stored before, in short transactions."""
     if projection(connection, identity_id):
         return
-    rows = connection.execute(f"{_OF_IDENTITY} ORDER BY vector_id", (identity_id,)).fetchall()
+    query = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ? ORDER BY vector_id"
+    rows = connection.execute(query, (identity_id,)).fetchall()
     dims = int.from_bytes(rows[0][1][:2], "little") if rows else 0
     if sum(len(tokens) for _, tokens in rows) < FIT_TOKENS * (dims + 2) or not rows:
         return
-    from memline.shared.embedders import token_vectors
-
-    first: list[token_vectors.Bytes] = []
+    first = []
     for _, tokens in rows:
-        first.append(token_vectors.unpack(tokens)[1])
+        first.append(_token_vectors().unpack(tokens)[1])
         if sum(map(len, first)) >= FIT_TOKENS:
             break
     with transaction(connection):
         # Of two processes that fit at once the first one counts: rows of the two could not be compared.
-        connection.execute(
-            "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL",
-            (token_vectors.fit(first), identity_id),
-        )
+        connection.execute(_SET_PROJECTION, (_token_vectors().fit(first), identity_id))
     for at in range(0, len(rows), SLICE_TEXTS):
         with transaction(connection):
             store(connection, identity_id, rows[at : at + SLICE_TEXTS])

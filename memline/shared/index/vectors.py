@@ -43,6 +43,14 @@ IMPORTED_KEEP_S = 86_400.0
 #: Rows a transaction of background work changes at most, so that a live edit never waits long.
 SLICE_ROWS = 200
 
+# By every identity, which the index of texts begins with: without that all vectors are read, 90 ms of CPU for
+# each text that left 100,000 of 384 dimensions.
+_OF_TEXT = "identity_id IN (SELECT id FROM identities) AND text_hash = ?"
+_CACHED = "identity_id IN (SELECT id FROM identities) AND active = 0 AND state = 'ready'"
+
+#: To be followed by a state: answered by the index of states alone.
+_OF_STATE = "identity_id = ? AND active = 1 AND state"
+
 #: Jobs whose texts are not sent.
 _HELD = "SELECT id FROM jobs WHERE state IN ('paused', 'cancelled')"
 
@@ -69,14 +77,6 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
         return self.in_progress + self.cancelled + self.paused
 
 
-# By every identity, which the index of texts begins with: without that all vectors are read, 90 ms of CPU for
-# each text that left 100,000 of 384 dimensions.
-_OF_TEXT = "identity_id IN (SELECT id FROM identities) AND text_hash = ?"
-
-_OF_STATE = "identity_id = ? AND active = 1 AND state"
-_CACHED = "identity_id IN (SELECT id FROM identities) AND active = 0 AND state = 'ready'"
-
-
 def want(
     connection: Connection, identity: IdentityRow, texts: Mapping[bytes, int], *, job: int = 0, now: float
 ) -> int:
@@ -100,13 +100,12 @@ def want(
         if not is_active:
             connection.execute("UPDATE vectors SET active = 1, used_at = ? WHERE id = ?", (now, row_id))
         if state != "ready" and old_job > 0 and old_job != job:
-            connection.execute(_MOVE, (job, row_id))
+            connection.execute(
+                "UPDATE vectors SET job = ?1 WHERE id = ?2"
+                f" AND (?1 = 0 OR (job IN ({_HELD}) AND ?1 NOT IN ({_HELD})))",
+                (job, row_id),
+            )
     return cached
-
-
-_MOVE = f"""
-UPDATE vectors SET job = ?1 WHERE id = ?2 AND (?1 = 0 OR (job IN ({_HELD}) AND ?1 NOT IN ({_HELD})))
-"""
 
 
 def release(connection: Connection, orphans: Sequence[bytes], now: float) -> None:
@@ -115,9 +114,8 @@ def release(connection: Connection, orphans: Sequence[bytes], now: float) -> Non
     What is in flight is stored as cache when it arrives.
     """
     for digest in orphans:
-        connection.execute(
-            f"DELETE FROM vectors WHERE {_OF_TEXT} AND state IN ('wanted', 'failed')", (digest,)
-        )
+        never = f"DELETE FROM vectors WHERE {_OF_TEXT} AND state IN ('wanted', 'failed')"
+        connection.execute(never, (digest,))
         change = f"UPDATE vectors SET active = 0, used_at = ? WHERE {_OF_TEXT} AND active = 1"
         connection.execute(change, (now, digest))
 
@@ -130,32 +128,33 @@ def store(
     The caller has checked the dimensions. Returns how many texts waited for them, and of those that a job
     wanted (texts, tokens) by its id.
     """
-    stored, by_job, tokens = 0, dict[int, tuple[int, int]](), list[tuple[int, bytes]]()
+    stored, by_job, of_tokens = 0, dict[int, tuple[int, int]](), list[tuple[int, bytes]]()
     for row in rows:
-        updated = connection.execute(
-            "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
-            " used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready'"
-            " RETURNING id, job, tokens",
-            (row.vector, now, identity.id, row.hash),
-        ).fetchone()
-        if updated:
+        changed = connection.execute(_STORE, (row.vector, now, identity.id, row.hash)).fetchone()
+        if changed:
             stored += 1
-            _, job, size = updated
+            _, job, size = changed
             if job:
                 texts_before, tokens_before = by_job.get(job, (0, 0))
                 by_job[job] = texts_before + 1, tokens_before + size
         else:
             # Its chunk was removed meanwhile; it is paid for, so it is kept as cache.
-            updated = connection.execute(
-                "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
-                " VALUES (?, ?, 'ready', 0, ?, ?)"
-                " ON CONFLICT (identity_id, text_hash) DO NOTHING RETURNING id",
-                (identity.id, row.hash, now, row.vector),
-            ).fetchone()
-        if updated and row.tokens:
-            tokens.append((updated[0], row.tokens))
-    token_rows.store(connection, identity.id, tokens)
+            changed = connection.execute(_STORE_NEW, (identity.id, row.hash, now, row.vector)).fetchone()
+        if changed and row.tokens:
+            of_tokens.append((changed[0], row.tokens))
+    token_rows.store(connection, identity.id, of_tokens)
     return stored, by_job
+
+
+# No upsert: that takes an id for each row which is there.
+_STORE = (
+    "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0, used_at = ?"
+    " WHERE identity_id = ? AND text_hash = ? AND state <> 'ready' RETURNING id, job, tokens"
+)
+_STORE_NEW = (
+    "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
+    " VALUES (?, ?, 'ready', 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id"
+)
 
 
 def take_back(
@@ -195,11 +194,10 @@ def drop_unneeded(connection: Connection) -> None:
 def retry_failed(connection: Connection, identity_id: int, *, due_before: float = inf) -> None:
     """Make failed texts wanted again that are due before a time; without one all of them."""
     change = "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0"
-    where = f"{_OF_STATE} = 'failed' AND due < ?"
-    connection.execute(f"{change} WHERE {where}", (identity_id, due_before))
+    connection.execute(f"{change} WHERE {_OF_STATE} = 'failed' AND due < ?", (identity_id, due_before))
 
 
-def sending_jobs(connection: Connection, identity_id: int) -> list[int]:
+def _sending_jobs(connection: Connection, identity_id: int) -> list[int]:
     """Return the ids of the jobs whose wanted texts may be sent, in their order; 0 for live edits."""
     return [job for (job,) in connection.execute(_SENDING, (identity_id,))]
 
@@ -224,7 +222,7 @@ def next_texts(
     `for_batch`: without the texts of jobs that were never tried, since they wait for a batch.
     """
     rows: list[tuple[int, int]] = []
-    for job in sending_jobs(connection, identity_id):
+    for job in _sending_jobs(connection, identity_id):
         rows += connection.execute(
             f"SELECT id, tokens FROM vectors WHERE {_OF_STATE} = 'wanted' AND job = ? AND attempts >= ?"
             " AND due <= ? ORDER BY attempts, id LIMIT ?",
@@ -235,26 +233,23 @@ def next_texts(
     return rows
 
 
-def count_for_batch(connection: Connection, identity_id: int, limit: int) -> int:
-    """Count the texts of jobs that nothing has failed to embed, up to a limit."""
-    query = f"SELECT count(*) FROM (SELECT 1 {_FOR_BATCH})"
-    return int(scalar(connection, query, identity_id, _jobs_to_send(connection, identity_id), limit))
-
-
 def texts_for_batch(connection: Connection, identity_id: int, limit: int) -> list[tuple[int, int]]:
     """List (id, tokens) of the texts of jobs that nothing has failed to embed."""
-    jobs = _jobs_to_send(connection, identity_id)
+    jobs = json_ids(filter(None, _sending_jobs(connection, identity_id)))
     return connection.execute(f"SELECT id, tokens {_FOR_BATCH}", (identity_id, jobs, limit)).fetchall()
+
+
+def count_for_batch(connection: Connection, identity_id: int, limit: int) -> int:
+    """Count them, up to a limit."""
+    jobs = json_ids(filter(None, _sending_jobs(connection, identity_id)))
+    query = f"SELECT count(*) FROM (SELECT 1 {_FOR_BATCH})"
+    return int(scalar(connection, query, identity_id, jobs, limit))
 
 
 _FOR_BATCH = (
     f"FROM vectors WHERE {_OF_STATE} = 'wanted' AND job IN (SELECT value FROM json_each(?)) AND attempts = 0"
     " LIMIT ?"
 )
-
-
-def _jobs_to_send(connection: Connection, identity_id: int) -> str:
-    return json_ids(job for job in sending_jobs(connection, identity_id) if job)
 
 
 def lease_texts(connection: Connection, token: str, ids: Sequence[int]) -> int:
@@ -286,8 +281,7 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
 
 def count_live(connection: Connection, identity_id: int) -> int:
     """Count the wanted texts of live edits."""
-    query = f"SELECT count(*) FROM vectors WHERE {_OF_STATE} = 'wanted' AND job = 0"
-    return int(scalar(connection, query, identity_id))
+    return int(_count(connection, f"{_OF_STATE} = 'wanted' AND job = 0", identity_id))
 
 
 def is_pending(connection: Connection, identity_id: int) -> bool:
@@ -297,19 +291,28 @@ def is_pending(connection: Connection, identity_id: int) -> bool:
 
 
 def count_pending(connection: Connection, identity_id: int) -> int:
-    """Count the vectors of an identity that are wanted or in flight: `Backlog.pending`.
-
-    Of the index of states only these are read, not the ready ones: a question counts them each time.
-    """
-    query = f"SELECT count(*) FROM vectors WHERE {_OF_STATE} IN ('wanted', 'leased')"
-    return int(scalar(connection, query, identity_id))
+    """Count the vectors of an identity that are wanted or in flight: `Backlog.pending`, for each question."""
+    return _count(connection, f"{_OF_STATE} IN ('wanted', 'leased')", identity_id)
 
 
-def next_due(connection: Connection, identity_id: int) -> float | None:
-    """Return when the next wanted vector may be sent (seconds since the epoch); None when none is wanted."""
+def count_cached(connection: Connection) -> int:
+    """Count the ready vectors that no chunk needs: the cache proper."""
+    return _count(connection, _CACHED)
+
+
+def count_ready(connection: Connection) -> int:
+    """Count all ready vectors, active or cached: what `status` calls cache entries."""
+    return _count(connection, "state = 'ready'")
+
+
+def _count(connection: Connection, condition: str, *values: object) -> int:
+    return int(scalar(connection, f"SELECT count(*) FROM vectors WHERE {condition}", *values))
+
+
+def next_due(connection: Connection, identity_id: int) -> float:
+    """Return when the next wanted vector may be sent (seconds since the epoch); 0 when none is wanted."""
     query = f"SELECT min(due) FROM vectors WHERE {_OF_STATE} = 'wanted' AND job NOT IN ({_HELD})"
-    due: float | None = scalar(connection, query, identity_id)
-    return due
+    return scalar(connection, query, identity_id) or 0.0
 
 
 def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple[str, str, str]]:
@@ -321,16 +324,6 @@ def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple
         f" FROM vectors WHERE {_OF_STATE} = 'failed' ORDER BY id LIMIT ?",
         (identity_id, limit),
     ).fetchall()
-
-
-def count_cached(connection: Connection) -> int:
-    """Count the ready vectors that no chunk needs: the cache proper."""
-    return int(scalar(connection, f"SELECT count(*) FROM vectors WHERE {_CACHED}"))
-
-
-def count_ready(connection: Connection) -> int:
-    """Count all ready vectors, active or cached: what `status` calls cache entries."""
-    return int(scalar(connection, "SELECT count(*) FROM vectors WHERE state = 'ready'"))
 
 
 def take_in(

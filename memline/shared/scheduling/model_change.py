@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, bits, identities, jobs, meta, vectors
+from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import in_slices, scalar, transaction
 from memline.shared.index.identities import IdentityRow
@@ -140,8 +140,7 @@ def forget_vectors(connection: Connection, now: float) -> None:
     with transaction(connection):
         connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))
         connection.execute("DELETE FROM leases WHERE identity_id = ?", (target.id,))
-        connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (target.id,))
-        bits.forget(connection, target.id)
+        connection.execute("UPDATE identities SET vector_dims = 0, centre = NULL WHERE id = ?", (target.id,))
     _want_all(connection, replace(target, vector_dims=0), jobs.REINDEX, now)
 
 
