@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.environment import PROGRAMS
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.schema import AgentSettings, Experimental, MemorySearch
 from memline.shared.sessions.programs import FORMATS
 from memline.shared.sessions.read_session import read_session
 
@@ -45,6 +45,14 @@ def sessions_folder(state_dir, agent="main"):
     folder = state_dir / "agents" / agent / "sessions"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def session_settings(state_dir, **memory):
+    """An agent that may see its own sessions."""
+    seen = MemorySearch(sources=("sessions",), experimental=Experimental(session_memory=True), **memory)
+    return AgentSettings(
+        agent="main", workspace=state_dir, index_path=state_dir / "x.sqlite", state_dir=state_dir, memory=seen
+    )
 
 
 def store_of(program, place, workspace="/w/proj"):

@@ -5,16 +5,14 @@ from datetime import date
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.config.schema import Chunking
+from memline.shared.config.schema import MemorySearch
 from memline.shared.index import ledger
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import files_of_days
-from memline.shared.sessions.openclaw import OpenClawTranscripts
-from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.dates import Days
-from memline.shared.sync.read_file import read_transcript
+from memline.shared.sync.read_file import FileReader
 from tests.support.index_rows import MODEL_A, answer, lease_all
-from tests.support.transcripts import opening, sessions_folder, talk
+from tests.support.transcripts import opening, session_settings, sessions_folder, talk
 
 PATH = "sessions/a.jsonl"
 
@@ -34,14 +32,11 @@ def look(
 ):
     """A look at the transcript as it is now, not stored yet."""
     clock.advance(1)
-    transcripts = Transcripts([OpenClawTranscripts(str(file.parents[3]), "main")])
-    return read_transcript(
-        PATH,
-        transcripts=transcripts if allowed else None,
-        chunking=Chunking(),
-        entry=ledger.entry(writer.connection, PATH),
-        force=force,
-        clock=clock,
+    settings = session_settings(file.parents[3])
+    if not allowed:
+        settings = replace(settings, memory=MemorySearch())
+    return FileReader(settings, clock=clock).read(
+        PATH, entry=ledger.entry(writer.connection, PATH), force=force
     )
 
 

@@ -12,11 +12,9 @@ from memline.shared.config.schema import Chunking
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import StoreFiles
 from memline.shared.sessions import read_session
-from memline.shared.sessions.openclaw import OpenClawTranscripts
-from memline.shared.sessions.programs import Transcripts
-from memline.shared.sync.read_file import read_transcript
+from memline.shared.sync.read_file import FileReader
 from tests.support.index_rows import MODEL_A, lease_all
-from tests.support.transcripts import opening, said, sessions_folder
+from tests.support.transcripts import opening, said, session_settings, sessions_folder
 
 #: Behind every prefix: letters of both cases and digits, as keys have them.
 SECRETS = st.from_regex(r"[a-z][A-Z][0-9][A-Za-z0-9]{21,50}", fullmatch=True)
@@ -51,14 +49,9 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
 
     with closing(IndexWriter(folder / "index.sqlite", clock=clock)) as writer:
         writer.retarget(MODEL_A)
-        row = read_transcript(
-            "sessions/a.jsonl",
-            transcripts=Transcripts([OpenClawTranscripts(str(folder / "state"), "main")]),
-            chunking=Chunking(tokens=tokens, overlap=tokens // 5),
-            entry=None,
-            force=False,
-            clock=clock,
-        )
+        chunking = Chunking(tokens=tokens, overlap=tokens // 5)
+        reader = FileReader(session_settings(folder / "state", chunking=chunking), clock=clock)
+        row = reader.read("sessions/a.jsonl", entry=None)
         writer.store_file(row)
         requests = lease_all(writer)
     message = msgspec.msgpack.encode(StoreFiles(agent="main", files=(row,)))
@@ -80,14 +73,7 @@ def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(tmp_path, monk
     file = sessions_folder(tmp_path) / "a.jsonl"
     file.write_text(said("user", "password: opensesame"))
 
-    row = read_transcript(
-        "sessions/a.jsonl",
-        transcripts=Transcripts([OpenClawTranscripts(str(tmp_path), "main")]),
-        chunking=Chunking(),
-        entry=None,
-        force=False,
-        clock=ManualClock(),
-    )
+    row = FileReader(session_settings(tmp_path), clock=ManualClock()).read("sessions/a.jsonl", entry=None)
 
     assert row.outcome == "failed" and row.reason.startswith("ValueError in take (")
     assert "opensesame" not in row.reason
