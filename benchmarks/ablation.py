@@ -78,7 +78,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without what a list says of a note": partial(_changed, (scorer, "LISTS", 0)),
     "without irregular forms and spellings": partial(_changed, (terms, "forms_of", lambda word: ())),
     "without corrected words": partial(_changed, (terms, "MOST_SLIPS", 0)),
-    "an id counts as a word": partial(_changed, (scorer, "EXACT", 1.0), (lifts, "ID", 0.0)),
+    "without the lift of an id": partial(_changed, (lifts, "ID", 0.0)),
     "without the lift of a day": partial(_changed, (lifts, "DAY", 0.0)),
     "with the light words of a question": partial(_changed, (question, "light_words", lambda words: ())),
     "12 terms of a question instead of 24": partial(_changed, (scorer, "MAX_TERMS", 12)),

@@ -84,18 +84,19 @@ def lifts_of(
         for chunk_id, file_id in connection.execute(_CHUNKS_OF, (json_ids(within(named)), limit)):
             lifts.add([chunk_id], named[file_id])
     # A heading of three words or more stands somewhere as a phrase.
-    found = {lookup.term for lookup in words.found}
-    if question.whole and not named and found.issuperset(term for term in question.terms if term.is_phrase):
+    found = {lookup.term for lookup in words.lookups}
+    phrases = {term for term in question.terms if term.kind == "phrase"}
+    if question.whole and not named and found.issuperset(phrases):
         sections = _sections(connection, question.whole)
         lifts.add((each for each, file_id in sections.items() if within([file_id])), PART)
-    for lookup, held in zip(words.found, words.held, strict=True):
-        if lookup.term.is_exact:
-            exact = [row for fits, weight in held if weight == 1.0 for row in fits if row in words.sums]
-            if len({*matches.files_of(CHUNKS, exact).values()}) == 1:
+    for lookup in words.lookups:
+        if lookup.term.kind == "id":
+            exact = [row for row in words.sums if lookup.weight(row) == 1.0]
+            if len({*matches.owners(CHUNKS, exact).values()}) == 1:
                 lifts.add(exact, ID)
     if not question.days and not question.tags:
         return lifts
-    file_of = matches.files_of(CHUNKS, words.sums)
+    file_of = matches.owners(CHUNKS, words.sums)
     if question.days:
         dated = within(files_of_days(connection, question.days))
         lifts.has_dated = bool(dated)

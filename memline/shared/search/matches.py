@@ -32,10 +32,10 @@ _IN_FILES = (
     " WHERE EXISTS (SELECT 1 FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
     " WHERE chunks_fts MATCH value AND file_id IN (SELECT value FROM json_each(?2)))"
 )
-_COMMONEST = (
+_EXISTING = (
     "WITH counted AS MATERIALIZED"
     " (SELECT value, (SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH value) AS df FROM json_each(?))"
-    " SELECT value FROM counted WHERE df ORDER BY df DESC, value DESC LIMIT 1"
+    " SELECT value, df FROM counted WHERE df"
 )
 # CROSS JOIN: the phrases first. The plus sign: FTS5 finds the rows of a phrase, and these are looked up.
 _SCORES = (
@@ -85,7 +85,6 @@ class Matches:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
         kept = self._kept_rows + len(self._owners) + 5 * (len(self._files) + len(self._counts))
-        kept += 2 * sum(len(each) for each in self._facts.values() if isinstance(each, dict))
         if version != self._version or kept > MOST_KEPT:
             self._forget()
         self._version = version
@@ -110,20 +109,19 @@ class Matches:
             rows = self.connection.execute(_COUNT, (json.dumps(new),))
             self._counts |= {phrase: (chunks, names) for phrase, chunks, names in rows}
         counts = {each: self._counts[each][0] for each in phrases}
-        if files is None:
+        if files is None or not any(counts.values()):
             return counts
         some = json.dumps([each for each, count in counts.items() if count])
         there = {phrase for (phrase,) in self.connection.execute(_IN_FILES, (some, files))}
         return {each: count if each in there else 0 for each, count in counts.items()}
 
-    def commonest(self, phrases: Iterable[str]) -> str:
-        """Return the phrase that most chunks have; empty where none has any."""
-        row = self.connection.execute(_COMMONEST, (json.dumps([*phrases]),)).fetchone()
-        return "" if row is None else str(row[0])
+    def names_with(self, phrase: str) -> int:
+        """Return how many names have a phrase that was counted."""
+        return self._counts[phrase][1]
 
-    def names_of(self, phrases: Iterable[str]) -> dict[str, int]:
-        """Return how many names have each of some phrases that were counted, without those in none."""
-        return {each: count for each in phrases if (count := self._counts[each][1])}
+    def existing(self, phrases: Iterable[str]) -> dict[str, int]:
+        """Return those of many phrases that chunks have, with how many do."""
+        return dict(self.connection.execute(_EXISTING, (json.dumps([*phrases]),)).fetchall())
 
     def fits(
         self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
@@ -133,13 +131,11 @@ class Matches:
         `among`: only these rows are wanted; of a phrase that is kept all come. It is kept once it was asked
         twice, or about all rows.
         """
-        new = {each: count for each, count in counts.items() if (table, each) not in self._fits}
-        kept = {
-            each: count
-            for each, count in new.items()
-            if count <= KEPT_ROWS and (among is None or (table, each) in self._asked)
-        }
-        others = {each: count for each, count in new.items() if each not in kept}
+        kept, others = dict[str, int](), dict[str, int]()
+        for each, count in counts.items():
+            if (table, each) not in self._fits:
+                is_kept = count <= KEPT_ROWS and (among is None or (table, each) in self._asked)
+                (kept if is_kept else others)[each] = count
         for each, mine in self._read(table, kept).items():
             self._fits[table, each] = mine
             self._kept_rows += len(mine)
@@ -152,25 +148,21 @@ class Matches:
     ) -> dict[str, dict[int, float]]:
         if not counts:
             return {}
-        total, query = self.total(table), _SCORES.format(table, _WEIGHTS[table])
-        values = [json.dumps([*counts])]
+        total, query, values = self.total(table), _SCORES, [json.dumps([*counts])]
         if among is not None:
-            query, values = query + _AMONG.format(table), [*values, json_ids(among)]
-        fits: dict[str, dict[int, float]] = {each: {} for each in counts}
-        scaled = [
-            (fits[each], -1.0 / ((K1 + 1) * max(1e-6, math.log((total - count + 0.5) / (count + 0.5)))))
-            for each, count in counts.items()
+            query, values = query + _AMONG, [*values, json_ids(among)]
+        fits: list[dict[int, float]] = [{} for _ in counts]
+        scales = [
+            -1.0 / ((K1 + 1) * max(1e-6, math.log((total - count + 0.5) / (count + 0.5))))
+            for count in counts.values()
         ]
-        for key, row, bm25 in self.connection.execute(query, values):
-            mine, scale = scaled[key]
-            mine[row] = bm25 * scale
-        for each in counts:
-            if " OR " in each:
-                # One of them may be clamped and another not.
-                fits[each] = {row: min(1.0, fit) for row, fit in fits[each].items()}
-        return fits
+        for key, row, bm25 in self.connection.execute(query.format(table, _WEIGHTS[table]), values):
+            fit = bm25 * scales[key]
+            # Of several phrases one may be clamped and another not.
+            fits[key][row] = fit if fit < 1.0 else 1.0
+        return dict(zip(counts, fits, strict=True))
 
-    def files_of(self, table: str, rows: Iterable[int]) -> dict[int, int]:
+    def owners(self, table: str, rows: Iterable[int]) -> dict[int, int]:
         """Return row -> file id, of chunks or names."""
         rows, known = [*rows], self._owners
         if new := [row for row in rows if (table, row) not in known]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 from itertools import pairwise
+from typing import Literal
 from unicodedata import normalize
 
 from msgspec import Struct
@@ -58,13 +59,9 @@ class Term(Struct, frozen=True, kw_only=True):
     match: str
     #: Phrases that stand in where no chunk has it: its pieces, the words that it begins.
     fallbacks: tuple[str, ...] = ()
-    is_word: bool = False
-    #: An id or a quoted phrase.
-    is_exact: bool = False
-    #: A day: it counts in chunks that have another term.
-    is_day: bool = False
-    #: The whole question as a phrase.
-    is_phrase: bool = False
+    #: `id`: an id or a quoted phrase. `day` counts in chunks that have another term. `phrase`: the whole
+    #: question. `part`: a pair of CJK characters, or pieces that are words as well.
+    kind: Literal["word", "id", "day", "phrase", "part"] = "part"
     #: As typed, for the list of missing words; empty for what was not typed like that.
     typed: str = ""
 
@@ -94,10 +91,10 @@ def analyse(raw: str, today: date | None = None) -> Question:
 
     `today` is the day of the asker; without it no words are read as days.
     """
-    original = clean(raw)
+    original = normalize("NFC", re.sub("[\ud800-\udfff]", " ", raw[:MAX_CHARS]))
+    original = re.sub(r"[\x00-\x1f\x7f]+", " ", original).strip()
     text, tags = asked_tags(fold(original))
     days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
-    typed_days = [text[each.begin : each.end] for each in days]
     rest = text
     for each in reversed(days):
         rest = f"{rest[: start_with_fillers(text, each.begin)]} {rest[each.end :]}"
@@ -108,21 +105,11 @@ def analyse(raw: str, today: date | None = None) -> Question:
     if is_day_alone:
         terms.of.clear()
         light = (*light, *asked)
-    else:
-        # A day in words is a hint: without it conversations lose .01 of recall.
-        hints = _Terms()
-        hints.take_words(" ".join(typed_days), is_enough=True)
-        for term in hints.of.values():
-            terms.add(replace(term, typed="", is_word=False, is_exact=False, is_day=True))
-    for each, typed in zip(days, typed_days, strict=True):
-        if each.first == each.last and not each.is_relative:
-            figures = "" if any(map(str.isalpha, typed)) else typed
-            day = str(each) if each.has_year else f"{each.first:%m-%d}"
-            looks = any_of(quoted(other) for other in (day, figures, day.replace("-", "")) if other)
-            terms.add(Term(label=day, match=looks, is_day=not is_day_alone, typed=figures))
+    typed_days = [text[each.begin : each.end] for each in days]
+    terms.take_days(days, typed_days, is_day_alone=is_day_alone)
     whole = text.strip(" \"'?!.")
     if len(_WORD.findall(whole)) in PHRASE_WORDS and '"' not in text and not (tags or days):
-        terms.add(Term(label=whole, match=quoted(whole), is_phrase=True))
+        terms.add(Term(label=whole, match=quoted(whole), kind="phrase"))
     paths = (match[0] for match in _COMPOUND.finditer(text))
     return Question(
         text=original,
@@ -137,12 +124,6 @@ def analyse(raw: str, today: date | None = None) -> Question:
     )
 
 
-def clean(raw: str) -> str:
-    """Compose `raw`, drop control characters and lone surrogates, and cut it to MAX_CHARS."""
-    text = normalize("NFC", re.sub("[\ud800-\udfff]", " ", raw[:MAX_CHARS]))
-    return re.sub(r"[\x00-\x1f\x7f]+", " ", text).strip()
-
-
 def quoted(text: str) -> str:
     """Write `text` as one FTS5 string: a phrase of the tokens in it, never an operator."""
     return '"' + text.replace('"', '""') + '"'
@@ -151,19 +132,6 @@ def quoted(text: str) -> str:
 def any_of(phrases: Iterable[str]) -> str:
     """Write the MATCH expression of what has one of some phrases or more."""
     return " OR ".join(dict.fromkeys(phrases))
-
-
-def as_typed(missing: Iterable[Term], terms: Iterable[Term]) -> tuple[str, ...]:
-    """Write missing terms as they were typed, a run of CJK characters where none of its pairs was found."""
-    found = {term.typed for term in {*terms}.difference(missing)}
-    return tuple(dict.fromkeys(term.typed for term in missing if term.typed and term.typed not in found))
-
-
-def _looks(word: str) -> tuple[str, ...]:
-    """List other looks of a word: letters and figures that join and part, and an initial with its hyphen."""
-    if 1 < len(runs := re.findall(_RUN, word)) < 5:
-        return (quoted(" ".join(runs)),)
-    return (quoted(f"{word[0]} {word[1:]}"),) if word[0] in "etx" and word.isalpha() and len(word) > 4 else ()
 
 
 class _Terms:
@@ -175,13 +143,26 @@ class _Terms:
     def add(self, term: Term) -> None:
         self.of.setdefault(term.match, term)
 
+    def take_days(self, days: Iterable[Days], typed_days: list[str], *, is_day_alone: bool) -> None:
+        """Make terms of days: their words, a hint without which conversations lose .01, and their figures."""
+        hints = _Terms()
+        hints.take_words("" if is_day_alone else " ".join(typed_days), is_enough=True)
+        for term in hints.of.values():
+            self.add(replace(term, typed="", kind="day"))
+        for each, typed in zip(days, typed_days, strict=True):
+            if each.first == each.last and not each.is_relative:
+                figures = "" if any(map(str.isalpha, typed)) else typed
+                day = str(each) if each.has_year else f"{each.first:%m-%d}"
+                looks = any_of(quoted(other) for other in (day, figures, day.replace("-", "")) if other)
+                self.add(Term(label=day, match=looks, kind="part" if is_day_alone else "day", typed=figures))
+
     def take_marked(self, text: str) -> str:
         """Make terms of quotes, emoji and compounds, and return the rest."""
         text = _QUOTED.sub(self._take_quote, text)
-        for emoji in () if text.isascii() else emoji_run().findall(text):
-            match = f"{{grams}} : {quoted(grams(emoji))}"
-            self.add(Term(label=emoji, match=match, is_exact=True, typed=emoji))
         if not text.isascii():
+            for emoji in emoji_run().findall(text):
+                match = f"{{grams}} : {quoted(grams(emoji))}"
+                self.add(Term(label=emoji, match=match, kind="id", typed=emoji))
             text = dense_run().sub(lambda run: f" {run[0]} ", emoji_run().sub(" ", text))
         return _COMPOUND.sub(self._take_compound, text)
 
@@ -190,39 +171,39 @@ class _Terms:
         pieces = PIECE.findall(phrase.lower())
         if has_dense(phrase) or not pieces:
             return phrase
-        self._add_phrase(phrase, pieces, is_exact=True)
+        self._add_phrase(phrase, pieces, kind="id")
         return " "
 
     def _take_compound(self, match: re.Match[str]) -> str:
-        pieces = PIECE.findall(match[0].lower())
-        if not pieces or re.fullmatch(_COUNTED, match[0]):
-            return match[0]
-        has_letters_alone = all(map(str.isalpha, pieces)) and "_" not in match[0]
-        if has_letters_alone and len(pieces[0]) == 1 and "-" in match[0] and len(pieces) == 2:
-            self._add_phrase(match[0], pieces, (quoted("".join(pieces)),))
+        typed, pieces = match[0], PIECE.findall(match[0].lower())
+        if not pieces or re.fullmatch(_COUNTED, typed):
+            return typed
+        is_of_words = all(map(str.isalpha, pieces)) and "_" not in typed
+        if is_of_words and len(pieces[0]) == 1 and "-" in typed and len(pieces) == 2:
+            self._add_phrase(typed, pieces, quoted("".join(pieces)))
             return " "
         # `high-speed` and `and/or` are two words: as a phrase on top of them they lost 0.01 on abstracts.
-        is_id = _is_id(match[0], pieces)
-        if is_id or not has_letters_alone:
-            spellings = [quoted("".join(pieces))] if 1 < len(pieces) < 4 else []
-            if version := re.match(_VERSION, match[0]):
-                other = pieces[0][1:] if version[1] else f"v{pieces[0]}"
-                spellings.append(quoted(" ".join([other, *pieces[1:]])))
-            self._add_phrase(match[0], pieces, tuple(spellings), is_exact=is_id)
+        is_id = _is_id(typed, pieces)
+        if is_id or not is_of_words:
+            looks = [quoted("".join(pieces))] if 1 < len(pieces) < 4 else []
+            if version := re.match(_VERSION, typed):
+                first = pieces[0][1:] if version[1] else f"v{pieces[0]}"
+                looks.append(quoted(" ".join([first, *pieces[1:]])))
+            self._add_phrase(typed, pieces, *looks, kind="id" if is_id else "part")
         # The parts of `src/app.py` are words as well; those of `v1.5.2` are noise, and so is the `md` that
         # every note ends with.
-        return without_ending(match[0]) if has_letters_alone else " "
+        return without_ending(typed) if is_of_words else " "
 
     def _add_phrase(
-        self, typed: str, pieces: list[str], spellings: tuple[str, ...] = (), *, is_exact: bool = False
+        self, typed: str, pieces: list[str], *looks: str, kind: Literal["id", "part"] = "part"
     ) -> None:
         parts = [quoted(piece) for piece in dict.fromkeys(pieces) if len(piece) > 1]
         self.add(
             Term(
                 label=typed.lower(),
-                match=any_of((quoted(" ".join(pieces)), *spellings)),
+                match=any_of((quoted(" ".join(pieces)), *looks)),
                 fallbacks=tuple(parts[:8]) if len(pieces) > 1 else (),
-                is_exact=is_exact,
+                kind=kind,
                 typed=typed,
             )
         )
@@ -246,8 +227,8 @@ class _Terms:
             for piece in typed.replace("_", " ").split():
                 word = piece.casefold()
                 words.setdefault(word, piece)
-                is_next = text[end : match.start()] == " " and before.isalnum() and word.isalnum()
-                if is_next and before.isalpha() != word.isalpha() and (before.isdigit() or word.isdigit()):
+                is_mixed = (before.isalpha() and word.isdigit()) or (before.isdigit() and word.isalpha())
+                if is_mixed and text[end : match.start()] == " ":
                     for each in (before, word):
                         joined.setdefault(each, []).append(quoted(before + word))
                 before, end = word, match.end()
@@ -256,18 +237,18 @@ class _Terms:
         content = [word for word in words if word not in stop] or ([] if self.of or is_enough else [*words])
         light = light_words([words[word] for word in content] if asks and language in ("en", "") else [])
         left_out = {*map(str.casefold, light)}
-        for word in (each for each in content if each not in left_out):
-            is_exact = not word.isalpha() and len(word) >= 5 and not re.fullmatch(_QUANTITY, word)
-            self.add(
-                Term(
-                    label=word,
-                    match=any_of((quoted(word), *_looks(word), *joined.get(word, ()))),
-                    fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
-                    is_word=True,
-                    is_exact=is_exact,
-                    typed="" if word in pieces else words[word],
+        for word in content:
+            if word not in left_out:
+                is_id = not word.isalpha() and len(word) >= 5 and not re.fullmatch(_QUANTITY, word)
+                self.add(
+                    Term(
+                        label=word,
+                        match=any_of((quoted(word), *_looks(word), *joined.get(word, ()))),
+                        fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
+                        kind="id" if is_id else "word",
+                        typed="" if word in pieces else words[word],
+                    )
                 )
-            )
         return light
 
     def _take_pairs(self, word: str) -> None:
@@ -277,6 +258,13 @@ class _Terms:
             for label in pairs or [run]:
                 match = f"{{grams}} : {quoted(label)}{'' if pairs else ' *'}"
                 self.add(Term(label=label, match=match, typed=run))
+
+
+def _looks(word: str) -> tuple[str, ...]:
+    """List other looks of a word: letters and figures that join and part, and an initial with its hyphen."""
+    if 1 < len(runs := re.findall(_RUN, word)) < 5:
+        return (quoted(" ".join(runs)),)
+    return (quoted(f"{word[0]} {word[1:]}"),) if word[0] in "etx" and word.isalpha() and len(word) > 4 else ()
 
 
 def _is_id(typed: str, pieces: list[str]) -> bool:

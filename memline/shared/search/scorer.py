@@ -8,8 +8,7 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     bm25  of FTS5 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
     idf   ln(1 + (N - df + 1/2) / (df + 1/2)) of chunks, or of names
     n     the name documents of f: file name and title, each alias
-    w     1; 1.5 for an id or a quoted phrase; 1/3 for an irregular form, another spelling, a beginning or a
-          corrected word
+    w     1; 1/3 for an irregular form, another spelling, a beginning or a corrected word
     near  the share of the idf of the question that stands within 200 characters, for the 20 best chunks
 
 A list whose item describes another note gives its sum to that note. `lifts.py` adds for names, ids, days and
@@ -27,7 +26,7 @@ from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
 from memline.shared.search.matches import CHUNKS, NAMES, Matches
 from memline.shared.search.question import Question
-from memline.shared.search.terms import Lookup, Needle, Row, Words, idf_of, look_up, plain
+from memline.shared.search.terms import Lookup, Needle, Row, Way, Words, idf_of, look_up, plain
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
@@ -39,9 +38,6 @@ MAX_TERMS = 24
 #: What a name weighs beside a chunk of its file, and each word that it holds (abstracts .006).
 NAME, NAME_WORD = 0.7, 0.1
 
-#: What an id or a quoted phrase weighs.
-EXACT = 1.5
-
 #: Rows that the rarest terms find before commoner ones score only these: bm25 takes 1 us a row. So does a
 #: term that many rows have where some are found.
 FOUND_ENOUGH, FOUND_SOME, MANY = 200, 50, 500
@@ -51,6 +47,9 @@ COMMON = 10_000
 
 #: Files whose names fit best and whose chunks are candidates, and how many of each.
 NAMED, NAMED_CHUNKS = 20, 50
+
+#: Names that commoner terms score.
+NAMED_POOL = 400
 
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
@@ -67,10 +66,7 @@ _OF_PATH = (
     "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?1) AND ordinal < ?2"
     " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3))) ORDER BY ordinal"
 )
-_NAMED_CHUNKS = (
-    "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?1)) AND ordinal < ?2"
-    " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3)))"
-)
+_NAMED_CHUNKS = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)) AND ordinal < ?"
 _CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
@@ -80,27 +76,22 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     `files`: a JSON array of the ids of the files that are searched, None for all.
     """
     words = look_up(matches, question.terms, files, MAX_TERMS)
-    words.names = _names(matches, words.found)
+    names = _names(matches, words.lookups, files)
+    best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
+    named = [row for (row,) in matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS))]
+    among = None
     if files is not None:
-        allowed = {*json.loads(files)}
-        words.names = {each: name for each, name in words.names.items() if each in allowed}
-    best = json_ids(nlargest(NAMED, words.names, key=words.names.__getitem__))
-    named = matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS, files))
-    file_of: dict[int, int] = dict(named.fetchall())
-    sums = _sums(matches, words, files, file_of, pool)
-    top = sums if len(sums) <= pool else _best(sums, pool)
-    if len(words.names) > NAMED:
-        file_of |= matches.files_of(CHUNKS, top)
-    words.named = {row: words.names[owner] for row, owner in file_of.items() if owner in words.names}
-    for row in dict.fromkeys((*top, *file_of)):
-        words.sums[row] = sums.get(row, 0.0) + words.named.get(row, 0.0)
-    top = _best(words.sums, pool)
-    words.sums = {row: words.sums[row] for row in top}
-    words.rows = read(matches, top[:NEAR_CHUNKS])
+        among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
+    sums = _sums(matches, CHUNKS, words.lookups, pool, named, among)
+    file_of = matches.owners(CHUNKS, dict.fromkeys((*_best(sums, pool), *named)))
+    words.named = {row: names[owner] for row, owner in file_of.items() if owner in names}
+    sums = {row: sums.get(row, 0.0) + words.named.get(row, 0.0) for row in file_of}
+    words.sums = {row: sums[row] for row in _best(sums, pool)}
+    words.rows = read(matches, [*words.sums][:NEAR_CHUNKS])
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
     for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        _add_described(matches, words, words.rows[row], files)
+        _add_described(matches, words, names, words.rows[row], files)
     return words
 
 
@@ -144,66 +135,63 @@ def _best(sums: Mapping[int, float], count: int) -> list[int]:
 
 
 def _sums(
-    matches: Matches, words: Words, files: str | None, named: Iterable[int], pool: int
+    matches: Matches,
+    table: str,
+    lookups: Sequence[Lookup],
+    pool: int,
+    kept: Iterable[int] = (),
+    among: set[int] | None = None,
 ) -> dict[int, float]:
-    """Add up what the terms say of chunks: the rarest of all that hold them, the others of the best."""
-    total, rows, late = matches.total(CHUNKS), 0, list[bool]()
-    for lookup in words.found:
-        is_common = rows > FOUND_SOME and rows + lookup.ways[0].df > MANY
-        late.append(lookup.term.is_day or is_common or rows > FOUND_ENOUGH)
-        rows += 0 if lookup.term.is_day else lookup.ways[0].df
-    among: set[int] | None = None
-    if files is not None:
-        among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
+    """Add up what terms say of rows: the rarest of all that have them, the others of the best and of `kept`.
+
+    `among`: only these rows are scored.
+    """
+    rows, early, late = 0, list[Lookup](), list[Lookup]()
+    for each in lookups:
+        df = each.ways[0].df
+        is_common = rows > FOUND_SOME and rows + df > MANY
+        (late if is_common or rows > FOUND_ENOUGH or each.term.kind == "day" else early).append(each)
+        rows += df if each.term.kind != "day" else 0
     sums = dict[int, float]()
-    words.held = [[] for _ in late]
-    for is_late in (False, True):
-        if is_late:
-            among = {*_best(sums, pool), *named}
-        some = [
-            (lookup, held)
-            for lookup, held, each in zip(words.found, words.held, late, strict=True)
-            if each is is_late and (not is_late or lookup.ways[0].df <= COMMON or not sums)
-        ]
-        df = {way.match: way.df for lookup, _ in some for way in lookup.ways}
-        fits = matches.fits(CHUNKS, df, among)
-        for lookup, held in some:
-            for match, weight, count in lookup.ways:
-                held.append((fits[match], weight))
-                worth = weight * idf_of(total, max(count, lookup.ways[0].df))
-                worth *= EXACT if lookup.term.is_exact else 1.0
-                known = fits[match]
-                if among is not None:
-                    known = {row: known[row] for row in known.keys() & among}
-                for row, fit in known.items():
-                    sums[row] = sums.get(row, 0.0) + worth * fit
-        if is_late and some and among is not None:
-            # No other can be among the best any more.
-            sums = {row: sums[row] for row in among if row in sums}
-    return sums
+    _add(sums, matches, table, early, among)
+    if late:
+        among = {*_best(sums, pool), *kept}
+        _add(sums, matches, table, [each for each in late if each.ways[0].df <= COMMON], among)
+    # No other can be among the best any more.
+    return sums if among is None else {row: sums[row] for row in among & sums.keys()}
 
 
-def _names(matches: Matches, found: Sequence[Lookup]) -> dict[int, float]:
+def _add(
+    sums: dict[int, float], matches: Matches, table: str, lookups: Sequence[Lookup], among: set[int] | None
+) -> None:
+    total, extra = matches.total(table), NAME_WORD if table == NAMES else 0.0
+    fits = matches.fits(table, {way.match: way.df for each in lookups for way in each.ways}, among)
+    for each in lookups:
+        each.found = [fits[way.match] for way in each.ways]
+        for (_, weight, df), known in zip(each.ways, each.found, strict=True):
+            worth = weight * idf_of(total, max(df, each.ways[0].df))
+            for row in known if among is None else known.keys() & among:
+                sums[row] = sums.get(row, 0.0) + worth * (known[row] + extra)
+
+
+def _names(matches: Matches, lookups: Sequence[Lookup], files: str | None) -> dict[int, float]:
     """Return file -> what its best name adds."""
-    df = matches.names_of(each.ways[0].match for each in found if not each.term.is_day)
-    total, rows = matches.total(NAMES), 0
-    first, rest = dict[str, int](), dict[str, int]()
-    for phrase, count in df.items():
-        (rest if rows > FOUND_ENOUGH else first)[phrase] = count
-        rows += count
-    sums = dict[int, float]()
-    for some in (first, rest):
-        for phrase, fits in matches.fits(NAMES, some, [*sums] if some is rest else None).items():
-            worth = idf_of(total, df[phrase])
-            for row in fits.keys() & sums.keys() if some is rest else fits:
-                sums[row] = sums.get(row, 0.0) + worth * (fits[row] + NAME_WORD)
-    file_of, best = matches.files_of(NAMES, sums), dict[int, float]()
-    for row, each in sums.items():
-        best[file_of[row]] = max(best.get(file_of[row], 0.0), NAME * each)
+    named = [
+        Lookup(each.term, [Way(each.ways[0].match, 1.0, count)], each.idf)
+        for each in lookups
+        if each.term.kind != "day" and (count := matches.names_with(each.ways[0].match))
+    ]
+    sums = _sums(matches, NAMES, named, NAMED_POOL)
+    allowed, best = None if files is None else {*json.loads(files)}, dict[int, float]()
+    for row, owner in matches.owners(NAMES, sums).items():
+        if allowed is None or owner in allowed:
+            best[owner] = max(best.get(owner, 0.0), NAME * sums[row])
     return best
 
 
-def _add_described(matches: Matches, words: Words, row: Row, files: str | None) -> None:
+def _add_described(
+    matches: Matches, words: Words, names: Mapping[int, float], row: Row, files: str | None
+) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
     An item such as `- [Boat](boat.md): broker, policy and renewal` says what another note is about, often in
@@ -213,7 +201,7 @@ def _add_described(matches: Matches, words: Words, row: Row, files: str | None) 
     has_links = any(sign in row.text for sign in ("](", "[[", "href="))
     if not has_links or row.file.source != MEMORY or row.file.day or day_of_path(row.file.path):
         return
-    if words.names.get(row.file_id, 0.0) > NAMED_WELL * max(words.names.values(), default=0.0) > 0:
+    if names.get(row.file_id, 0.0) > NAMED_WELL * max(names.values(), default=0.0) > 0:
         return
     items = described(row.text)
     shares = [near(item, words.needles) for _, item in items]
@@ -225,7 +213,7 @@ def _add_described(matches: Matches, words: Words, row: Row, files: str | None) 
     resolver = Resolver(matches.connection, private=files is None)
     target = resolver.note(link.target, is_path=link.is_path, of=row.file.path)
     chunks = matches.connection.execute(_OF_PATH, (target, NAMED_CHUNKS, files))
-    mine = [each for (each,) in chunks if any(words.weights(each))]
+    mine = [each for (each,) in chunks if any(term.weight(each) for term in words.lookups)]
     if mine:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
         words.rows |= read(matches, [top])

@@ -29,7 +29,7 @@ from memline.shared.search import fusion, vectors
 from memline.shared.search.lifts import Lifts, lifts_of
 from memline.shared.search.matches import CHUNKS, Matches
 from memline.shared.search.passages import WINDOW, Passage, passages
-from memline.shared.search.question import Question, analyse, as_typed
+from memline.shared.search.question import Question, Term, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
 from memline.shared.search.results import Answer, Hit, lacking
 from memline.shared.search.scorer import read, score
@@ -277,7 +277,7 @@ class _Search(Struct):
         self.lifts = lifts_of(matches, self.question, words, self.files, pool)
         by_words = hybrid.enabled or backend is None
         if by_words:
-            self.words, self.missing = words, as_typed(words.missing, self.question.terms)
+            self.words, self.missing = words, _as_typed(words.missing, self.question.terms)
         if backend is not None and vector is not None:
             self.mode = "hybrid" if by_words else "vector"
             places = self._compare(backend, vector, words, pool)
@@ -399,9 +399,8 @@ class _Search(Struct):
         )
 
     def _explanation(self, chunk_id: int) -> dict[str, Any]:
-        asked = zip(self.words.found, self.words.weights(chunk_id), strict=True)
         return {
-            "terms": [lookup.term.label for lookup, weight in asked if weight],
+            "terms": [each.term.label for each in self.words.lookups if each.weight(chunk_id)],
             "sum": round(self.words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
             "cosine": self.cosines.get(chunk_id),
             "late": self.late.get(chunk_id),
@@ -412,7 +411,8 @@ class _Search(Struct):
         """Return how much of the question was found, as a share."""
         if self.mode == "vector":
             return 1.0
-        quality, hybrid = self.words.quality, self.settings.hybrid
+        best, hybrid = max(self.words.sums.values(), default=0.0), self.settings.hybrid
+        quality = best / (best + self.words.mass)
         if self.cosines:
             weights = hybrid.text_weight + hybrid.vector_weight or 1.0
             quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
@@ -454,3 +454,9 @@ class _Search(Struct):
         if not self.question.terms and self.mode == "keyword" and not self.question.days:
             return "the question has no word to look for"
         return "nothing in the notes matches"
+
+
+def _as_typed(missing: Sequence[Term], terms: Sequence[Term]) -> tuple[str, ...]:
+    """Write missing terms as they were typed, a run of CJK characters where none of its pairs was found."""
+    found = {term.typed for term in terms if term not in missing}
+    return tuple(dict.fromkeys(term.typed for term in missing if term.typed not in found))

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from string import ascii_lowercase
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -31,29 +32,34 @@ _SPELLED = re.compile(
     r"(?<=\w{3})(?:is|iz|ys|yz)(?=(?:e[drs]?|ing|ations?)$)|(?<=\w{2})(?:our|or)(?=(?:s|ed|ing|ful|able)?$)"
 )
 _OTHER = {"is": "iz", "iz": "is", "ys": "yz", "yz": "ys", "our": "or", "or": "our"}
-_ALPHABETS = (
-    "abcdefghijklmnopqrstuvwxyz",
-    "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώ",
-    "абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґ",
-)
 _ENDINGS = ("ations", "ation", "ies", "ied", "ing", "ed", "es", "s", "e", "y")
 
 
 class Way(NamedTuple):
-    """One phrase that finds a term."""
+    """A phrase that finds a term."""
 
     match: str
     weight: float
-    #: Chunks that have it.
+    #: Chunks, or names, that have it.
     df: int
 
 
-class Lookup(NamedTuple):
-    """A term with its ways to be found, the best first, and its idf."""
+class Lookup(Struct):
+    """A term as it is searched."""
 
     term: Term
+    #: The best first.
     ways: Sequence[Way]
     idf: float
+    #: The chunks that each way finds.
+    found: Sequence[Fits] = ()
+
+    def weight(self, chunk_id: int) -> float:
+        """Return the weight with which a chunk holds the term; 0 where it does not."""
+        for way, fits in zip(self.ways, self.found, strict=False):
+            if chunk_id in fits:
+                return way.weight
+        return 0.0
 
 
 class Row(NamedTuple):
@@ -77,84 +83,75 @@ class Words(Struct):
     """What the words of a question say of chunks."""
 
     #: What is searched, the rarest first, and the idf of all that was asked.
-    found: Sequence[Lookup] = ()
+    lookups: Sequence[Lookup] = ()
     mass: float = 1.0
     #: Terms of which no form stands in what is searched, and what some of them were taken for.
-    missing: tuple[Term, ...] = ()
-    meant: tuple[str, ...] = ()
+    missing: Sequence[Term] = ()
+    meant: Sequence[str] = ()
     #: idf of the words, by label.
     rarity: dict[str, float] = {}
-    #: Chunk -> its sum.
+    #: Chunk -> its sum, and what the best name of its file added to it.
     sums: dict[int, float] = {}
-    #: File -> what its best name adds, and chunk -> the same of its file.
-    names: dict[int, float] = {}
     named: dict[int, float] = {}
-    #: Of each term the chunks that each of its ways finds, and the weight of that way, the best first.
-    held: list[list[tuple[Fits, float]]] = []
-    needles: list[Needle] = []
+    needles: Sequence[Needle] = ()
     #: Chunks that were read.
     rows: dict[int, Row] = {}
 
-    def weights(self, chunk_id: int) -> list[float]:
-        """Return the weight with which a chunk holds each term; 0 where it does not."""
-        return [next((weight for fits, weight in ways if chunk_id in fits), 0.0) for ways in self.held]
-
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""
-        asked = zip(self.found, self.weights(chunk_id), strict=True)
-        share = math.fsum(each.idf * weight for each, weight in asked if each.term.typed)
+        share = math.fsum(each.idf * each.weight(chunk_id) for each in self.lookups if each.term.typed)
         return min(1.0, share / self.mass)
-
-    @property
-    def quality(self) -> float:
-        """Return the best sum as a share of it and all idf of the question."""
-        best = max(self.sums.values(), default=0.0)
-        return best / (best + self.mass)
 
 
 def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Words:
     """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
     weights: dict[str, dict[str, float]] = {}
     for term in terms:
-        forms = any_of(forms_of(term.label)) if term.is_word else ""
+        forms = any_of(forms_of(term.label)) if term.kind == "word" else ""
         weights[term.match] = {term.match: 1.0} | ({forms: FORM_WEIGHT} if forms else {})
     df = matches.counts((each for mine in weights.values() for each in mine), files)
     unknown = [
-        term for term in terms if not term.is_phrase and not any(df[each] for each in weights[term.match])
+        term for term in terms if term.kind != "phrase" and not any(df[each] for each in weights[term.match])
     ]
-    df |= matches.counts((any_of(term.fallbacks) for term in unknown if term.fallbacks), files)
-    meant, slips_left = list[str](), MOST_SLIPS
+    others = {term.match: any_of(term.fallbacks) for term in unknown if term.fallbacks}
+    df |= matches.counts(others.values(), files)
+    wrong = [each for each in unknown if each.label.isalpha() and len(each.label) in LETTERS]
+    slips = {
+        each.match: [*map(quoted, _slips(each.label))]
+        for each in [each for each in wrong if not df.get(others.get(each.match, ""))][:MOST_SLIPS]
+    }
+    known = matches.existing({slip for mine in slips.values() for slip in mine}) if slips else {}
+    meant = {
+        match: max(some, key=lambda each: (known[each], each))
+        for match, mine in slips.items()
+        if (some := [each for each in mine if each in known])
+    }
+    df |= matches.counts(meant.values(), files)
     for term in unknown:
-        other = any_of(term.fallbacks)
-        is_long = term.is_word and len(term.label) in LETTERS and term.label.isalpha()
-        if not df.get(other) and slips_left and is_long:
-            slips_left -= 1
-            if other := matches.commonest(map(quoted, _slips(term.label))):
-                df |= matches.counts([other], files)
-                meant += [other.strip('"')] if df[other] else []
+        other = meant.get(term.match) or others.get(term.match)
         weights[term.match] = {other: FORM_WEIGHT} if other else {}
-    total, found = matches.total(CHUNKS), list[Lookup]()
+    total, lookups = matches.total(CHUNKS), list[Lookup]()
     idfs = dict.fromkeys((term.match for term in terms), idf_of(total, 0))
     for term in terms:
         ways = [Way(each, weight, df[each]) for each, weight in weights[term.match].items() if df[each]]
         if ways:
-            found.append(Lookup(term, ways, idf_of(total, ways[0].df)))
+            lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
             if term not in unknown:
-                idfs[term.match] = found[-1].idf
+                idfs[term.match] = lookups[-1].idf
     # Sorting keeps the order of the question among equals.
-    found = sorted(found, key=lambda each: each.ways[0].df)[:limit]
+    lookups = sorted(lookups, key=lambda each: each.ways[0].df)[:limit]
     mass = math.fsum(idfs[term.match] for term in terms if term.typed) or 1.0
     return Words(
-        found=found,
+        lookups=lookups,
         mass=mass,
-        missing=tuple(term for term in unknown if term.typed),
-        meant=tuple(meant),
-        rarity={term.label: idfs[term.match] for term in terms if term.is_word},
+        missing=[term for term in unknown if term.typed],
+        meant=[each.strip('"') for each in meant.values() if df[each]],
+        rarity={term.label: idfs[term.match] for term in terms if term.kind in ("word", "id")},
         needles=[
             (needle, number, way.weight * lookup.idf / mass)
-            for number, lookup in enumerate(found)
+            for number, lookup in enumerate(lookups)
             for way in lookup.ways
-            if not lookup.term.is_phrase
+            if lookup.term.kind != "phrase"
             for needle in needles_of(way.match)
         ],
     )
@@ -204,7 +201,7 @@ def _slips(word: str) -> set[str]:
 
     The first letter hardly ever is.
     """
-    letters = next((each for each in _ALPHABETS if word[0] in each), _ALPHABETS[0])
+    letters = ascii_lowercase
     near = {word[:at] + word[at + 1 :] for at in range(1, len(word))}
     near |= {word[:at] + letter + word[at:] for at in range(1, len(word) + 1) for letter in letters}
     near |= {word[:at] + letter + word[at + 1 :] for at in range(1, len(word)) for letter in letters}

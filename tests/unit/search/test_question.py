@@ -25,7 +25,7 @@ TERMS = [
 def test_a_question_has_these_terms(question, labels):
     terms = analyse(question).terms
 
-    assert [term.label for term in terms if not term.is_phrase] == labels
+    assert [term.label for term in terms if term.kind != "phrase"] == labels
 
 
 LOOKS = [
