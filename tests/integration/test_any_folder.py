@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from memline.shared.config import workspaces
+from memline.shared.config.agents import digest
 from memline.shared.config.load import Options, load
 from tests.support.shell import Shell
 
@@ -55,7 +55,7 @@ def test_the_workspace_is_found_in_the_order_that_is_documented(shell, tmp_path,
     assert nearest == inside and of_agent["workspaceDir"] == str(vault)
     assert by_variable == (str(project), "MEMLINE_WORKSPACE")
     assert agent_first["workspaceDir"] == str(vault) and by_option["workspaceDir"] == str(project)
-    assert by_option["dbPath"].endswith(f"main-{workspaces.digest(project)}.sqlite")
+    assert by_option["dbPath"].endswith(f"main-{digest(project)}.sqlite")
     assert of_agent["dbPath"].endswith("/main.sqlite")
 
 

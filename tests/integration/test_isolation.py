@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memline import Memory
-from memline.shared.config import workspaces
+from memline.shared.config.agents import digest
 from tests.support.shell import Shell
 
 
@@ -44,7 +44,7 @@ def test_two_workspaces_have_two_indexes_and_never_see_each_other(shell, tmp_pat
     for folder in (one, two):
         assert shell("--workspace", str(folder), "index").status == 0
 
-    assert names(indexes) == {f"main-{workspaces.digest(each)}.sqlite" for each in (one, two)}
+    assert names(indexes) == {f"main-{digest(each)}.sqlite" for each in (one, two)}
     assert cited(shell, "--workspace", str(two), "search", "secret cellar plan") == [
         "The beta plan is in the attic."
     ]
@@ -57,7 +57,7 @@ def test_two_workspaces_have_two_indexes_and_never_see_each_other(shell, tmp_pat
 def test_status_config_and_doctor_name_the_same_file(shell, tmp_path, indexes):
     folder = made(tmp_path / "one", "A note.\n")
     shell("--workspace", str(folder), "index")
-    file = str(indexes / f"main-{workspaces.digest(folder)}.sqlite")
+    file = str(indexes / f"main-{digest(folder)}.sqlite")
     shell.setenv("MEMLINE_WORKSPACE", str(folder))
 
     assert shell("status", "--json").json[0]["status"]["dbPath"] == file

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from memline.shared.config import workspaces
+from memline.shared.config.agents import is_same
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault, IndexMissing, IndexTooOld
 from memline.shared.figures import counters
@@ -104,7 +104,7 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
                 maintenance.move_aside(index, time.time(), found)
         recorded = str(meta.get(source, meta.WORKSPACE, "") or "")
         # A workspace that is not here was moved, or is on another machine.
-        is_ours = not Path(recorded).is_dir() or workspaces.is_same(recorded, agent.workspace)
+        is_ours = not Path(recorded).is_dir() or is_same(recorded, agent.workspace)
         is_index = is_ours and not index.exists() and maintenance.put_in_place(source, index)
         if is_index:
             count = vectors.count_ready(source)
@@ -142,5 +142,5 @@ def _refuse_other_files(target: Path, agent: AgentSettings) -> None:
         return
     except IndexFault as error:
         raise ConfigError(f"{target} is there and is no backup", hint="name another file") from error
-    if recorded and Path(recorded).is_dir() and not workspaces.is_same(recorded, agent.workspace):
+    if recorded and Path(recorded).is_dir() and not is_same(recorded, agent.workspace):
         raise ConfigError(f"{target} is a backup of {recorded}", hint="name another file")

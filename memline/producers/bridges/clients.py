@@ -113,7 +113,7 @@ def _vs_code_folder(env: Environment) -> Path:
     above = (
         environment.user_home(env) / "Library/Application Support"
         if is_mac
-        else environment.client_settings(env)
+        else environment.folder(env, "XDG_CONFIG_HOME", ".config")
     )
     return above / "Code" / "User"
 
@@ -147,7 +147,7 @@ CLIENTS: Mapping[str, Client] = {
     "opencode": Client(
         title="opencode",
         files=lambda env: [
-            environment.client_settings(env) / "opencode" / name
+            environment.folder(env, "XDG_CONFIG_HOME", ".config") / "opencode" / name
             for name in ("opencode.json", "opencode.jsonc")
         ],
         place=("mcp",),
@@ -158,7 +158,7 @@ CLIENTS: Mapping[str, Client] = {
         # The second is where Devin Desktop, its name since June 2026, is said to look.
         files=lambda env: (
             environment.user_home(env) / ".codeium" / "windsurf" / "mcp_config.json",
-            environment.client_settings(env) / "devin" / "mcp_config.json",
+            environment.folder(env, "XDG_CONFIG_HOME", ".config") / "devin" / "mcp_config.json",
         ),
         place=("mcpServers",),
     ),
@@ -170,7 +170,7 @@ CLIENTS: Mapping[str, Client] = {
     ),
     "zed": Client(
         title="Zed",
-        files=lambda env: (environment.client_settings(env) / "zed" / "settings.json",),
+        files=lambda env: (environment.folder(env, "XDG_CONFIG_HOME", ".config") / "zed" / "settings.json",),
         place=("context_servers",),
         entry=lambda server: {**_plain(server), "env": {}},
     ),

@@ -16,7 +16,8 @@ from memline.producers.cli.index import index_agent
 from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.output import echo, put
 from memline.producers.memory import Memory
-from memline.shared.config import config_file, environment, workspaces
+from memline.shared.config import config_file, environment
+from memline.shared.config.agents import is_same
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
@@ -150,7 +151,7 @@ def _much(folder: Path, count: int) -> str:
     """Say why a folder is hardly meant as a whole; empty when it may be."""
     home = Path(os.path.realpath(environment.user_home(os.environ)))
     if home.is_relative_to(os.path.realpath(folder)):
-        verb = "is" if workspaces.is_same(home, folder) else "contains"
+        verb = "is" if is_same(home, folder) else "contains"
         return f"{folder} {verb} your home directory, with {counted(count, 'Markdown file')}"
     signs = (".git", ".obsidian", "logseq")
     is_whole = any((each / sign).exists() for each in (folder, *folder.parents) for sign in signs)

@@ -1,7 +1,13 @@
 """Resolve the settings of each agent: workspace, index file, absolute paths.
 
 An agent is resolved when it is asked for. So a configuration without a workspace can still be shown and
-checked, and is an error only for a command that needs the workspace.
+checked, and is an error only for a command that needs the workspace. An index is
+
+    <home>/memory/<agent>.sqlite                 for the workspace that is configured for the agent
+    <home>/memory/<agent>-<digest>.sqlite        for any other workspace that the agent is used with
+
+Nothing else is written down about a folder. Settings are never read from a workspace: a repository that was
+cloned could set an address that every note is sent to.
 """
 
 import os
@@ -11,15 +17,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from memline.shared.config import environment, workspaces
+from memline.shared.config import environment
 from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment
 from memline.shared.config.schema import AGENT_ID, AgentSettings, ConfigFile, MemorySearch
+from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError, NoWorkspace
 
 MAIN = "main"
+
+#: Letters of a workspace's digest: 48 bits, far more than a user's workspaces need.
+_DIGEST_CHARS = 12
 
 #: Origin of the original's usual workspace.
 USUAL = "default"
@@ -66,7 +74,7 @@ class Agents(Mapping[str, AgentSettings]):
         self._memory = memory
         self._prices = prices
         self._home, self._env = home, env
-        self._name, self._base = (str(path), path.parent) if path else ("", Path())
+        self._name = str(path or "")
         self.state_dir = environment.state_dir(env)
         self._is_openclaw = path is not None and path.parent == self.state_dir
         #: Whether agents come from `agents.entries`: then other ones are below the common workspace.
@@ -156,9 +164,9 @@ class Agents(Mapping[str, AgentSettings]):
     def _configured_workspace(self, agent: str) -> Place | None:
         """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
         if (entry := self._entries.get(agent)) and entry.workspace:
-            return Place(self._path(entry.workspace), f"{self._name}: agents, {agent}")
+            return Place(Path(entry.workspace), f"{self._name}: agents, {agent}")
         if text := self.content.agents.defaults.workspace:
-            common = Place(self._path(text), f"{self._name}: agents.defaults.workspace")
+            common = Place(Path(text), f"{self._name}: agents.defaults.workspace")
             if self._is_newest and agent != self.default:
                 return common._replace(path=common.path / agent)
             return self._beside(common, agent)
@@ -172,7 +180,9 @@ class Agents(Mapping[str, AgentSettings]):
 
     def _usual_index(self, agent: str, workspace: Path) -> Path:
         configured = self._configured_workspace(agent)
-        return workspaces.index_file(self._home, agent, workspace, configured.path if configured else None)
+        is_own = configured is not None and is_same(workspace, configured.path)
+        name = agent if is_own else f"{agent}-{digest(workspace)}"
+        return self._home / "memory" / f"{name}.sqlite"
 
     def index_path(self, agent: str) -> Path:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
@@ -187,7 +197,7 @@ class Agents(Mapping[str, AgentSettings]):
     def _named_index(self, agent: str) -> Path | None:
         """Return the file that `store.path` names."""
         named = self._of(agent).store.path
-        return self._path(named.replace("{agentId}", agent)) if named else None
+        return Path(named.replace("{agentId}", agent)) if named else None
 
     def _is_originals(self, index: Path) -> bool:
         """Tell whether a file is one of the original's own indexes."""
@@ -218,33 +228,9 @@ class Agents(Mapping[str, AgentSettings]):
                 words = f"{self._name}: the agents {owner!r} and {agent!r} would share the index {path}"
                 raise ConfigError(words, hint="put {agentId} into store.path")
 
-    def _path(self, text: str) -> Path:
-        """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
-        # The current folder is looked up for a relative one alone: it may have been deleted.
-        path = self._base / environment.expand_user(text, self._env)
-        return Path(os.path.normpath(path.absolute()))
-
     def _of(self, agent: str) -> MemorySearch:
-        """Return the agent's `memorySearch` with absolute paths; `extraPaths` begin at the workspace."""
+        """Return the agent's `memorySearch`; one that is not listed has the defaults."""
         return self._memory.get(agent) or self._memory[""]
-
-    def _with_paths(self, memory: MemorySearch) -> MemorySearch:
-        def path(text: str) -> str:
-            is_address = text.startswith(("hf:", "http://", "https://"))
-            return str(self._path(text)) if text and not is_address else text
-
-        local, vector = memory.local, memory.store.vector
-        extra = (
-            replace(each, path=environment.expand_user(each.path, self._env)) for each in memory.extra_paths
-        )
-        return replace(
-            memory,
-            local=replace(
-                local, model_path=path(local.model_path), model_cache_dir=path(local.model_cache_dir)
-            ),
-            store=replace(memory.store, vector=replace(vector, extension_path=path(vector.extension_path))),
-            extra_paths=tuple(dict.fromkeys(extra)),
-        )
 
     def _resolve(self, agent: str, *, needs_workspace: bool = True) -> AgentSettings:
         workspace = self.workspace(agent) if needs_workspace else Place(Path(), "")
@@ -255,7 +241,7 @@ class Agents(Mapping[str, AgentSettings]):
             index_path=self.index_path(agent),
             state_dir=self.state_dir,
             transcript_places={name: environment.place_of(name, self._env) for name in environment.PROGRAMS},
-            memory=self._with_paths(self._of(agent)),
+            memory=self._of(agent),
             content=self.content,
             environment_keys=environment.provider_keys(self._env),
             has_saved_keys=self._is_openclaw,
@@ -269,6 +255,16 @@ class Agents(Mapping[str, AgentSettings]):
 def is_agent_id(text: str) -> bool:
     """Tell whether the text may name an agent."""
     return re.fullmatch(str(AGENT_ID.pattern), text) is not None
+
+
+def digest(workspace: str | Path) -> str:
+    """Identify a workspace in the names of files, whatever links lead to it."""
+    return sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:_DIGEST_CHARS]
+
+
+def is_same(one: str | Path, other: str | Path) -> bool:
+    """Tell whether two paths lead to one workspace."""
+    return str(one) == str(other) or os.path.realpath(one) == os.path.realpath(other)
 
 
 def without_workspace(agents: Mapping[str, AgentSettings], agent: str) -> AgentSettings:

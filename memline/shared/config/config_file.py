@@ -44,12 +44,11 @@ def default_places(env: Environment) -> tuple[Path, ...]:
 
 def find(named: Path | None, env: Environment) -> Path | None:
     """Return the file of `--config` or `MEMLINE_CONFIG`, which has to exist, else the first default place."""
-    named_by = "--config"
-    if named is None and (variable := environment.read(env, environment.CONFIG)):
-        named, named_by = Path(variable), environment.CONFIG
-    if named is None:
+    variable = environment.read(env, environment.CONFIG)
+    if named is None and not variable:
         return next((place for place in default_places(env) if place.exists()), None)
-    path = Path(environment.expand_user(str(named), env)).absolute()
+    named_by = environment.CONFIG if named is None else "--config"
+    path = Path(environment.expand_user(str(named or variable), env)).absolute()
     if not path.exists():
         raise ConfigError(
             f"{path}: no such configuration file (named by {named_by})",
@@ -63,13 +62,11 @@ def read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read: {error.strerror}", hint=f"check it: ls -ld {path}"
-        ) from error
+        words = f"{path}: cannot be read: {error.strerror}"
+        raise ConfigError(words, hint=f"check it: ls -ld {path}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not UTF-8 at byte {error.start}", hint="save the file as UTF-8"
-        ) from error
+        words = f"{path}: not UTF-8 at byte {error.start}"
+        raise ConfigError(words, hint="save the file as UTF-8") from error
     content = parse(text, where=str(path))
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: the file has to hold an object", hint="write { … } around its content")
@@ -93,9 +90,8 @@ def parse(text: str, *, where: str) -> Any:
         offset = min(int(position[1]) - 1, len(text)) if position else 0
         line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
         reason = "an object, array or text is not closed" if "Unclosed" in message else "this is not JSON5"
-        raise ConfigError(
-            f"{where}: line {line}, column {column}: {reason}", hint=f"correct the file at line {line}"
-        ) from None
+        words = f"{where}: line {line}, column {column}: {reason}"
+        raise ConfigError(words, hint=f"correct the file at line {line}") from None
 
 
 def write(file: Path, text: str) -> None:

@@ -5,7 +5,6 @@ need no `monkeypatch` and nothing here reads the machine's own by surprise.
 """
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,15 +32,6 @@ _FILE = "_FILE"
 #: Bytes of such a file at most; keys have tens of them.
 _MAX_SECRET_BYTES = 16_384
 
-#: Hugging Face's own variable for a mirror.
-HF_ENDPOINT = "HF_ENDPOINT"
-
-#: Where models named `hf:…` come from unless a mirror is named.
-HUGGING_FACE = "https://huggingface.co"
-
-#: Where OpenClaw keeps its own files (configuration, transcripts).
-STATE_DIR = "OPENCLAW_STATE_DIR"
-
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
 
@@ -68,9 +58,6 @@ _FOR_PROGRAMS = (
     *("QMD_EMBED_MODEL", "QMD_RERANK_MODEL", "QMD_GENERATE_MODEL", "QMD_FORCE_CPU", "QMD_LLAMA_GPU"),
 )
 
-#: `${NAME}` is the variable NAME; `$${NAME}` is those very characters.
-_REFERENCE = r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
-
 
 def read(env: Environment, name: str) -> str:
     """Return the variable without surrounding blanks; empty when it is not set."""
@@ -89,12 +76,12 @@ def secret(env: Environment, name: str) -> str:
     if text:
         raise ConfigError(f"{name} and {name}{_FILE} are both set", hint=f"unset {name}{_FILE}, or {name}")
     try:
-        with Path(file).open("rb") as opened:
-            line = opened.read(_MAX_SECRET_BYTES + 1).decode().strip()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not valid text"
+        with Path(file).open(encoding="utf-8", errors="replace") as opened:
+            line = opened.read(_MAX_SECRET_BYTES + 1).strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a valid name"
         raise ConfigError(f"{name}{_FILE}: cannot read {file}: {reason}", hint=f"cat {file}") from None
-    if not line or len(line) > _MAX_SECRET_BYTES or not line.isprintable():
+    if not line or len(line) > _MAX_SECRET_BYTES or not line.isprintable() or "\ufffd" in line:
         # Never quoted: it may be the wrong file, with other secrets.
         raise ConfigError(
             f"{name}{_FILE}: {file} does not hold one line of text", hint=f"write the value of {name} into it"
@@ -104,7 +91,7 @@ def secret(env: Environment, name: str) -> str:
 
 def secret_name(env: Environment, name: str) -> str:
     """Return which variable has this secret: itself, or the one that names its file; empty for none."""
-    return next((each for each in (name, name + _FILE) if name and read(env, each)), "")
+    return next((each for each in (name, name + _FILE) if read(env, each)), "")
 
 
 def user_home(env: Environment) -> Path:
@@ -155,12 +142,7 @@ def xdg(env: Environment, variable: str, default: str) -> Path:
 
 def state_dir(env: Environment) -> Path:
     """Return OpenClaw's state directory."""
-    return folder(env, STATE_DIR, ".openclaw")
-
-
-def client_settings(env: Environment) -> Path:
-    """Return the folder in which most programs keep their settings."""
-    return folder(env, "XDG_CONFIG_HOME", ".config")
+    return folder(env, "OPENCLAW_STATE_DIR", ".openclaw")
 
 
 def folder(env: Environment, variable: str, usual: str) -> Path:
@@ -186,37 +168,21 @@ def place_of(program: str, env: Environment) -> Path:
 
 def provider_keys(env: Environment) -> dict[str, str]:
     """Return the keys that are set, by provider. Raises ConfigError as `secret` does."""
-    found = {provider: _first_key(env, provider) for provider in PROVIDER_KEYS}
-    return {provider: secret(env, name) for provider, name in found.items() if name}
+    keys = {
+        name: next(filter(None, (secret(env, each) for each in of)), "") for name, of in PROVIDER_KEYS.items()
+    }
+    return {name: key for name, key in keys.items() if key}
 
 
 def provider_key_name(env: Environment, provider: str) -> str:
     """Return the variable that has the key of this provider, or its file; empty when none is set."""
-    return secret_name(env, _first_key(env, provider))
-
-
-def _first_key(env: Environment, provider: str) -> str:
-    return next((name for name in PROVIDER_KEYS[provider] if secret_name(env, name)), "")
-
-
-def expand(text: str, env: Environment, missing: list[str]) -> str:
-    """Replace `${NAME}` references; names that are not set are added to `missing`."""
-
-    def replace(match: re.Match[str]) -> str:
-        if match[1]:
-            return match[0][1:]
-        found = secret(env, match[2])
-        if not found:
-            missing.append(match[2])
-        return found
-
-    # Compiled for texts with a reference only: 1 ms.
-    return re.sub(_REFERENCE, replace, text) if "${" in text else text
+    return next(filter(None, (secret_name(env, name) for name in PROVIDER_KEYS[provider])), "")
 
 
 def hf_url(env: Environment = os.environ) -> str:
     """Return the base address of model files, for `shared.embedders.local.downloads`."""
-    return (read(env, HF_URL) or read(env, HF_ENDPOINT) or HUGGING_FACE).rstrip("/")
+    # The second is Hugging Face's own variable for a mirror.
+    return (read(env, HF_URL) or read(env, "HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> tuple[str, str]:

@@ -154,7 +154,8 @@ def merge(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(weak)
     for name, each in strong.items():
         if name in ("extraPaths", "exclude"):
-            each = [*merged.get(name, ()), *each]
+            known = merged.get(name, [])
+            each = known + [one for one in each if one not in known]
         elif name != "headers" and isinstance(each, dict) and isinstance(merged.get(name), dict):
             each = merge(merged[name], each)
         merged[name] = each

@@ -1,10 +1,12 @@
 """Bring the values of a configuration file into the form that the schema declares.
 
-Texts lose their surrounding blanks, `${NAME}` becomes the variable, a text in the place of an object its
-`path`, `512kb` and `5m` numbers.
+Texts lose their surrounding blanks, paths become absolute, `${NAME}` the variable, a text in the place of an
+object its `path`, `512kb` and `5m` numbers.
 """
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 from memline.shared.config import environment
@@ -18,6 +20,9 @@ _GROUPS = ("headers", "tokens")
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MINUTES = {"": 1.0, "ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
+#: `${NAME}` is the variable NAME; `$${NAME}` is those very characters.
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
 _DIRECT = {"dm": "direct", "private": "direct"}
 
 
@@ -35,11 +40,10 @@ def prepared(raw: Any, env: Environment, reading: Reading, path: str = "", key: 
             for name, each in raw.items()
         }
     if isinstance(raw, list):
-        items = (prepared(each, env, reading, f"{path}[{at}]", key) for at, each in enumerate(raw))
-        is_short = key in ("extraPaths", "paths")
-        return [
-            {"path": each} if is_short and isinstance(each, str) else each for each in items if each != ""
-        ]
+        items = [each for each in raw if not isinstance(each, str) or each.strip()]
+        if key in ("extraPaths", "paths"):
+            items = [{"path": each} if isinstance(each, str) else each for each in items]
+        return [prepared(each, env, reading, f"{path}[{at}]", key) for at, each in enumerate(items)]
     if isinstance(raw, float) and raw.is_integer():
         # JSON5 has one kind of number: 400.0 is a whole one.
         return int(raw)
@@ -48,12 +52,13 @@ def prepared(raw: Any, env: Environment, reading: Reading, path: str = "", key: 
     text = raw.strip()
     if key in _WITH_REFERENCES:
         return _with_variables(text, env, reading, path, key)
-    return _read(key, text)
-
-
-def _read(key: str, text: str) -> Any:
-    """Return a text as its key means it."""
     match key:
+        case "workspace" | "modelPath" | "modelCacheDir" | "extensionPath":
+            return _absolute(text, env, reading)
+        case "path":
+            # That of `extraPaths` begins at the workspace.
+            is_index = path.endswith(".store.path")
+            return _absolute(text, env, reading) if is_index else environment.expand_user(text, env)
         case "interval" | "embedInterval":
             length = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|)", text)
             return float(length[1]) * _MINUTES[length[2]] if length else text
@@ -83,15 +88,24 @@ def _with_variables(text: str, env: Environment, reading: Reading, path: str, ke
     if key == "apiKey" and any(text in names for names in environment.PROVIDER_KEYS.values()):
         # The name of a key's variable, written in the place of the key.
         text = f"${{{text}}}"
-    missing: list[str] = []
-    text = environment.expand(text, env, missing)
+    missing = [
+        name for mark, name in _REFERENCE.findall(text) if not mark and not environment.secret(env, name)
+    ]
     if missing and path.startswith("models."):
         reading.warn(path, f"without effect, the variable {', '.join(missing)} is not set")
         return ""
     if missing:
         words = f"{reading.at(path)}: the variable {missing[0]} is not set"
         raise ConfigError(words, hint=f"export {missing[0]}=…")
+    text = _REFERENCE.sub(lambda each: each[0][1:] if each[1] else environment.secret(env, each[2]), text)
     if key == "baseUrl" and text and not re.match(r"(?i)https?://[^\s/?#:]", text):
         # It may hold a password, so it is not repeated.
         reading.warn(path, "not the address of a server, such as http://127.0.0.1:11434/v1")
     return text
+
+
+def _absolute(text: str, env: Environment, reading: Reading) -> str:
+    """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
+    if not text or text.startswith(("hf:", "http://", "https://")):
+        return text
+    return os.path.normpath(Path(reading.name).absolute().parent / environment.expand_user(text, env))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 
-from memline.shared.config import environment, workspaces
-from memline.shared.config.agents import WORKSPACE_OPTION
+from memline.shared.config import environment
+from memline.shared.config.agents import WORKSPACE_OPTION, is_same
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexOfAnother
 from memline.shared.index import driver, meta
@@ -17,7 +17,7 @@ def refuse(settings: AgentSettings, recorded: str) -> None:
     `recorded` is that workspace. The index follows the workspace that is configured for the agent.
     """
     is_configured = settings.workspace_origin not in (WORKSPACE_OPTION, environment.WORKSPACE)
-    if recorded and not is_configured and not workspaces.is_same(recorded, settings.workspace):
+    if recorded and not is_configured and not is_same(recorded, settings.workspace):
         raise IndexOfAnother(
             f"the index {settings.index_path} is of another workspace, {recorded};"
             f" nothing of it is used for {settings.workspace}",

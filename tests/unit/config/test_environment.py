@@ -20,13 +20,6 @@ def test_only_a_leading_tilde_is_the_home_directory():
     assert environment.expand_user("~other/a", env) == "~other/a"
 
 
-def test_references_are_replaced_and_missing_ones_named():
-    missing = []
-    text = environment.expand("${A}-${B}-$${A}-$A", {"A": "1"}, missing)
-
-    assert (text, missing) == ("1--${A}-$A", ["B"])
-
-
 def test_the_log_is_quiet_text_by_default():
     assert environment.log_options({}) == ("WARNING", "text")
     assert environment.log_options({"MEMLINE_LOG_LEVEL": "debug", "MEMLINE_LOG_FORMAT": "JSON"}) == (
@@ -46,12 +39,9 @@ def test_a_log_option_that_does_not_exist_is_an_error(env):
 def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path):
     (tmp_path / "key").write_text("sk-1\n")
     env = {"OPENAI_API_KEY_FILE": str(tmp_path / "key"), "OPENAI_API_KEY": ""}
-    missing = []
 
     assert environment.provider_keys(env) == {"openai": "sk-1"}
     assert environment.provider_key_name(env, "openai") == "OPENAI_API_KEY_FILE"
-    assert environment.expand("${OPENAI_API_KEY}!", env, missing) == "sk-1!"
-    assert missing == []
 
 
 def test_a_secret_that_is_set_twice_is_an_error(tmp_path):
@@ -65,7 +55,7 @@ def test_a_secret_that_is_set_twice_is_an_error(tmp_path):
 def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(content, tmp_path):
     (tmp_path / "key").write_bytes(content)
 
-    with pytest.raises(ConfigError, match=r"^A_FILE: .*(one line of text|it is not valid text)$") as caught:
+    with pytest.raises(ConfigError, match=r"^A_FILE: .* one line of text$") as caught:
         environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
 
     assert "two" not in f"{caught.value.message} {caught.value.hint}"

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from memline.shared.config import workspaces
+from memline.shared.config.agents import digest
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.errors import MemlineError
@@ -88,7 +88,7 @@ class QmdHome:
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
         home = settings.home if settings.home.is_absolute() else settings.index_path.parent
-        self.folder = home / "qmd" / f"{settings.agent}-{workspaces.digest(settings.workspace)}"
+        self.folder = home / "qmd" / f"{settings.agent}-{digest(settings.workspace)}"
         self.index_path = self.folder / "xdg-cache" / "qmd" / "index.sqlite"
         named = os.path.expanduser(
             settings.content.memory.qmd.sessions.export_dir or self.folder / "sessions"
