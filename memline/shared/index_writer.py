@@ -336,6 +336,7 @@ class IndexWriter:
                 ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)
                 if target is not None:
                     vectors.retry_failed(connection, target.id, due_before=now)
+                batches.prune(connection)
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection, now)
             bits.make_searched(connection)
@@ -387,16 +388,6 @@ class IndexWriter:
         unsent = [token for token in due if at - self._batch_sent_at.get(token, -RESEND_S) >= RESEND_S]
         self._batch_sent_at = {token: at if token in unsent else self._batch_sent_at[token] for token in due}
         return unsent, RESEND_S if due else None if next_due is None else max(next_due - now, 0.0)
-
-    def sweep_batches(self, chosen: Identity | None = None) -> None:
-        """End batches without a use, forget the oldest closed ones.
-
-        `chosen`: the identity of the settings, also while a fallback is active.
-        """
-        with self.session() as (connection, now):
-            batch_plan.cancel_unwanted(connection, chosen, now)
-            with transaction(connection):
-                batches.prune(connection)
 
 
 def rescue(settings: AgentSettings, aside: Path) -> None:

@@ -111,11 +111,8 @@ def sweep(message: Sweep) -> None:
     context = current()
     if not _dispatches(context, message.agent):
         return
-    if message.deep:
-        writer = context.writer(message.agent)
-        writer.sweep_batches(context.choice(message.agent).identity)
-        if over := writer.sweep():
-            _LOG.warning("leases.over", agent=message.agent, count=len(over))
+    if message.deep and (over := context.writer(message.agent).sweep()):
+        _LOG.warning("leases.over", agent=message.agent, count=len(over))
     if (primary := context.choice(message.agent).identity) is not None:
         # A batch may have found that the provider stopped.
         _switch_if_needed(context, message.agent, primary)

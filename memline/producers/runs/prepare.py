@@ -45,7 +45,6 @@ def prepare(
             second = choose_fallback(settings, choice)
             fallback.start(writer.accounts, choice, second, now)
         writer.retry_all(is_asked=is_asked)
-        writer.sweep_batches(choice.identity)
         if is_asked:
             with transaction(connection):
                 jobs.take_up(connection)

@@ -13,8 +13,7 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.config.schema import Batch as BatchSettings
-from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, jobs, vectors
+from memline.shared.index import batches, jobs, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, Batch
 from memline.shared.index.driver import transaction
@@ -34,22 +33,19 @@ def plan(
     accounts: Accounts, budget: Budget, target: IdentityRow, settings: BatchSettings, now: float
 ) -> bool:
     """Make the batches there are texts and places for; tell whether texts of jobs wait for one."""
-    connection, provider = accounts.index, target.identity.provider
-    state = health.read(accounts, provider, health.BATCH)
+    index = accounts.index
+    state = health.read(accounts, target.identity.provider, health.BATCH)
     if state.is_stuck(now):
         return False
-    min_texts = min(settings.min_texts, MAX_ROWS)
-    is_read = jobs.next_to_read(connection) is None
-    is_refused = False
-    while (count := vectors.count_for_batch(connection, target.id, MAX_ROWS)) >= min_texts and not is_refused:
-        is_full = sum(each.is_unfinished for each in batches.open_batches(connection)) >= settings.concurrency
+    is_read = jobs.next_to_read(index) is None
+    while (count := vectors.count_for_batch(index, target.id, MAX_ROWS)) >= min(settings.min_texts, MAX_ROWS):
+        is_full = sum(each.is_unfinished for each in batches.open_batches(index)) >= settings.concurrency
         if is_full or not (is_read or count == MAX_ROWS):
             return True
-        is_refused = not _make(accounts, budget, target, now)
-        if state.paused:
-            # The others do not wait for the probe.
+        # Where this one is a probe, the others do not wait for it.
+        if not _make(accounts, budget, target, now) or state.paused:
             return False
-    return not (is_read or is_refused)
+    return not is_read
 
 
 def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -> bool:
@@ -57,12 +53,12 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
 
     A process that dies between the two leaves it counted for good, never the other way round.
     """
-    connection, provider = accounts.index, target.identity.provider
+    index, provider = accounts.index, target.identity.provider
     charge = Charge(identity=target.identity, account=accounts.of(provider), mode=BATCH)
-    with transaction(connection):
+    with transaction(index):
         left, _ = budget.left(charge, now)
         ids, total, size = list[int](), 0, 0
-        for row_id, tokens in vectors.texts_for_batch(connection, target.id, MAX_ROWS):
+        for row_id, tokens in vectors.texts_for_batch(index, target.id, MAX_ROWS):
             size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
             if total + tokens > left or (size > MAX_BYTES and ids):
                 break
@@ -71,27 +67,12 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
         if not ids or not health.may_batch(accounts, provider, now) or budget.take(charge, total, now):
             return False
         token = uuid.uuid4().hex
-        connection.execute(
+        index.execute(
             "INSERT INTO batches (token, identity_id, state, rows, tokens, created_at, due)"
             " VALUES (?, ?, 'intent', ?, ?, ?, ?)",
-            (token, target.id, vectors.lease_texts(connection, token, ids), total, now, now),
+            (token, target.id, vectors.lease_texts(index, token, ids), total, now, now),
         )
     return True
-
-
-def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:
-    """Ask for the cancellation of batches whose model is neither chosen, searched nor built.
-
-    Not before the model that is built has brought a vector: a name may be misspelt for a day. `chosen` is the
-    identity of the settings, also while a fallback is active.
-    """
-    target = identities.target(connection)
-    by_settings = identities.by_key(connection, chosen.key) if chosen else None
-    wanted = [row.id for row in (identities.active(connection), target, by_settings) if row]
-    if target is None or not target.vector_dims:
-        return
-    for other in {batch.identity_id for batch in batches.open_batches(connection)}.difference(wanted):
-        batches.cancel_identity(connection, other, reason="the model was changed", now=now)
 
 
 def cancel_idle(connection: Connection, now: float) -> int:

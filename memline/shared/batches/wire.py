@@ -5,8 +5,7 @@ after an answer that was lost. Everything else may be sent again.
 
 As documented at platform.openai.com/docs/api-reference/batch, docs.voyageai.com/docs/batch-inference and
 ai.google.dev/gemini-api/docs/batch-api (2026). OpenAI and Voyage name two files, of answered and of other
-rows, whatever the final state is; Gemini answers with a long-running operation, whose place for the name of
-the result file has moved over time.
+rows, whatever the final state is; Gemini answers with a long-running operation.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
-from typing import IO, Any, Literal
+from typing import IO, Any
 from urllib.parse import quote
 
 import msgspec
@@ -29,18 +29,11 @@ from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
 from memline.shared.tables import as_dict, as_list, as_text
 
-#: What a job is doing, in our words; all but `running` are final.
-State = Literal["running", "done", "failed", "expired", "cancelled"]
-
-#: The last word of the name of a final state, whatever it begins with (`BATCH_STATE_` at Gemini).
-FINAL: Mapping[str, State] = {
-    "completed": "done",
-    "succeeded": "done",
-    "done": "done",
-    "failed": "failed",
-    "expired": "expired",
-    "cancelled": "cancelled",
-    "canceled": "cancelled",
+#: Our words for the final states of a job, by the last word of the provider's (`BATCH_STATE_…` at Gemini).
+FINAL = {
+    **dict.fromkeys(("completed", "succeeded", "done"), "done"),
+    **dict.fromkeys(("cancelled", "canceled"), "cancelled"),
+    **{word: word for word in ("failed", "expired")},
 }
 
 #: Jobs in a page of a list, the providers' own maximum; and pages that are read, more than any account has.
@@ -49,8 +42,8 @@ PAGE_ROWS, MAX_PAGES = 100, 1_000
 #: 3,072 numbers are 75 kB; a longer line is not a row.
 MAX_LINE_BYTES = 16 << 20
 
-#: Seconds after which OpenAI removes an uploaded file that nobody removed.
-EXPIRES_S = 7 * 24 * 3600
+#: Makes an uploaded file that nobody removed go after a week.
+_EXPIRY = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "604800"}
 
 #: What a provider says of an uploaded file that it has not looked through yet, with status 404 or 400.
 _NOT_READY = re.compile(
@@ -65,7 +58,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job as its provider describes it at one moment."""
 
     id: str
-    state: State
+    #: running, or a word of FINAL.
+    state: str
     #: The provider's own word for the state.
     provider_state: str = ""
     #: Why it failed, fit to be shown; empty when there is no reason.
@@ -74,28 +68,30 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     #: Files of results: they may be there whatever the final state is.
     outputs: tuple[str, ...] = ()
-    input_file: str = ""
     tag: str = ""
 
 
 def wire_of(choice: Choice, clock: Clock) -> OpenAI:
     """Build the client of a provider's Batch API, without a network call. Raises ProviderStop without one."""
     kind = KINDS.get(choice.provider)
-    if kind is None or choice.identity is None or choice.endpoint is None:
-        hint = "set remote.batch.enabled to false"
-        raise ProviderStop(f"{choice.provider} has no Batch API", hint=hint)
+    if kind is None:
+        raise ProviderStop(f"{choice.provider} has no Batch API", hint="set remote.batch.enabled to false")
     return kind(choice, clock)
 
 
 class OpenAI:
     """Jobs at OpenAI, or at a server that speaks its protocol. Every failure is a ProviderError."""
 
-    window = "24h"
+    _window, _cancel, _expires = "24h", "/cancel", True
 
     def __init__(self, choice: Choice, clock: Clock) -> None:
         assert choice.identity is not None and choice.endpoint is not None
         self.identity, self._endpoint = choice.identity, choice.endpoint
-        self.http = HttpClient(choice.endpoint, timeout_s=choice.timeout_s, clock=clock)
+        self._http = HttpClient(choice.endpoint, timeout_s=choice.timeout_s, clock=clock)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
 
     def row(self, key: str, text: str) -> dict[str, Any]:
         """Make the row of a text."""
@@ -107,33 +103,27 @@ class OpenAI:
 
     def upload(self, file: IO[bytes], tag: str) -> str:
         """Send the file of rows and return its name. Sent again it costs nothing."""
-        form = {"purpose": "batch", **self._expiry()}
+        form = {"purpose": "batch"} | (_EXPIRY if self._endpoint.public and self._expires else {})
         files = {"file": (f"memline-{tag}.jsonl", file, "application/jsonl")}
-        reply = self.http.call("POST", "/files", data=form, files=files, what="batch file upload", once=True)
-        return self._word(self.http.json(reply), "id")
-
-    def _expiry(self) -> dict[str, str]:
-        if not self._endpoint.public:
-            return {}
-        return {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(EXPIRES_S)}
+        reply = self._http.call("POST", "/files", data=form, files=files, what="batch file upload", once=True)
+        return self._word(self._http.json(reply), "id")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
         """Make the job. The error says in `maybe_done` whether it may have been made."""
         about = {"source": "memline", "agent": agent[:512], "tag": tag}
-        body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": self.window}
+        body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": self._window}
         return self._made("/batches", {**body, "metadata": about, **self._parameters()})
 
     def _parameters(self) -> dict[str, Any]:
         return {}
 
-    def find(self, tag: str, file_id: str) -> Job | None:
-        """Find the job with this tag, or of this file, in the provider's whole list."""
+    def find(self, tag: str) -> Job | None:
+        """Find the job with this tag in the provider's whole list."""
         cursor: dict[str, str] = {}
         for _ in range(MAX_PAGES):
             jobs, cursor = self._page(cursor)
-            for job in jobs:
-                if job.tag == tag or (not job.tag and job.input_file == file_id):
-                    return job
+            if job := next((each for each in jobs if each.tag == tag), None):
+                return job
             if not cursor:
                 return None
         raise self._broken("batch list", "the list has no end")
@@ -154,18 +144,13 @@ class OpenAI:
 
     def cancel(self, job_id: str) -> None:
         """Ask for the end of a job; rows that are finished are kept, and paid for."""
-        self.http.any_json(
-            self.http.post(f"{_path('batches', job_id)}{self._cancel}", {}, what="batch cancel")
-        )
-
-    _cancel = "/cancel"
+        path = f"{_path('batches', job_id)}{self._cancel}"
+        self._http.any_json(self._http.post(path, {}, what="batch cancel"))
 
     def delete(self, file_id: str) -> None:
         """Remove a file. Raises no ProviderError: it goes by itself after some days."""
-        try:
-            self.http.call("DELETE", _path("files", file_id), what="batch file delete")
-        except ProviderError:
-            return
+        with suppress(ProviderError):
+            self._http.call("DELETE", _path("files", file_id), what="batch file delete")
 
     def lines(self, file_id: str) -> Iterator[bytes]:
         """Yield the lines of a file as they arrive, without those that are too long to be a row."""
@@ -177,7 +162,7 @@ class OpenAI:
         yield pending
 
     def _pieces(self, file_id: str) -> Iterator[bytes]:
-        return self.http.download(f"{_path('files', file_id)}/content", what="batch file content")
+        return self._http.download(f"{_path('files', file_id)}/content", what="batch file content")
 
     def vector(self, row: dict[str, Any]) -> Values:
         """Return the embedding in a row of the results. Raises a ProviderError with what is in its place."""
@@ -193,30 +178,29 @@ class OpenAI:
 
     def _job(self, raw: Any) -> Job:
         raw = as_dict(raw)
-        state, counts = self._word(raw, "status"), as_dict(raw.get("request_counts"))
-        errors = raw.get("errors")
+        state, errors = self._word(raw, "status"), raw.get("errors")
         errors = as_list(errors["data"] if isinstance(errors, dict) and "data" in errors else errors)
         return Job(
             id=self._word(raw, "id"),
             state=FINAL.get(state.lower(), "running"),
             provider_state=self._shown(state),
             reason=self._shown("; ".join(map(_words, errors[:3]))),
-            done=_number(counts.get("completed")),
+            done=_number(as_dict(raw.get("request_counts")).get("completed")),
             outputs=tuple(filter(None, map(as_text, (raw.get("output_file_id"), raw.get("error_file_id"))))),
-            input_file=as_text(raw.get("input_file_id")),
             tag=str(as_dict(raw.get("metadata")).get("tag") or ""),
         )
 
     # What all of them share.
 
     def _get(self, path: str, what: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        return as_dict(self.http.any_json(self.http.call("GET", path, what=what, params=dict(params or {}))))
+        reply = self._http.call("GET", path, what=what, params=dict(params or {}))
+        return as_dict(self._http.any_json(reply))
 
     def _made(self, path: str, body: Mapping[str, object]) -> Job:
         """Send what makes a job, once."""
-        reply = self.http.post(path, body, what="batch create", once=True)
+        reply = self._http.post(path, body, what="batch create", once=True)
         try:
-            return self._job(self.http.any_json(reply))
+            return self._job(self._http.any_json(reply))
         except ProviderBrokenAnswer as error:
             # It was taken, and the answer cannot be read.
             error.maybe_done = True
@@ -228,10 +212,10 @@ class OpenAI:
             raise
 
     def _word(self, raw: Any, name: str) -> str:
-        found = raw.get(name) if isinstance(raw, dict) else None
-        if not isinstance(found, str) or not 0 < len(found) <= 1_000:
+        word = as_text(as_dict(raw).get(name))
+        if not 0 < len(word) <= 1_000:
             raise self._broken("batch", f"an answer without `{name}`")
-        return found
+        return word
 
     def _shown(self, text: str) -> str:
         return redact_line(text, self._endpoint.secrets)
@@ -244,13 +228,10 @@ class OpenAI:
 class Voyage(OpenAI):
     """Jobs at Voyage: model and parameters are given once for the whole job."""
 
-    window = "12h"
+    _window, _expires = "12h", False
 
     def row(self, key: str, text: str) -> dict[str, Any]:
         return {"custom_id": key, "body": {"input": text}}
-
-    def _expiry(self) -> dict[str, str]:
-        return {}
 
     def _parameters(self) -> dict[str, Any]:
         return {"request_params": openai.voyage_parameters(self.identity, as_query=False)}
@@ -267,12 +248,12 @@ class Gemini(OpenAI):
     def upload(self, file: IO[bytes], tag: str) -> str:
         # httpx makes forms alone, and Google takes two parts without names.
         about = {"file": {"displayName": f"memline-{tag}.jsonl", "mimeType": "application/jsonl"}}
-        head = f"--{tag}\r\nContent-Type: application/json\r\n\r\n{json.dumps(about)}\r\n".encode()
-        head += f"--{tag}\r\nContent-Type: application/jsonl\r\n\r\n".encode()
+        part = f"--{tag}\r\nContent-Type: application/"
+        head = f"{part}json\r\n\r\n{json.dumps(about)}\r\n{part}jsonl\r\n\r\n".encode()
         tail = f"\r\n--{tag}--\r\n".encode()
         size = len(head) + file.seek(0, 2) + len(tail)
         file.seek(0)
-        reply = self.http.call(
+        reply = self._http.call(
             "POST",
             "/files",
             service="upload",
@@ -286,7 +267,7 @@ class Gemini(OpenAI):
             what="batch file upload",
             once=True,
         )
-        made = as_dict(self.http.json(reply))
+        made = as_dict(self._http.json(reply))
         return self._word(made.get("file", made), "name")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
@@ -305,7 +286,7 @@ class Gemini(OpenAI):
 
     def _pieces(self, file_id: str) -> Iterator[bytes]:
         path, params = f"{_path('files', file_id)}:download", {"alt": "media"}
-        return self.http.download(path, params=params, service="download", what="batch file content")
+        return self._http.download(path, params=params, service="download", what="batch file content")
 
     def vector(self, row: dict[str, Any]) -> Values:
         response = as_dict(row.get("response"))
@@ -321,17 +302,16 @@ class Gemini(OpenAI):
         if raw.get("done") and state == "running":
             # The operation has ended, its state is only late.
             state = "failed" if failure else "done"
-        counts, config = as_dict(about.get("batchStats")), as_dict(about.get("inputConfig"))
-        name = str(about.get("displayName") or "")
+        # The place of the result file's name has moved over time.
         places = json.dumps([raw.get("response"), about.get("output"), about.get("dest")])
+        name = str(about.get("displayName") or "")
         return Job(
             id=self._word(raw if raw.get("name") else about, "name"),
             state=state,
             provider_state=self._shown(words),
             reason=self._shown(_words(failure)) if failure else "",
-            done=_number(counts.get("successfulRequestCount")),
+            done=_number(as_dict(about.get("batchStats")).get("successfulRequestCount")),
             outputs=tuple(_GOOGLE_FILE.findall(places)[:1]),
-            input_file=str(config.get("fileName") or config.get("file_name") or ""),
             tag=name.rpartition(" ")[2] if name.startswith("memline ") else "",
         )
 
@@ -342,11 +322,10 @@ KINDS: Mapping[str, type[OpenAI]] = {"openai": OpenAI, "voyage": Voyage, "gemini
 
 def key_and_row(line: bytes) -> tuple[str, dict[str, Any]]:
     """Parse a line of results; without a key where it is not a row."""
-    try:
+    with suppress(ValueError, RecursionError):
         row = as_dict(parse_json(line))
-    except (ValueError, RecursionError):
-        return "", {}
-    return str(row.get("custom_id") or row.get("key") or ""), row
+        return str(row.get("custom_id") or row.get("key") or ""), row
+    return "", {}
 
 
 def _path(kind: str, name: str) -> str:

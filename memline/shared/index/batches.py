@@ -17,10 +17,10 @@ from memline.shared.index.driver import scalar, select
 UNFINISHED = ("intent", "uploaded", "submitted")
 
 #: Outcomes besides the final states of a job (done, failed, expired, cancelled).
-PARTIAL, TIMED_OUT, LOST = "partial", "timed out", "lost"
+PARTIAL, LOST = "partial", "lost"
 
 #: Outcomes that count as a failure of the provider's Batch API.
-FAILURES = ("failed", "expired", TIMED_OUT, LOST)
+FAILURES = ("failed", "expired", LOST)
 
 #: Closed batches that are kept to be shown.
 KEPT = 100
@@ -33,8 +33,8 @@ class Batch(msgspec.Struct, frozen=True):
     identity_id: int
     #: intent, uploaded, submitted, collecting or closed.
     state: str
-    #: done, partial, failed, expired, cancelled, timed out, or lost (its provider does not know the job any
-    #: more, or cannot give what it made); empty while it is open.
+    #: done, partial, failed, expired, cancelled, or lost (its provider does not know the job any more, or
+    #: cannot give what it made); empty while it is open.
     outcome: str
     rows: int
     #: Estimated, and counted as spent on the day of `created_at`.

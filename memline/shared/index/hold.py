@@ -22,8 +22,9 @@ from memline.shared.errors import IndexUnwritable
 #: Tries for a lock, and seconds between two: a process that asks for the holder has it for a moment.
 TRIES, TRY_EVERY_S = 5, 0.01
 
-#: What a process may hold of an index, as the ending of a file name: to dispatch it, to follow its files.
-DISPATCHER, FOLLOWER = "lock", "watch"
+#: What a process may hold of an index, as the ending of a file name: to dispatch it, to follow its files, to
+#: work on its batches.
+DISPATCHER, FOLLOWER, BATCHES = "lock", "watch", "batches"
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,14 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
-from memline.shared.batches.life import Life, alone
-from memline.shared.batches.wire import wire_of
+from memline.shared.batches.life import Life
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import Batch as Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.http import HttpClient
-from memline.shared.index import batches, jobs
+from memline.shared.index import batches, identities, jobs
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import spent
@@ -49,14 +49,13 @@ class Desk(SimpleNamespace):
             life = Life(
                 accounts=self.writer.accounts,
                 budget=self.writer.budget,
-                identity=self.identity,
-                agent="main",
-                settings=self.settings,
+                settings=with_batches(self.agent, self.settings),
                 clock=self.clock,
-                connect=lambda: wire_of(self.choice, self.clock),
+                token=token,
+                model=identities.target(self.writer.connection),
             )
             try:
-                life.advance(token)
+                life.advance()
             except Killed:
                 self.kills += 1
 
@@ -78,15 +77,19 @@ class Desk(SimpleNamespace):
 def desk(request, writer, clock):
     with SERVERS[request.param](dims=16, key=KEY) as server:
         remote = {"api_key": KEY, "base_url": server.url}
-        choice = choose(make_settings(provider=request.param, remote=remote))
+        agent = make_settings(provider=request.param, remote=remote)
         settings = Settings(enabled=True, min_texts=3, concurrency=2, poll_interval_ms=1000)
-        made = Desk(
-            writer=writer, clock=clock, server=server, choice=choice, identity=choice.identity, kills=0
-        )
+        identity = choose(agent).identity
+        made = Desk(writer=writer, clock=clock, server=server, agent=agent, identity=identity, kills=0)
         made.settings = settings
-        writer.retarget(choice.identity)
+        writer.retarget(identity)
         store(made, TEXTS)
         yield made
+
+
+def with_batches(agent, settings):
+    remote = replace(agent.memory.remote, batch=settings)
+    return replace(agent, memory=replace(agent.memory, remote=remote))
 
 
 def store(desk, count, *, is_edit=False, name="a.md"):
@@ -241,7 +244,7 @@ def test_a_job_that_its_provider_does_not_know_waits_for_the_operator(desk):
     assert backlog(desk.writer) == Backlog(wanted=TEXTS)
 
 
-@pytest.mark.parametrize(("looks", "outcome"), [(10_000, "timed out"), (2, "cancelled")])
+@pytest.mark.parametrize(("looks", "outcome"), [(10_000, "expired"), (2, "cancelled")])
 def test_a_job_that_takes_too_long_or_is_not_wanted_is_cancelled_at_its_provider(desk, looks, outcome):
     desk.server.control({"batch": {"looks": 10_000, "done": 3}})
     desk.plan()
@@ -285,13 +288,6 @@ def test_a_backfill_is_held_while_files_of_a_job_are_to_be_read(desk):
 
     assert desk.plan()
     assert batches.open_batches(desk.writer.connection) == []
-
-
-def test_one_process_at_a_time_works_on_the_batches_of_an_index(tmp_path):
-    with alone(tmp_path / "main.sqlite") as first, alone(tmp_path / "main.sqlite") as second:
-        assert (first, second) == (True, False)
-    with alone(tmp_path / "main.sqlite") as again:
-        assert again
 
 
 def test_a_batch_is_counted_at_its_intent_and_set_to_the_rows_that_were_made(desk):
