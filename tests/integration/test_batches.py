@@ -1,14 +1,11 @@
 """The life of a batch in one process, over real HTTP: made, submitted, collected, cleaned up."""
 
-import signal
-
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
-from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import note, remote, until
+from tests.support.workspace import note, remote
 
 #: Texts of a note, and notes that are worth a batch here.
 TEXTS, NOTES = 3, 8
@@ -122,18 +119,3 @@ def test_batches_at_a_time_are_bounded_and_none_is_left_over(place, server):
 
     assert report.vectors["embedded"] == texts
     assert len(jobs(server)) == 1
-
-
-def test_a_run_that_is_interrupted_says_which_jobs_go_on_without_it(place, server):
-    server.control({"batch": {"looks": 1_000}})
-    use(place, server)
-    write(place)
-
-    with running_memline(*place.arguments("index")) as process:
-        until(lambda: server.log()["batch"]["calls"].get("look", 0) > 0, "the first look")
-        stderr = end(process, signal.SIGINT)
-
-    (job,) = jobs(server)
-    assert process.returncode == 130
-    assert job["id"] in stderr
-    assert "Interrupted: what is indexed is kept, memline index goes on from there" in stderr
