@@ -10,7 +10,7 @@ decide between them, not who came first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -51,7 +51,7 @@ from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import embed_results, health, leases, model_change
 from memline.shared.scheduling.budget import Budget, Charge
-from memline.shared.scheduling.embed_results import Failure
+from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.tokens import estimate_tokens
 
@@ -155,14 +155,15 @@ class IndexWriter:
         with self.transaction() as (connection, _):
             leases.end(connection, leases.tokens(connection) if tokens is None else tokens)
 
-    def end_unsent(self, tokens: Sequence[str]) -> None:
-        """End leases whose requests were certainly not sent: they cost nothing."""
+    def end_unsent(self, begun: Collection[str]) -> None:
+        """End the leases but these: their requests were certainly not sent, and cost nothing."""
         with self.session() as (connection, _):
             target = identities.target(connection)
+            unsent = [token for token in leases.tokens(connection) if token not in begun]
         if target is not None:
-            for token in tokens:
-                self.settle(target.identity, token, 0, 0)
-        self.end_leases(tokens)
+            for token in unsent:
+                self.settle(target.identity, token, Usage())
+        self.end_leases(unsent)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Do as `store_files` for one file."""
@@ -294,17 +295,15 @@ class IndexWriter:
                 for_batch=for_batch,
             )
 
-    def settle(
-        self, identity: Identity, lease: str, used_tokens: int, paid_calls: int, ends: Iterable[str] = ()
-    ) -> None:
+    def settle(self, identity: Identity, lease: str, usage: Usage) -> None:
         """Correct the count of a request by its first answer, and count how its calls ended."""
         with self.transaction() as (connection, _):
             lease_row = leases.settle(connection, lease)
         if lease_row is not None:
             tokens, day = lease_row
             charge = Charge(identity=identity, account=self.accounts.of(identity.provider))
-            self.budget.correct(charge, day, used_tokens - tokens, paid_calls - 1)
-            count_calls(self.accounts.file, charge.account, ends)
+            self.budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
+            count_calls(self.accounts.file, charge.account, usage.ends)
 
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)

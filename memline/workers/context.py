@@ -5,11 +5,11 @@ The process that starts the workers sets it: `producers.runs.in_process` or `wor
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable
 from contextlib import ExitStack
-from operator import itemgetter
 from typing import Protocol, TypeVar, cast
 
 from memline.shared.clock import Clock, SystemClock
@@ -25,7 +25,7 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
-from memline.shared.scheduling import fallback, leases
+from memline.shared.scheduling import fallback
 from memline.shared.scheduling.limits import FileLimits, Limits
 
 #: Seconds between two deep sweeps.
@@ -50,7 +50,7 @@ class SweepTimer:
     def __init__(self, send_sweep: Callable[[str, bool], object], *, every_s: float = SWEEP_EVERY_S) -> None:
         self._send_sweep = send_sweep
         self._every_s = every_s
-        self._condition = threading.Condition()
+        self._changed = threading.Condition()
         #: (agent, whether deeply) -> when that is due (monotonic seconds).
         self._due: dict[tuple[str, bool], float] = {}
         self._is_stopped = False
@@ -60,9 +60,9 @@ class SweepTimer:
         self._thread.start()
 
     def stop(self) -> None:
-        with self._condition:
+        with self._changed:
             self._is_stopped = True
-            self._condition.notify()
+            self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -73,23 +73,26 @@ class SweepTimer:
     def schedule(self, agent: str, after_s: float, *, deep: bool = False) -> None:
         """Sweep this agent in `after_s` seconds at the latest."""
         due = time.monotonic() + after_s
-        with self._condition:
-            if due < self._due.get((agent, deep), float("inf")):
+        with self._changed:
+            if due < self._due.get((agent, deep), math.inf):
                 self._due[agent, deep] = due
-                self._condition.notify()
+                self._changed.notify()
+
+    def _next(self) -> tuple[str, bool] | None:
+        """Wait for what is due next, and take it; None when the timer was stopped."""
+        with self._changed:
+            while not self._is_stopped:
+                key = min(self._due, key=self._due.__getitem__, default=None)
+                wait_s = None if key is None else self._due[key] - time.monotonic()
+                if key is not None and wait_s is not None and wait_s <= 0:
+                    del self._due[key]
+                    return key
+                self._changed.wait(wait_s)
+        return None
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                if self._is_stopped:
-                    return
-                (agent, deep), due = min(self._due.items(), key=itemgetter(1), default=(("", False), None))
-                wait_s = None if due is None else due - time.monotonic()
-                if wait_s is None or wait_s > 0:
-                    self._condition.wait(wait_s)
-                    continue
-                del self._due[agent, deep]
-            # Outside the lock: a sweep is a message, and its sender may be scheduling another.
+        while (key := self._next()) is not None:
+            agent, deep = key
             if deep:
                 self.watch(agent)
             try:
@@ -117,9 +120,8 @@ class Context:
 
         `on_stored` is called with each file whose rows changed.
         """
-        self.on_stored = on_stored
         self.settings = settings
-        self._kind = kind
+        self.on_stored = on_stored
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
         self.limits = limits or FileLimits(self._account_file, self.clock)
@@ -129,14 +131,15 @@ class Context:
         #: The error that ended the work of this process, if any.
         self.failure: MemlineError | None = None
         self.sweep_timer = SweepTimer(lambda agent, deep: send(Sweep(agent=agent, deep=deep)))
+        #: When this process began (monotonic seconds).
+        self.began_at = time.monotonic()
+        self._kind = kind
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
         self._holds: dict[str, Hold] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
         self._open: dict[Hashable, Closable] = {}
         self._is_closed = False
-        #: When this process began (monotonic seconds).
-        self.began_at = time.monotonic()
 
     def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
         """Give the settings of an agent.
@@ -148,19 +151,19 @@ class Context:
         agents = self.settings.agents
         try:
             settings = agents[agent] if needs_workspace else without_workspace(agents, agent)
-            if index and index != settings.index_path.name:
-                raise MessageRefused(
-                    f"a message is about the index {index}; for the agent {agent!r} this process works on"
-                    f" {settings.index_path.name}, of {settings.workspace}",
-                    hint="give all processes of the fleet the same workspace, or each fleet a queue.name",
-                )
-            return settings
         except KeyError:
             raise AgentNotConfigured(
                 f"a message names the agent {agent!r}, which is not configured here"
                 f" (known: {', '.join(sorted(agents))})",
                 hint="memline config show",
             ) from None
+        if index and index != settings.index_path.name:
+            raise MessageRefused(
+                f"a message is about the index {index}; for the agent {agent!r} this process works on"
+                f" {settings.index_path.name}, of {settings.workspace}",
+                hint="give all processes of the fleet the same workspace, or each fleet a queue.name",
+            )
+        return settings
 
     def choice(self, agent: str) -> Choice:
         """Give the primary provider of an agent."""
@@ -198,23 +201,20 @@ class Context:
 
         Without Redis, requests of the process that had it before have ended with that process.
         """
-        if agent in self._holds:
-            return True
-        taken = hold(self.agent(agent).index_path, self._kind, self.clock.now())
-        if taken is None:
-            return False
-        self._holds[agent] = taken
-        if not self.settings.queue:
-            self.writer(agent).end_leases()
+        if agent not in self._holds:
+            taken = hold(self.agent(agent).index_path, self._kind, self.clock.now())
+            if taken is None:
+                return False
+            self._holds[agent] = taken
+            if not self.settings.queue:
+                self.writer(agent).end_leases()
         return True
 
     def end_unsent(self, begun: Collection[str]) -> None:
         """End the leases that this process has not begun to send: no answer comes, and they cost nothing."""
         for agent, writer in self._writers.items():
             if agent in self._holds:
-                with writer.session() as (connection, _):
-                    tokens = leases.tokens(connection)
-                writer.end_unsent([token for token in tokens if token not in begun])
+                writer.end_unsent(begun)
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:
         """Build something once and keep it open until the end of the process.

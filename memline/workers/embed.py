@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import (
@@ -23,12 +22,13 @@ from memline.shared.errors import (
     QueueError,
 )
 from memline.shared.index.accounts import account_id
-from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
+from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
 from memline.shared.scheduling import health, leases, limits
+from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
@@ -64,44 +64,42 @@ def embed_texts(message: EmbedTexts) -> None:
     deadline of the lease frees its texts. Safe late: what cannot end before that deadline is not sent. Else
     it always answers, so that no lease waits for its end because of an error here.
     """
-    context, sending = current(), _Sending(current(), message)
+    context, request, sending = current(), message.request, None
+    texts = range(len(request.texts))
     try:
-        choice = _choice(context, message.agent, message.identity)
-        sending.choose(choice)
-        key = ("embedder", message.agent, message.identity.key)
+        choice = _choice(context, message.agent, request.identity)
+        key = ("embedder", message.agent, request.identity.key)
         embedder: Embedder = context.keep(key, choice.build)
-        is_counted = message.is_probe or any(sending.limits)
-        with limit_attempts(1 if is_counted else CALL_ATTEMPTS):
+        sending = _Sending(context, message, choice)
+        with limit_attempts(1 if request.is_probe or any(sending.limits) else CALL_ATTEMPTS):
             outcome = embed(
                 embedder,
-                [text.text for text in message.texts],
+                [text.text for text in request.texts],
                 before_call=sending.before_call,
                 estimate=estimate_tokens,
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
             )
     except _AlreadyBegun:
-        _LOG.warning("request.dropped", lease=message.lease, texts=len(message.texts))
-        return
+        _LOG.warning("request.dropped", lease=request.lease, texts=len(texts))
     except (AgentNotConfigured, ModelMismatch) as error:
         # Nothing was sent, and no provider is at fault: another process may be set up for it.
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
         context.stopping.wait(MISMATCH_WAIT_S)
-        _report(message, message.texts, _Unsent(error.message, hint=error.hint))
+        _report(message, texts, _Unsent(error.message, hint=error.hint))
         if time.monotonic() - context.began_at > MISMATCH_S:
             # Processes of a fleet are started again one after another; this one stays as it is.
             context.stop(error)
-        return
     except ProviderError as error:
-        _report(message, message.texts, error)
-        return
+        _report(message, texts, error)
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        used = None if sending.has_begun else 0
-        _report(message, message.texts, broken, no_results=True, used_tokens=used)
+        usage = None if sending is not None and sending.has_begun else Usage()
+        _report(message, texts, broken, no_results=True, usage=usage)
         raise
-    _answer(context, message, sending.account, outcome)
+    else:
+        _answer(context, message, sending.account, outcome)
 
 
 class _Unsent(ProviderLater):
@@ -117,18 +115,14 @@ class _AlreadyBegun(Exception):
 class _Sending:
     """Decides before each call of a request whether it may be made."""
 
-    def __init__(self, context: Context, message: EmbedTexts) -> None:
+    def __init__(self, context: Context, message: EmbedTexts, choice: Choice) -> None:
         self._context = context
-        self._message = message
-        self.has_begun = False
-
-    def choose(self, choice: Choice) -> None:
-        """Take the account, the limits and the time-out of a provider."""
+        self._request = message.request
+        self._choice = choice
         self.account = account_id(choice.provider, choice.mark)
-        settings = self._context.agent(self._message.agent, needs_workspace=False)
         #: Requests and tokens a minute.
-        self.limits = minute_limits(settings, choice)
-        self._timeout_s = choice.timeout_s
+        self.limits = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
+        self.has_begun = False
 
     def before_call(self, texts: Sequence[str]) -> None:
         """Wait for a place within the account's limits, and note the first call of the request.
@@ -138,12 +132,12 @@ class _Sending:
         """
         self._take_place(texts)
         # Last: to ask for the place, and to wait for it, takes time as well.
-        left_s = self._message.until - self._context.clock.now()
-        if not leases.may_call(left_s, self._timeout_s):
+        left_s = self._request.until - self._context.clock.now()
+        if not leases.may_call(left_s, self._choice.timeout_s):
             raise _Unsent("the lease of these texts is over")
         if not self.has_begun:
             try:
-                is_first = self._context.in_flight.begin(self._message.lease, left_s)
+                is_first = self._context.in_flight.begin(self._request.lease, left_s)
             except QueueError as error:
                 raise _Unsent(f"not sent, since Redis cannot note it: {error.message}") from error
             if not is_first:
@@ -151,7 +145,7 @@ class _Sending:
             self.has_begun = True
 
     def _take_place(self, texts: Sequence[str]) -> None:
-        (max_requests, max_tokens), provider = self.limits, self.account.partition(":")[0]
+        (max_requests, max_tokens), provider = self.limits, self._choice.provider
         pace = self._context.limits
         moves = limits.costs(
             tokens=sum(map(estimate_tokens, texts)),
@@ -174,50 +168,59 @@ class _Sending:
 
 def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
     """Send back what came of a request: vectors, and failures by their kind."""
-    learned = _learned(outcome)
+    request, error = message.request, outcome.error
+    learned = LearnedCaps(
+        max_rows=health.tighter(outcome.max_rows, outcome.slow_rows),
+        max_tokens=outcome.max_tokens,
+        quick_rows=outcome.quick_rows,
+        error_rows=outcome.error_rows,
+    )
+    usage = Usage(
+        tokens=outcome.used_tokens,
+        paid_calls=sum(each.is_paid for each in outcome.attempts),
+        ends=tuple(each.end for each in outcome.attempts),
+    )
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(vector))
-        for text, vector in zip(message.texts, outcome.vectors, strict=True)
+        for text, vector in zip(request.texts, outcome.vectors, strict=True)
         if vector is not None
     )
-    failed = [([message.texts[index]], failure) for index, failure in outcome.failures]
-    if isinstance(outcome.error, _Unsent):
-        _LOG.warning("request.unsent", lease=message.lease, reason=outcome.error.message)
-    if outcome.error is not None:
-        _cool_down(context, account, outcome)
+    failed = [([index], failure) for index, failure in outcome.failures]
+    if error is not None:
+        if isinstance(error, _Unsent):
+            _LOG.warning("request.unsent", lease=request.lease, reason=error.message)
+        _cool_down(context, account, outcome, error)
         refused = {index for index, _ in outcome.failures}
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         if rest:
-            failed.insert(0, ([message.texts[i] for i in rest], outcome.error))
+            failed.append((rest, error))
     no_results = not vectors and not outcome.is_provider_well
-    calls = tuple(each.end for each in outcome.attempts)
-    paid_calls = sum(each.is_paid for each in outcome.attempts)
-    report = partial(_report, message, used_tokens=outcome.used_tokens, paid_calls=paid_calls, calls=calls)
-    for texts, failure in failed:
-        # What counts once is said in one message of a request.
-        is_split = failure.kind in ("split", "unsent")
-        is_fault = no_results and not is_split
-        report(texts, failure, learned, no_results=is_fault)
-        learned, no_results = LearnedCaps(), no_results and is_split
+    # What counts once is said in the first message of a request.
+    for texts, failure in sorted(failed, key=lambda each: _is_wait(each[1])):
+        is_fault = no_results and not _is_wait(failure)
+        _report(message, texts, failure, learned, no_results=is_fault, usage=usage)
+        learned, no_results = LearnedCaps(), False
     if vectors:
         send(
             StoreVectors(
                 agent=message.agent,
-                identity=message.identity,
-                lease=message.lease,
+                identity=request.identity,
+                lease=request.lease,
                 vectors=vectors,
                 learned=learned,
-                used_tokens=outcome.used_tokens,
-                paid_calls=paid_calls,
-                calls=calls,
-            ),
+                usage=usage,
+            )
         )
 
 
-def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
+def _is_wait(error: ProviderError) -> bool:
+    """Tell whether texts only wait for another request."""
+    return error.kind in ("split", "unsent")
+
+
+def _cool_down(context: Context, account: str, outcome: Outcome, error: ProviderError) -> None:
     """Keep the other requests that workers have in hand from running into the same no."""
-    error = outcome.error
-    if error is None or error.kind in ("split", "unsent"):
+    if _is_wait(error):
         return
     if error.retry_after_s is not None:
         context.limits.cool_down(account, error.retry_after_s)
@@ -225,15 +228,6 @@ def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
         context.limits.cool_down(account, limits.STOP_COOLDOWN_S)
     elif not outcome.is_provider_well and not any(outcome.vectors):
         context.limits.cool_down(account, limits.FAILURE_COOLDOWN_S)
-
-
-def _learned(outcome: Outcome) -> LearnedCaps:
-    return LearnedCaps(
-        max_rows=health.tighter(outcome.max_rows, outcome.slow_rows),
-        max_tokens=outcome.max_tokens,
-        quick_rows=outcome.quick_rows,
-        error_rows=outcome.error_rows,
-    )
 
 
 def _tokens(vector: bytes) -> bytes:
@@ -262,32 +256,31 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
 
 def _report(
     message: EmbedTexts,
-    texts: Sequence[TextRow],
+    texts: Sequence[int],
     error: ProviderError,
     learned: LearnedCaps | None = None,
     *,
     no_results: bool = False,
-    used_tokens: int | None = 0,
-    paid_calls: int = 0,
-    calls: tuple[str, ...] = (),
+    usage: Usage | None = Usage(),  # noqa: B008
 ) -> None:
-    if not texts:
-        return
+    """Tell the store worker why these texts of a request (by index) got no vector."""
+    request = message.request
+    failure = Failure(
+        kind=error.kind,
+        error=error.message,
+        action=error.hint,
+        retry_after_s=error.retry_after_s,
+        is_probe=request.is_probe,
+        no_results=no_results,
+    )
     send(
         EmbedFailed(
             agent=message.agent,
-            identity=message.identity,
-            lease=message.lease,
-            hashes=tuple(text.hash for text in texts),
-            kind=error.kind,
-            error=error.message,
-            action=error.hint,
-            retry_after_s=error.retry_after_s,
-            is_probe=message.is_probe,
-            no_results=no_results,
+            identity=request.identity,
+            lease=request.lease,
+            hashes=tuple(request.texts[index].hash for index in texts),
+            failure=failure,
             learned=learned or LearnedCaps(),
-            used_tokens=used_tokens,
-            paid_calls=paid_calls,
-            calls=calls,
-        ),
+            usage=usage,
+        )
     )

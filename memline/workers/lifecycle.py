@@ -1,9 +1,9 @@
-"""Declare the actors of some queues, start their workers in this process, and stop them."""
+"""Start the workers of some queues in this process, and stop them in order."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
@@ -17,20 +17,18 @@ IDLE_MS = 100
 IDLE_QUERY_MS = 20
 
 
-def declare_actors(queues: Iterable[str]) -> None:
-    """Import the modules of these queues; an actor belongs to the broker that is current at its import."""
-    for queue in queues:
-        import_module(f"memline.workers.{queue}")
-
-
 def start(
     broker: dramatiq.Broker, threads_of: Mapping[str, int], *, idle_ms: int = IDLE_MS
 ) -> dict[str, dramatiq.Worker]:
-    """Start a worker for each queue, so that `store` keeps its single thread and a provider that hangs holds
-    up no other queue."""
+    """Start a worker for each queue; the broker is the process's.
+
+    So `store` keeps its single thread, and a provider that hangs holds up no other queue.
+    """
+    for queue in threads_of:
+        # An actor belongs to the broker that is current at its import.
+        import_module(f"memline.workers.{queue}")
     # Its one warning is about several workers a process.
-    for kind in type(broker).__mro__:
-        logging.getLogger(f"dramatiq.broker.{kind.__name__}").setLevel(logging.ERROR)
+    broker.logger.setLevel(logging.ERROR)
     workers = {
         role: dramatiq.Worker(
             broker,
@@ -45,8 +43,18 @@ def start(
     return workers
 
 
-def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> None:
-    """Stop workers at the same time; `store` comes later, so that what the others bring is stored."""
+def stop(
+    workers: Mapping[str, dramatiq.Worker], *, timeout_ms: int, before_store: Callable[[], None] | None = None
+) -> None:
+    """Stop what makes work first, together, and `store` last, so that what was paid for is stored.
+
+    `before_store` is called in between.
+    """
     with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
-        for worker in workers:
-            pool.submit(worker.stop, timeout=timeout_ms)
+        for role, worker in workers.items():
+            if role != "store":
+                pool.submit(worker.stop, timeout=timeout_ms)
+    if "store" in workers:
+        if before_store is not None:
+            before_store()
+        workers["store"].stop(timeout=timeout_ms)

@@ -22,7 +22,7 @@ from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.redis_requests import RedisRequests
 from memline.shared.queue.routes import QUEUES
 from memline.workers.context import Context, use
-from memline.workers.lifecycle import declare_actors, start, stop_together
+from memline.workers.lifecycle import start, stop
 
 #: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
 #: what it holds may be paid for.
@@ -48,27 +48,26 @@ class Workers:
         self._threads_of = threads_of
         self._stop = stop
         self._retry = RetryPolicy(max_wait_s=MAX_WAIT_S)
-        self._heartbeat = ShowAlive(settings.queue, threads_of, file=settings.file)
+        self._shown = ShowWork(settings.queue, threads_of, file=settings.file)
 
     def __enter__(self) -> Workers:
         """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
-        settings, url, roles = self._settings, self._settings.queue, self._threads_of
-        broker = on_redis(url, retry=self._retry, middleware=[LogFields(), self._heartbeat])
+        settings, address, roles = self._settings, self._settings.queue, self._threads_of
+        broker = on_redis(address, retry=self._retry, middleware=[self._shown])
         if any(QUEUES[role].is_beside_index for role in roles):
-            fleet_owner.refuse_other(url, settings.home, is_claimed="store" in roles)
+            fleet_owner.refuse_other(address, settings.home, is_claimed="store" in roles)
         self._context = Context(
             settings,
-            limits=RedisLimits(url, self._retry),
-            in_flight=RedisRequests(url),
+            limits=RedisLimits(address, self._retry),
+            in_flight=RedisRequests(address),
             stopping=self._stop,
             kind="store",
         )
         use(self._context)
-        declare_actors(roles)
+        self._workers = start(broker, roles)
         if "store" in roles:
             self._context.sweep_timer.start()
-        self._workers = start(broker, roles)
-        self._heartbeat.start()
+        self._shown.start()
         if {"store", "batch"} & set(roles):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
@@ -81,40 +80,33 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         """Raise the error that ended the work, if one did."""
-        failure = self._context.failure
         self._retry.stop_after(LAST_TRIES_S)
-        self._heartbeat.stop()
-        store = self._workers.pop("store", None)
-        stop_together(self._workers.values(), timeout_ms=SHUTDOWN_MS)
-        if store is not None:
-            store.stop(timeout=SHUTDOWN_MS)
+        self._shown.stop()
+        stop(self._workers, timeout_ms=SHUTDOWN_MS)
         self._context.close()
-        if failure is not None:
-            raise failure
+        if self._context.failure is not None:
+            raise self._context.failure
 
 
-class ShowAlive(Heartbeat, Middleware):
-    """Tells Redis what this process works on."""
+class ShowWork(Heartbeat, Middleware):
+    """Tells Redis what this process works on, and puts a message's names on the log lines about it."""
 
-
-class LogFields(Middleware):
-    """Puts queue, message id, actor and agent on every log line of a thread that works on a message."""
-
-    def __init__(self) -> None:
-        self._thread = threading.local()
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lines = threading.local()
 
     def before_process_message(self, broker: Any, message: Any) -> None:
-        self._thread.context = logs.context(
+        self._lines.context = logs.context(
             queue=message.queue_name,
             message_id=message.message_id,
             actor=message.actor_name,
             agent=agent_of(message.args),
         )
-        self._thread.context.__enter__()
+        self._lines.context.__enter__()
 
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
-        self._thread.context.__exit__(None, None, None)
-
-    after_skip_message = after_process_message
+        self._lines.context.__exit__(None, None, None)
+        if exception is None:
+            self.count(message.queue_name)

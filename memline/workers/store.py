@@ -24,7 +24,6 @@ from memline.shared.queue.messages import (
     Sweep,
 )
 from memline.shared.scheduling import fallback
-from memline.shared.scheduling.embed_results import Failure
 from memline.workers.context import Context, current
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.
@@ -84,25 +83,17 @@ def embed_failed(message: EmbedFailed) -> None:
     Safe twice, late and out of order: it counts only while its lease still holds the rows.
     """
     context = current()
-    failure = Failure(
-        kind=message.kind,
-        error=message.error,
-        action=message.action,
-        retry_after_s=message.retry_after_s,
-        is_probe=message.is_probe,
-        no_results=message.no_results,
-    )
     writer = context.writer(message.agent)
     _settle(writer, message)
-    writer.record_failure(message.identity, message.lease, message.hashes, failure, message.learned)
+    writer.record_failure(message.identity, message.lease, message.hashes, message.failure, message.learned)
     _switch_if_needed(context, message.agent, message.identity)
     context.sweep_timer.schedule(message.agent, LINGER_S)
 
 
 def _settle(writer: IndexWriter, message: StoreVectors | EmbedFailed) -> None:
     """Correct what the request was counted with, before its lease ends with its last answer."""
-    if message.used_tokens is not None:
-        writer.settle(message.identity, message.lease, message.used_tokens, message.paid_calls, message.calls)
+    if message.usage is not None:
+        writer.settle(message.identity, message.lease, message.usage)
 
 
 @actor(Sweep)
@@ -173,15 +164,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
         for_batch = writer.plan_batches(batch, only=identity)
     requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, for_batch=for_batch)
     for request in requests:
-        message = EmbedTexts(
-            agent=agent,
-            identity=identity,
-            lease=request.lease,
-            texts=request.texts,
-            until=request.until,
-            is_probe=request.is_probe,
-        )
-        send(message)
+        send(EmbedTexts(agent=agent, request=request))
     if only_full:
         context.sweep_timer.schedule(agent, LINGER_S)
     elif not requests and (wait_s := writer.retry_in_s()):

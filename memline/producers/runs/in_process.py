@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Thread
 from typing import Protocol
 
 import dramatiq
@@ -83,7 +84,6 @@ class InProcessWorkers:
 
     def _start(self) -> None:
         self._broker = queue_broker.in_process()
-        lifecycle.declare_actors(self._queues)
         queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
         self._requests = InFlightRequests(self._broker, serves_batches="batch" in self._queues)
@@ -117,24 +117,19 @@ class InProcessWorkers:
         """
         self._context.sweep_timer.stop()
         self._context.stopping.set()
-        # The queues that make work stop first, together, so that what was paid for is still stored.
-        threads = [thread for worker in self._workers.values() for thread in worker.workers]
-        store = self._workers.pop("store", None)
         try:
-            lifecycle.stop_together(self._workers.values(), timeout_ms=STOP_TIMEOUT_MS)
-            if store is not None:
-                if not is_index_lost:
-                    with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
-                        self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
-                store.stop(timeout=STOP_TIMEOUT_MS)
-                if not is_index_lost:
-                    self._context.end_unsent(self._requests.begun)
+            wait = None if is_index_lost else self._store_all
+            lifecycle.stop(self._workers, timeout_ms=STOP_TIMEOUT_MS, before_store=wait)
+            if not is_index_lost:
+                self._context.end_unsent(self._requests.begun)
         finally:
-            queue_broker.faults(self._broker).left_behind.update(
-                thread for thread in threads if thread.is_alive()
-            )
-            self._workers.clear()
+            threads = [thread for worker in self._workers.values() for thread in worker.workers]
+            queue_broker.faults(self._broker).left_behind.update(filter(Thread.is_alive, threads))
             self._context.close()
+
+    def _store_all(self) -> None:
+        with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
+            self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
 
     def wake(self, agent: str) -> None:
         """Open the agent's index in the store worker and send the texts that wait there already."""

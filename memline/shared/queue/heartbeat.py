@@ -133,11 +133,9 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
 
-    def after_process_message(
-        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
-    ) -> None:
-        if exception is None:
-            self._done.append((time.monotonic(), message.queue_name))
+    def count(self, queue: str) -> None:
+        """Count a message that was finished. Any thread may do so."""
+        self._done.append((time.monotonic(), queue))
 
     def _run(self) -> None:
         newer_file = ""

@@ -13,7 +13,9 @@ import msgspec
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
-from memline.shared.index.rows import FileRow, LearnedCaps, TextRow, VectorRow
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.scheduling.embed_results import Failure, Usage
+from memline.shared.scheduling.leases import Request
 
 #: Version of the contract. Raised when a worker of another release could misread a message.
 VERSION = 2
@@ -74,14 +76,7 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     is_retried = False
 
     agent: str
-    identity: Identity
-    #: Token of the lease on these rows.
-    lease: str
-    texts: tuple[TextRow, ...]
-    #: When the lease is over (seconds since the epoch): no call begins that may end later.
-    until: float
-    #: It goes alone to a provider that has failed, and each of its calls is tried once.
-    is_probe: bool = False
+    request: Request
 
 
 class StoreVectors(Wire, frozen=True, kw_only=True):
@@ -95,11 +90,8 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     lease: str
     vectors: tuple[VectorRow, ...]
     learned: LearnedCaps = LearnedCaps()
-    #: Tokens and calls of the whole request that were perhaps paid for, and how each attempt of its calls
-    #: ended; None: the count stays as it is. Only the first message of a request counts.
-    used_tokens: int | None = None
-    paid_calls: int = 1
-    calls: tuple[str, ...] = ()
+    #: Of the whole request; only its first message counts. None: what was counted stays as it is.
+    usage: Usage | None = None
 
 
 class EmbedFailed(Wire, frozen=True, kw_only=True):
@@ -112,22 +104,10 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     identity: Identity
     lease: str
     hashes: tuple[bytes, ...]
-    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.
-    kind: str
-    error: str
-    #: What a person can do about it.
-    action: str = ""
-    #: Seconds the provider asked for; None when it did not.
-    retry_after_s: float | None = None
-    #: As in `EmbedTexts`.
-    is_probe: bool = False
-    #: The request brought no vector at all; said in one message of it.
-    no_results: bool = False
+    failure: Failure
     learned: LearnedCaps = LearnedCaps()
     #: As in `StoreVectors`.
-    used_tokens: int | None = None
-    paid_calls: int = 1
-    calls: tuple[str, ...] = ()
+    usage: Usage | None = None
 
 
 class AdvanceBatch(Wire, frozen=True, kw_only=True):

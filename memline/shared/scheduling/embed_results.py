@@ -36,10 +36,20 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""
     #: Seconds the provider asked for; None when it did not.
     retry_after_s: float | None = None
-    #: The request returned no vector at all, so the provider may be what is broken.
+    #: The request returned no vector at all, so the provider may be what is broken. Said once a request.
     no_results: bool = False
     #: It was the one request to a provider that had failed before.
     is_probe: bool = False
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of a request cost, as far as it is known; by default it was not sent."""
+
+    #: Tokens and calls that were perhaps paid for.
+    tokens: int = 0
+    paid_calls: int = 0
+    #: How each attempt of its calls ended.
+    ends: tuple[str, ...] = ()
 
 
 def store_vectors(

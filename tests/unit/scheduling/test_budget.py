@@ -15,6 +15,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
+from memline.shared.scheduling.embed_results import Usage
 from tests.support.index_rows import MODEL_A, answer, backlog, file_row
 
 #: 0.02 dollars a million tokens by requests.
@@ -181,8 +182,8 @@ def test_the_first_answer_of_a_request_corrects_its_count_once(writer, clock, us
     counted, began = today(writer.accounts.file, clock.now())["tokens"], clock.now()
     clock.advance(86_400)
 
-    writer.settle(request.identity, request.lease, used, calls)
-    writer.settle(request.identity, request.lease, used, calls)
+    writer.settle(request.identity, request.lease, Usage(tokens=used, paid_calls=calls))
+    writer.settle(request.identity, request.lease, Usage(tokens=used, paid_calls=calls))
 
     after = today(writer.accounts.file, began)
     assert counted == 2 * tokens_of_a_text(writer)

@@ -11,7 +11,8 @@ from memline.shared.errors import (
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling.leases import CLOCKS_S
+from memline.shared.scheduling.embed_results import Usage
+from memline.shared.scheduling.leases import CLOCKS_S, Request
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
 from tests.unit.workers.conftest import work
@@ -20,7 +21,9 @@ TEXTS = (TextRow(hash=b"h1", text="one"), TextRow(hash=b"h2", text="two"))
 
 
 def request(identity, *, agent="main", until=1e12):
-    return EmbedTexts(agent=agent, identity=identity, lease="lease", texts=TEXTS, until=until)
+    return EmbedTexts(
+        agent=agent, request=Request(lease="lease", identity=identity, texts=TEXTS, until=until)
+    )
 
 
 def account(context):
@@ -57,8 +60,8 @@ def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identit
     work(embed.embed_texts, request(identity))
 
     failed, stored = sent
-    assert isinstance(failed, EmbedFailed) and isinstance(stored, StoreVectors)
-    assert (failed.kind, failed.hashes, failed.no_results) == ("refused", (b"h2",), False)
+    assert isinstance(stored, StoreVectors)
+    assert (failed.failure.kind, failed.hashes, failed.failure.no_results) == ("refused", (b"h2",), False)
     assert [row.hash for row in stored.vectors] == [b"h1"]
 
 
@@ -68,8 +71,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, 
     work(embed.embed_texts, request(identity))
 
     (failed,) = sent
-    assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.hashes, failed.no_results) == ("stop", (b"h1", b"h2"), True)
+    assert (failed.failure.kind, failed.hashes, failed.failure.no_results) == ("stop", (b"h1", b"h2"), True)
     assert context.limits.cooldown_s(account(context)) == STOP_COOLDOWN_S
 
 
@@ -89,9 +91,9 @@ def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_ba
 
     stored, failed = sent
     assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
-    assert (failed.agent, failed.kind) == (agent, "unsent")
-    assert failed.error == "openai is at the limits of this configuration"
-    assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
+    assert (failed.agent, failed.failure.kind) == (agent, "unsent")
+    assert failed.failure.error == "openai is at the limits of this configuration"
+    assert failed.failure.retry_after_s is not None and 50 < failed.failure.retry_after_s < 62
 
 
 def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, identity, sent):
@@ -100,8 +102,7 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, ident
     work(embed.embed_texts, request(identity))
 
     failed = sent[-1]
-    assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.error) == ("unsent", "openai asked to wait (429)")
+    assert (failed.failure.kind, failed.failure.error) == ("unsent", "openai asked to wait (429)")
 
 
 @pytest.fixture
@@ -120,8 +121,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(con
     work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
 
     (failed,) = sent
-    assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.used_tokens, failed.no_results) == ("unsent", 0, False)
+    assert (failed.failure.kind, failed.usage, failed.failure.no_results) == ("unsent", Usage(), False)
 
 
 @pytest.mark.usefixtures("no_call")
@@ -143,8 +143,8 @@ def test_what_redis_cannot_note_is_not_sent(context, identity, sent, monkeypatch
     work(embed.embed_texts, request(identity))
 
     (failed,) = sent
-    assert isinstance(failed, EmbedFailed) and failed.kind == "unsent"
-    assert failed.error.endswith("Redis is away")
+    assert failed.failure.kind == "unsent"
+    assert failed.failure.error.endswith("Redis is away")
 
 
 def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent, monkeypatch):
@@ -157,7 +157,10 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
         work(embed.embed_texts, request(identity))
 
     (failed,) = sent
-    assert isinstance(failed, EmbedFailed) and (failed.kind, failed.no_results) == ("broken", True)
+    assert (failed.failure.kind, failed.failure.no_results) == (
+        "broken",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,11 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_end
 
     assert at_first is None and context.failure is not None
     for failed in sent:
-        assert isinstance(failed, EmbedFailed) and failed.kind == "unsent" and words in failed.error
+        assert (
+            isinstance(failed, EmbedFailed)
+            and failed.failure.kind == "unsent"
+            and words in failed.failure.error
+        )
 
 
 def test_what_counts_once_of_a_request_is_told_in_its_first_message(context, identity, sent, provider):
@@ -188,20 +195,20 @@ def test_what_counts_once_of_a_request_is_told_in_its_first_message(context, ide
 
     work(embed.embed_texts, request(identity))
 
-    rest, failed = sent
+    failed, rest = sent
     assert isinstance(rest, EmbedFailed) and isinstance(failed, EmbedFailed)
-    assert (rest.kind, rest.hashes, rest.learned, rest.no_results) == (
-        "split",
-        (b"h2",),
-        LearnedCaps(max_rows=4),
-        False,
-    )
     # Nothing came of it, so the provider may be what is broken.
-    assert (failed.kind, failed.hashes, failed.learned, failed.no_results) == (
+    assert (failed.failure.kind, failed.hashes, failed.learned, failed.failure.no_results) == (
         "broken",
         (b"h1",),
-        LearnedCaps(),
+        LearnedCaps(max_rows=4),
         True,
+    )
+    assert (rest.failure.kind, rest.hashes, rest.learned, rest.failure.no_results) == (
+        "split",
+        (b"h2",),
+        LearnedCaps(),
+        False,
     )
 
 
@@ -211,5 +218,4 @@ def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(contex
     work(embed.embed_texts, request(identity))
 
     (failed,) = sent
-    assert isinstance(failed, EmbedFailed)
-    assert (failed.kind, failed.no_results) == ("broken", False)
+    assert (failed.failure.kind, failed.failure.no_results) == ("broken", False)

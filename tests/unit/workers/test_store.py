@@ -2,7 +2,8 @@ import pytest
 
 from memline.shared.figures import counters
 from memline.shared.index.rows import VectorRow
-from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep
+from memline.shared.queue.messages import EmbedFailed, StoreFiles, StoreVectors, Sweep
+from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers import store
 from tests.support.index_rows import backlog, file_row, vector_of
@@ -16,9 +17,8 @@ def request_sent(context, sent):
     """The one request for the texts of `FILES`."""
     work(store.store_files, FILES)
     (request,) = sent
-    assert isinstance(request, EmbedTexts)
     sent.clear()
-    return request
+    return request.request
 
 
 def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(context, sent, request_sent):
@@ -40,9 +40,12 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
 
     work(store.sweep, Sweep(agent="main", deep=True))
 
-    (again,) = sent
-    assert isinstance(again, EmbedTexts)
-    assert (again.texts, again.lease == request_sent.lease) == (request_sent.texts, False)
+    (message,) = sent
+    again = message.request
+    assert (again.texts, again.lease == request_sent.lease) == (
+        request_sent.texts,
+        False,
+    )
     assert "leases.over" in caplog.messages
 
 
@@ -53,8 +56,7 @@ def test_an_answer_that_is_stored_twice_counts_once(context, sent, request_sent)
         identity=request_sent.identity,
         lease=request_sent.lease,
         vectors=rows,
-        used_tokens=5,
-        calls=("timeout", "ok"),
+        usage=Usage(tokens=5, paid_calls=1, ends=("timeout", "ok")),
     )
 
     for _ in range(2):
@@ -80,9 +82,7 @@ def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent)
             identity=request_sent.identity,
             lease=request_sent.lease,
             hashes=hashes,
-            kind="later",
-            error="busy",
-            retry_after_s=60.0,
+            failure=Failure(kind="later", error="busy", retry_after_s=60.0),
         ),
     )
 
