@@ -60,7 +60,7 @@ def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_js
         report = Memory.of(invocation.settings, settings).status(deep=deep or index).details
         if verbose:
             report["files"] = left_out_files(settings)
-            report["beside"] = list(markdown_beside(MemoryPaths.of(settings)).paths)
+            report["beside"] = markdown_beside(MemoryPaths.of(settings))
         reports.append(report)
     if as_json:
         print_json(reports)

@@ -140,11 +140,11 @@ def notes_beside(facts: Facts) -> Iterator[Finding]:
             shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])]),
             misnamed,
         )
-    beside = markdown_beside(paths).without(misnamed)
-    if beside.paths:
-        files = "at least " * beside.is_cut + counted(len(beside.paths), "Markdown file", "are")
-        what = f"beside MEMORY.md and memory/ {files} not read: {beside.names}"
-        yield note("no_notes", what, _add(beside.folder(str(workspace))))
+    if beside := [each for each in markdown_beside(paths) if each != misnamed]:
+        names = ", ".join(beside[:3]) + (" …" if len(beside) > 3 else "")
+        files = counted(len(beside), "Markdown file", "are")
+        folder = os.path.commonpath([os.path.join(workspace, path) for path in beside])
+        yield note("no_notes", f"beside MEMORY.md and memory/ {files} not read: {names}", _add(folder))
 
 
 def _add(path: str) -> str:

@@ -13,9 +13,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from memline.shared.errors import BadRequest, not_utf_8
+from memline.shared.sources.about import tag_key
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import compile_pattern, is_private, is_storable
-from memline.shared.sources.tags import tag_key
 
 #: The options that leave files out, and those of them that an index alone can tell.
 FILTERS = ("source", "path", "exclude", "tag", "since", "until")

@@ -24,7 +24,7 @@ from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.markdown import end_of_block, outline
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
-from memline.shared.sources.safe_open import open_checked, open_folder
+from memline.shared.sources.safe_open import folder_of, open_checked
 
 #: Seconds to wait for another writer, and between two attempts to lock.
 LOCK_TIMEOUT_S = 5.0
@@ -76,50 +76,46 @@ def append(
     writers see each other's lines, and may be called more than once. The file, and a missing folder above it,
     are made when there is something to add; it never grows beyond `max_bytes`. Raises AppendRefused.
     """
-    *folders, name = parts = relative.split("/")
-    if "\0" in relative or any(part in ("", ".", "..") for part in parts):
-        raise AppendRefused(f"{relative!r} is not a path below its folder")
-    try:
-        is_missing = False
-        for _ in range(_APPEND_ATTEMPTS):
-            try:
-                folder = open_folder(root, folders, make=is_missing)
-                with closing(_Note(folder, name, is_missing=is_missing)) as note:
-                    note.lock(clock or SystemClock())
-                    if not note.is_replaced():
-                        start, end, size = note.append(make, max_bytes)
-                        return AppendResult(path=relative, start_line=start, end_line=end, size=size)
-            except FileNotFoundError:
-                if is_missing:
-                    raise
+    is_missing = False
+    for _ in range(_APPEND_ATTEMPTS):
+        try:
+            with (
+                folder_of(root, relative, make=is_missing) as (folder, name),
+                closing(_Note(folder, name, is_missing=is_missing)) as note,
+            ):
+                note.lock(clock or SystemClock())
+                if not note.is_replaced():
+                    start, end, size = note.append(make, max_bytes)
+                    return AppendResult(path=relative, start_line=start, end_line=end, size=size)
+        except PathNotAllowed as error:
+            raise _refused(relative, error.message, error.hint) from error
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not is_missing:
                 if not make("").strip("\n"):
                     return AppendResult(path=relative)
                 is_missing = True
-    except PathNotAllowed as error:
-        raise AppendRefused(f"{relative} cannot be added to: {error.message}", hint=error.hint) from error
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
-            reason = "a symbolic link or a file is in its way"
-        hint = f"check {os.path.join(root, relative)}"
-        raise AppendRefused(f"{relative} cannot be added to: {reason}", hint=hint) from error
-    raise AppendRefused(f"{relative} cannot be added to: it is replaced all the time", hint="try again later")
+                continue
+            reason = (error.strerror or str(error)).lower()
+            if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
+                reason = "a symbolic link or a file is in its way"
+            raise _refused(relative, reason, f"check {os.path.join(root, relative)}") from error
+    raise _refused(relative, "it is replaced all the time", "try again later")
+
+
+def _refused(relative: str, reason: str, hint: str) -> AppendRefused:
+    return AppendRefused(f"{relative} cannot be added to: {reason}", hint=hint)
 
 
 class _Note:
-    """An open note; takes over the descriptor of its folder."""
+    """An open note of an open folder."""
 
     def __init__(self, folder: int, name: str, *, is_missing: bool) -> None:
         self._folder, self._name = folder, name
-        try:
-            self._file = open_checked(name, os.O_RDWR | os.O_APPEND | os.O_CREAT * is_missing, folder)
-        except BaseException:
-            os.close(folder)
-            raise
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if is_missing else 0)
+        self._file = open_checked(name, flags, folder)
 
     def close(self) -> None:
         os.close(self._file)
-        os.close(self._folder)
 
     def lock(self, clock: Clock) -> None:
         until = clock.now() + LOCK_TIMEOUT_S

@@ -99,34 +99,13 @@ def discover(paths: MemoryPaths) -> Discovery:
     )
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """Markdown of a workspace that its rule does not read: it lies beside `MEMORY.md` and `memory/`."""
+def markdown_beside(paths: MemoryPaths) -> list[str]:
+    """List the Markdown of a workspace that is neither memory nor left out by a rule, by its ledger paths.
 
-    #: Ledger paths, sorted.
-    paths: tuple[str, ...] = ()
-    #: Whether there may be more: the walk ended after MOST_BESIDE names.
-    is_cut: bool = False
-
-    def without(self, path: str) -> Beside:
-        """Return the others."""
-        return Beside(paths=tuple(each for each in self.paths if each != path), is_cut=self.is_cut)
-
-    @property
-    def names(self) -> str:
-        """Name the first three."""
-        return ", ".join(self.paths[:3]) + (" …" if len(self.paths) > 3 else "")
-
-    def folder(self, workspace: str) -> str:
-        """Return the folder, or file, that has all of them."""
-        return os.path.commonpath([os.path.join(workspace, path) for path in self.paths])
-
-
-def markdown_beside(paths: MemoryPaths) -> Beside:
-    """Find the Markdown of a workspace that is neither memory nor left out by a rule.
-
-    What OpenClaw puts into its workspace is not counted: it is read at the start of each session.
+    What OpenClaw puts into its workspace is not in it: that is read at the start of each session. Of a large
+    workspace it is what the first MOST_BESIDE names have.
     """
-    found: set[str] = set()
+    beside: set[str] = set()
     seen = 0
     for folder, entries in () if paths.is_whole else _folders(paths.workspace):
         if (seen := seen + len(entries)) > MOST_BESIDE:
@@ -136,11 +115,10 @@ def markdown_beside(paths: MemoryPaths) -> Beside:
             is_folder = entry.is_dir(follow_symlinks=False)
             if entry.path == paths.memory.path or (rules and why(rules, entry.path, is_folder=is_folder)):
                 entries.remove(entry)
-            elif is_markdown(entry.name) and entry.is_file(follow_symlinks=False):
-                found.update([] if paths.locate(entry.path) else [printable(paths.ledger_path(entry.path))])
-    theirs = found.intersection(OPENCLAW_FILES)
-    others = found - theirs if len(theirs) > 1 else found
-    return Beside(paths=tuple(sorted(others)), is_cut=seen > MOST_BESIDE)
+            elif is_markdown(entry.name) and not entry.is_symlink() and not paths.locate(entry.path):
+                beside.add(printable(paths.ledger_path(entry.path)))
+    theirs = beside.intersection(OPENCLAW_FILES)
+    return sorted(beside - theirs if len(theirs) > 1 else beside)
 
 
 def _folders(top: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
@@ -191,7 +169,9 @@ class _Walk:
     def walk_workspace(self) -> None:
         workspace = self._paths.workspace
         try:
-            os.scandir(workspace).close()
+            with os.scandir(workspace) as listing:
+                # The names as they are: on a disk that ignores case each of LONG_TERM would be there.
+                entries = {entry.name: entry for entry in listing}
         except OSError as error:
             is_missing = isinstance(error, FileNotFoundError)
             reason = f"{workspace} not readable ({code(error)})"
@@ -199,13 +179,9 @@ class _Walk:
             self.unlisted.append(".")
             return
         for root in self._paths.files:
-            with suppress(OSError):
-                status = os.lstat(root.path)
-                # On a disk that ignores case two names are one file.
-                known = (os.lstat(each.absolute) for each in self.files.values())
-                is_known = any(os.path.samestat(status, each) for each in known)
-                if not stat.S_ISDIR(status.st_mode) and not is_known and not self._is_left_out(root):
-                    self._add(root.path, status)
+            entry = entries.get(os.path.basename(root.path))
+            if entry and not entry.is_dir(follow_symlinks=False) and not self._is_left_out(root):
+                self._add(root.path, status_of(entry))
         self.walk_root(self._paths.memory, "memory directory")
 
     def walk_root(self, root: MemoryRoot, kind: str) -> None:

@@ -11,26 +11,18 @@ from __future__ import annotations
 
 import os
 import re
+from html import unescape
+from html.entities import html5
 from unicodedata import combining, normalize
 
 _LETTERS = str.maketrans(
     {"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS", "ı": "i", "ς": "σ", "ی": "ي", "ى": "ي", "ک": "ك"}
     | dict.fromkeys("\u00ad\u0640\u200b\u2060\ufeff", "")
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-")
 )
-_REFERENCE = r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
-
-#: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
-#: Chinese text has some, and would be stored twice.
-_BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000", "     ") | dict.fromkeys(
-    [*range(0x2010, 0x2014), 0x2212, 0xFE58, 0xFE63], "-"
-)
-_BETWEEN |= {
-    mark + 0xFEE0: mark for mark in range(0x21, 0x7F) if not chr(mark).isalnum() and chr(mark) != "_"
-}
-
-#: What `_BETWEEN` changes, and `_LETTERS`: most texts have none of either, and are not translated for it.
-_HAS_BETWEEN = f"[{re.escape(''.join(map(chr, _BETWEEN)))}]"
+#: Most texts have none of these, and are not translated.
 _HAS_LETTERS = f"[{''.join(map(chr, _LETTERS))}]"
+_REFERENCE = r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 
 #: What Logseq writes in the names of files for what some systems have in none: `"#%*./:<>?\`|`.
 _ESCAPED = "%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)"
@@ -41,16 +33,13 @@ def fold(text: str) -> str:
     text = _without_references(text)
     if text.isascii():
         return text
-    made = normalize("NFKC", _plain(text))
+    made = normalize("NFKC", text)
     return made.translate(_LETTERS) if re.search(_HAS_LETTERS, made) else made
 
 
 def _without_references(text: str) -> str:
     if "&" not in text or not re.search(_REFERENCE, text):
         return text
-    # 2 ms, which only those pay who have one.
-    from html import unescape
-    from html.entities import html5
 
     def character(match: re.Match[str]) -> str:
         is_one = match[0][1] == "#" or match[0][1:] in html5
@@ -58,18 +47,6 @@ def _without_references(text: str) -> str:
         return unescape(match[0]).replace("\n", " ") if is_one else match[0]
 
     return re.sub(_REFERENCE, character, text)
-
-
-def _plain(text: str) -> str:
-    return text if text.isascii() or not re.search(_HAS_BETWEEN, text) else text.translate(_BETWEEN)
-
-
-def folded(text: str) -> str | None:
-    """Return `text` as it is compared; None when it is looked up just as it is."""
-    if text.isascii() and "&" not in text:
-        return None
-    made = fold(text)
-    return None if made == _plain(text) else made
 
 
 def path_key(path: str) -> str:

@@ -161,19 +161,14 @@ def _read(path: str) -> str:
 
 def _of_vault(root: str) -> tuple[list[str], str]:
     """Return patterns, and what they leave out: the templates of Obsidian, or what Logseq keeps."""
+    if os.path.isdir(os.path.join(root, "logseq")):
+        return [*_LOGSEQ], "Logseq's backups and templates"
     if not os.path.isdir(os.path.join(root, ".obsidian")):
-        is_graph = os.path.isdir(os.path.join(root, "logseq"))
-        return ([*_LOGSEQ] if is_graph else [], "Logseq's backups and templates")
+        return [], ""
     plugin = ".obsidian/plugins/templater-obsidian/data.json"
-    settings = ((".obsidian/templates.json", "folder"), (plugin, "templates_folder"))
-    named = [str(_json(os.path.join(root, file)).get(key) or "").strip("/ ") for file, key in settings]
-    folders = [f"/{re.escape(name) if '*' in name else name}/" for name in named if name]
-    return (folders or [f"/{name}" for name in _TEMPLATES], "Obsidian's templates")
-
-
-def _json(path: str) -> dict[str, Any]:
-    try:
-        content = json.loads(_read(path) or "{}")
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
+    lines = []
+    for file, key in ((".obsidian/templates.json", "folder"), (plugin, "templates_folder")):
+        with suppress(ValueError, AttributeError):
+            if name := str(json.loads(_read(os.path.join(root, file)) or "{}").get(key) or "").strip("/ "):
+                lines.append(f"/{re.escape(name) if '*' in name else name}/")
+    return lines or [f"/{name}" for name in _TEMPLATES], "Obsidian's templates"

@@ -11,8 +11,7 @@ import os
 import re
 from contextlib import suppress
 
-from memline.shared.errors import PathNotAllowed
-from memline.shared.sources.safe_open import open_checked, open_folder
+from memline.shared.sources.safe_open import folder_of, open_checked
 
 #: Lines with their ends, as `shared.sources.reading` counts them.
 _LINES = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+$")
@@ -26,25 +25,16 @@ def create(root: str, relative: str, content: bytes) -> bool:
 
     Folders that are missing are made. Raises PathNotAllowed (a link is in the way) and OSError.
     """
-    *folders, name = parts = relative.split("/")
-    if "\0" in relative or any(part in ("", ".", "..") for part in parts):
-        raise PathNotAllowed(f"{relative!r} is not a path below its folder")
-    folder = open_folder(root, folders, make=True)
-    try:
-        with suppress(FileNotFoundError):
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return False
+    with folder_of(root, relative, make=True) as (folder, name):
         part = _write_part(folder, name, content)
         try:
-            # Unlike a rename, a link never takes the place of a file that came meanwhile.
+            # Unlike a rename, a link never takes the place of a file that is there.
             os.link(part, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            return True
         except FileExistsError:
             return False
         finally:
             os.unlink(part, dir_fd=folder)
-    finally:
-        os.close(folder)
+    return True
 
 
 def _write_part(folder: int, name: str, content: bytes, mode: int = 0o666) -> str:
@@ -66,9 +56,7 @@ def remove_lines(root: str, relative: str, first: int, last: int, expected: byte
     False when the note no longer has the bytes `expected`: it changed, and nothing is done. Raises
     PathNotAllowed and OSError.
     """
-    *folders, name = relative.split("/")
-    folder = open_folder(root, folders)
-    try:
+    with folder_of(root, relative) as (folder, name):
         opened = open_checked(name, os.O_RDWR, folder)
         with os.fdopen(opened, "rb") as file:
             with suppress(OSError):
@@ -86,5 +74,3 @@ def remove_lines(root: str, relative: str, first: int, last: int, expected: byte
             os.chmod(part, status.st_mode & 0o7777, dir_fd=folder)
             os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
             return True
-    finally:
-        os.close(folder)

@@ -6,11 +6,11 @@ cannot swap a folder for a link between the check and the open.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.outcomes import FAILED, GONE, LINK_PROBLEM, SPECIAL, Problem, unreadable
@@ -35,15 +35,9 @@ def open_regular(root: str, relative: str) -> int:
 
     The caller closes it. Raises `FileRefused`, also for a path that leaves the root; never blocks.
     """
-    parts = relative.replace(os.sep, "/").split("/")
-    if "\0" in relative or any(part in ("", ".", "..") for part in parts):
-        raise FileRefused(Problem(outcome=FAILED, reason="not a path below its folder"))
     try:
-        folder = open_folder(root, parts[:-1])
-        try:
-            return open_checked(parts[-1], os.O_RDONLY, folder)
-        finally:
-            os.close(folder)
+        with folder_of(root, relative) as (folder, name):
+            return open_checked(name, os.O_RDONLY, folder)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileRefused(Problem(outcome=GONE, reason="gone from the disk")) from error
     except OSError as error:
@@ -54,27 +48,31 @@ def open_regular(root: str, relative: str) -> int:
         raise FileRefused(Problem(outcome=FAILED, reason="not a possible file name")) from error
 
 
-def open_folder(root: str, parts: Sequence[str], *, make: bool = False) -> int:
-    """Open the folder at `parts` below the trusted folder `root`, following no link; return its descriptor.
+@contextmanager
+def folder_of(root: str, relative: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Open the folder of a path below the trusted folder `root`, following no link.
 
-    With `make`, folders that are missing are made. The caller closes it. Raises FileRefused and OSError.
+    Gives its descriptor, which is closed when the block is over, and the name of the file in it. With `make`,
+    folders that are missing are made. Raises FileRefused, also for a path that leaves the root, and OSError.
     """
+    *parts, name = relative.replace(os.sep, "/").split("/")
+    if "\0" in relative or any(part in ("", ".", "..") for part in (*parts, name)):
+        raise FileRefused(Problem(outcome=FAILED, reason="not a path below its folder"))
     # The root itself is trusted: it may be reached through links.
     folder = os.open(root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
     try:
         for part in parts:
             if make:
-                with contextlib.suppress(FileExistsError):
+                with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=folder)
             # The check gives the reason; O_NOFOLLOW keeps the promise when the part changes after it.
             _refuse_link(os.stat(part, dir_fd=folder, follow_symlinks=False))
             inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = inner
-    except BaseException:
+        yield folder, name
+    finally:
         os.close(folder)
-        raise
-    return folder
 
 
 def open_checked(name: str, flags: int, folder: int) -> int:

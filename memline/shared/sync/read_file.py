@@ -16,9 +16,9 @@ from memline.shared.index.rows import FileRow
 from memline.shared.sessions.programs import Transcripts, format_of, transcripts_of
 from memline.shared.sessions.read_session import read_session
 from memline.shared.sources import outcomes
+from memline.shared.sources.about import about
 from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
-from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file

@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from memline.shared.sources.front_matter import about
+from memline.shared.sources.about import about, asked_tags, tag_key
 from memline.shared.sources.links import Link
 from memline.shared.sources.markdown import front_matter_end
-from memline.shared.sources.tags import asked_tags, tag_key
 
 
 def read(text):

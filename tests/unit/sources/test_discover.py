@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from memline.shared.config.schema import ExtraPath
-from memline.shared.sources.discover import Beside, discover, markdown_beside
+from memline.shared.sources.discover import discover, markdown_beside
 from memline.shared.sources.paths import MemoryPaths
 
 
@@ -189,17 +189,13 @@ def test_markdown_beside_the_memory_is_what_no_rule_reads_or_leaves_out(workspac
     write(workspace / ".gitignore", "build/\nno.md\n")
     (workspace / "link.md").symlink_to("memory/a.md")
 
-    found = beside(workspace, "wiki")
-
-    assert found == Beside(paths=("README.MD", "docs/a.md", "docs/deep/b.mdx"))
-    assert found.folder(str(workspace)) == str(workspace)
-    assert beside(workspace, "wiki", "README.MD").folder(str(workspace)) == f"{workspace}/docs"
-    assert beside(workspace, ".") == Beside()
+    assert beside(workspace, "wiki") == ["README.MD", "docs/a.md", "docs/deep/b.mdx"]
+    assert beside(workspace, ".") == []
 
 
 def test_what_openclaw_puts_into_its_workspace_is_not_beside(workspace):
     write(workspace / "AGENTS.md")
-    assert beside(workspace).paths == ("AGENTS.md",)
+    assert beside(workspace) == ["AGENTS.md"]
 
     write(workspace / "SOUL.md")
-    assert beside(workspace) == Beside()
+    assert beside(workspace) == []

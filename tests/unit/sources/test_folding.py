@@ -1,6 +1,6 @@
 import pytest
 
-from memline.shared.sources.folding import fold, folded
+from memline.shared.sources.folding import fold
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,3 @@ from memline.shared.sources.folding import fold, folded
 )
 def test_forms_of_a_letter_become_one(text, made):
     assert fold(text) == made
-
-
-def test_what_only_stands_between_words_is_not_stored_twice():
-    assert folded("“naïve” – wait… 12\u00a0km — 你好，世界！（了）") is None
-    assert folded("naïve ёлка") == "naïve елка"

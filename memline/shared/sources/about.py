@@ -1,4 +1,7 @@
-"""Read what a note says of itself: title, aliases and day above its text, its tags and its links."""
+"""Read what a note says of itself: title, aliases and day above its text, its tags and its links.
+
+A tag is compared as names are: `#Boat`, `tags: [boat]` and `boat` are one, and `boat/dinghy` lies below it.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -10,16 +13,17 @@ import msgspec
 from memline.shared.sources.dates import days_in
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
-from memline.shared.sources.markdown import code_lines, without_code
-from memline.shared.sources.properties import ALIASES, TAGS, TITLES, from_front_matter
-from memline.shared.sources.tags import MARKED, tag_key
+from memline.shared.sources.markdown import (
+    ALIASES,
+    TAGS,
+    TITLES,
+    code_lines,
+    from_front_matter,
+    without_code,
+)
 
-#: Names of a note and of one of them that are kept.
-_MAX_NAMES = 32
-_MAX_CHARS = 160
-
-#: Tags of a note that are kept.
-_MAX_TAGS = 256
+#: Names and tags of a note that are kept, and characters of each.
+_MAX_NAMES, _MAX_TAGS, _MAX_CHARS = 32, 256, 160
 
 #: Begun where a word begins: from each letter of a long one the time would grow with its square.
 _ADDRESS = re.compile(r"(?<!\w)\w++://\S+")
@@ -29,6 +33,14 @@ _FIGURE = re.compile(r"\d")
 
 #: The strongest first.
 _DAYS = ("date", "created", "created-at", "created_at")
+
+# What cannot be in a tag: blanks, ASCII punctuation but `-`, `_` and `/`, that of other scripts.
+_INSIDE = "[^\\s!-,.:-@\\[-^`{-~\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+"
+# Not within a word or an address, nor where a link leads; but for emphasis, `**#boat**`.
+_BEGIN = r"(?:(?<![^\s(“‘«,;、，。（])|(?<=[\s(][*_])|(?<=[\s(][*_]{2})|(?<=^[*_])|(?<=^[*_]{2}))(?<!\]\()"
+#: `#boat/dinghy`, `#[[two words]]`.
+_MARKED = rf"{_BEGIN}#(?:\[\[([^\]\n]+)\]\]|({_INSIDE}))"
+_NAMED = rf"(?i)(?<!\S)tag:(?:#?({_INSIDE})|\"([^\"]+)\")"
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +96,28 @@ def _tags(
 def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collection[int]]) -> Iterator[str]:
     """Yield the tags in the text; there are none in code and in addresses."""
     for at in range(front_lines, len(lines)):
-        if "#" in lines[at] and re.search(MARKED, lines[at]) and at not in code():
-            for match in re.finditer(MARKED, _ADDRESS.sub("x", without_code(lines[at]))):
+        if "#" in lines[at] and re.search(_MARKED, lines[at]) and at not in code():
+            for match in re.finditer(_MARKED, _ADDRESS.sub("x", without_code(lines[at]))):
                 yield match[1] or match[2]
+
+
+def tag_key(tag: str) -> str:
+    """Bring a tag into the form in which tags are compared; empty for what is not one, such as `#123`."""
+    key = name_key(tag.strip().strip("#")[:_MAX_CHARS]).strip("/")
+    return key if any(not (char.isdigit() or char in "-/") for char in key) else ""
+
+
+def asked_tags(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a question without the marks of its tags, and these."""
+    if "#" not in text and ":" not in text:
+        return text, ()
+    tags: dict[str, None] = {}
+
+    def plain(match: re.Match[str]) -> str:
+        tag = match[1] or match[2]
+        if not (key := tag_key(tag)):
+            return match[0]
+        tags[key] = None
+        return tag
+
+    return re.sub(_MARKED, plain, re.sub(_NAMED, plain, text)), tuple(tags)
