@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from sqlite3 import Connection
 
 from memline.shared.index import jobs, ledger
@@ -34,7 +35,6 @@ AHEAD_BYTES = 1024 * 1024
 STALL_S = 10.0
 MAX_STALL_S = 600.0
 
-
 #: Seconds between two looks at how many files of a job have arrived.
 FEED_EVERY_S = 0.1
 
@@ -42,7 +42,7 @@ FEED_EVERY_S = 0.1
 def enqueue_files(
     agent: str, paths: Iterable[str], *, index: str = "", force: bool = False, job: str = ""
 ) -> None:
-    """Send `ChunkFiles` for these ledger paths; `index`: as there; `job`: the token of their job, if any."""
+    """Send `ChunkFiles` for these ledger paths; `index` and `job` as there."""
     of_source: dict[str, list[str]] = {}
     for path in paths:
         of_source.setdefault(source_of(path), []).append(path)
@@ -66,14 +66,11 @@ class FileFeeder:
         job: str = "",
     ) -> None:
         """`files` are (ledger path, size); `scanned_ns` is a time before the disk was scanned for them."""
-        self._agent = agent
-        self._index = index
+        self._enqueue = partial(enqueue_files, agent, index=index, force=force, job=job)
         self._pending = deque(files)
         #: Path -> size of the files that are enqueued and have not arrived.
         self._sizes: dict[str, int] = {}
         self._scanned_ns = scanned_ns
-        self._force = force
-        self._job = job
         #: When a file arrived or was enqueued last (monotonic seconds).
         self._moved_at = time.monotonic()
         self._stall_s = STALL_S
@@ -105,7 +102,7 @@ class FileFeeder:
             paths.append(path)
         if paths:
             self._moved_at = time.monotonic()
-            enqueue_files(self._agent, paths, index=self._index, force=self._force, job=self._job)
+            self._enqueue(paths)
 
 
 class JobFeeder:
@@ -125,26 +122,32 @@ class JobFeeder:
 
     def advance(self, connection: Connection) -> bool:
         """Enqueue the next files, unless that was done a moment ago; tells whether any is left to be read."""
-        if time.monotonic() - self._looked_at < FEED_EVERY_S:
-            return self._feeder is not None
-        self._looked_at = time.monotonic()
+        now = time.monotonic()
+        if now - self._looked_at >= FEED_EVERY_S:
+            self._looked_at = now
+            self._feeder = self._feeder_of(connection)
+            if self._feeder is not None:
+                self._feeder.advance(connection)
+        return self._feeder is not None
+
+    def _feeder_of(self, connection: Connection) -> FileFeeder | None:
+        """Return the feeder of the next job: the one there is, unless it is of another or at its end."""
         job = jobs.next_to_read(connection)
         if job is None:
-            self._feeder = None
-            return False
+            return None
         feeder, key = self._feeder, (job.token, job.created_ns)
-        if feeder is None or key != self._job or feeder.done == feeder.total:
-            feeder = FileFeeder(
-                self._agent,
-                jobs.files_of(connection, job.id),
-                scanned_ns=job.created_ns,
-                index=self._index,
-                force=bool(job.force),
-                job=job.token,
-            )
-            self._feeder, self._job = feeder, key
-        feeder.advance(connection)
-        return True
+        if feeder is not None and key == self._job and feeder.done < feeder.total:
+            return feeder
+        self._job = key
+        files = jobs.files_of(connection, job.id)
+        return FileFeeder(
+            self._agent,
+            files,
+            scanned_ns=job.created_ns,
+            index=self._index,
+            force=bool(job.force),
+            job=job.token,
+        )
 
     def close(self) -> None:
         """Do nothing: what was not read is in the rows."""

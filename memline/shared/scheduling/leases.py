@@ -106,11 +106,12 @@ def lease(
             held_back = for_batch and not state.paused
             rows = vectors.next_texts(connection, target.id, caps.max_rows, now, for_batch=held_back)
             rows, is_full = _packed(rows, replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left)))))
-            if not rows or (only_full and not is_full and in_flight):
+            size = sum(each for _, each in rows)
+            if not rows or size > left or (only_full and not is_full and in_flight):
                 return requests
+            # After the limit of the day: a probe that is not sent would be waited for.
             if state.paused and not health.take_probe(accounts, provider, health.REQUESTS, now, until):
                 return requests
-            size = sum(each for _, each in rows)
             if budget.take(charge, size, now):
                 return requests
             token = uuid.uuid4().hex

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.command_list import GROUPS
+from memline.producers.cli.command_list import GLOBALS, GROUPS
+from memline.producers.start import OPTIONS
 
 ROOT = Path(cli.__file__).parents[3]
 
@@ -182,11 +183,17 @@ main()
 """
 
 
+def test_the_options_before_a_command_are_those_that_the_start_knows():
+    assert {f"--{name}" for name, *_ in GLOBALS} == OPTIONS
+
+
 @pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize(
     ("words", "status"),
     [
         *((words, 0) for words in ("worker embed", "--home x up", "mcp")),
+        # The word is not the command.
+        *((words, -signal.SIGTERM) for words in ("search up", "--agent serve index")),
         *((words, -signal.SIGTERM) for words in ("index", "queue")),
     ],
 )

@@ -16,7 +16,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
 from memline.shared.scheduling.embed_results import Usage
-from tests.support.index_rows import MODEL_A, answer, backlog, file_row
+from tests.support.index_rows import MODEL_A, answer, backlog, fail, file_row
 
 #: 0.02 dollars a million tokens by requests.
 SMALL = Charge(identity=Identity(provider="openai", model="text-embedding-3-small"), account="openai:1")
@@ -171,6 +171,18 @@ def test_texts_wait_at_the_limit_and_go_on_the_next_day_or_when_it_is_raised(wri
     # Nine and a half are for texts, the rest is for questions. A request is as small as what is left.
     assert (first, again, next_day, raised) == (9, 0, 9, 2)
     assert backlog(writer).wanted == 0
+
+
+def test_a_limit_that_leaves_less_than_a_text_uses_up_no_probe(writer, clock):
+    (request,) = writer.lease(CAPS, credits=1, only_full=False)
+    fail(writer, request, "stop")
+    clock.advance(60)
+    limit(writer, (2 * tokens_of_a_text(writer) + 2) / TEXTS_SHARE)
+    assert lease(writer) == 0
+
+    limit(writer, 10**6)
+
+    assert lease(writer) > 0
 
 
 @pytest.mark.parametrize(
