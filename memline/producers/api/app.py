@@ -8,10 +8,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Protocol
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from memline.producers.api.arguments import check
+from memline.producers.api.arguments import check, whole
 from memline.producers.api.auth import (
     DASHBOARD,
     MAX_BODY_BYTES,
@@ -32,7 +30,7 @@ from memline.producers.api.auth import (
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.api.mcp import HttpEndpoint, server
 from memline.producers.api.pool import Pool
-from memline.producers.api.request_log import RequestLog, note
+from memline.producers.api.request_log import AGENT, RequestLog
 from memline.producers.api.responses import JsonResponse, error_response, response_to
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve
@@ -95,10 +93,10 @@ class Api:
         self._pool = Pool(CALLS_AT_ONCE, timeout_s=CALL_TIMEOUT_S)
         authenticator = Authenticator(serve, default_agent=default_agent)
         self._pages = dashboard(calls, authenticator, self._pool)
-        self._mcp = HttpEndpoint(server(calls, _caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES)
+        self._mcp = HttpEndpoint(server(calls, _mcp_caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES)
         agents = [calls.memory(agent).settings for agent in calls.agents]
         self._collector = FleetCollector(calls.settings, agents)
-        self.routes = (
+        routes = [
             *(Route(f"/{name}", self._answer(name), methods=list(how)) for name, how in ROUTES.items()),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
@@ -106,13 +104,12 @@ class Api:
             Route("/mcp", self._mcp, methods=["POST"]),
             Route("/", _to_dashboard, methods=["GET"]),
             Route("/ui", _to_dashboard, methods=["GET"]),
-            Mount(DASHBOARD.rstrip("/"), app=self._pages.app),
-        )
+        ]
         guard = Middleware(Guard, authenticator=authenticator, session_access=self._pages.access)
         self.app = Starlette(
-            routes=self.routes,
+            routes=[*routes, Mount(DASHBOARD.rstrip("/"), app=self._pages.app)],
             middleware=[
-                Middleware(RequestLog, tally=calls.tally, routes=self.routes),
+                Middleware(RequestLog, tally=calls.tally, paths={each.path for each in routes}),
                 Middleware(OriginCheck, serve=serve),
                 guard,
             ],
@@ -133,8 +130,7 @@ class Api:
             return await self._pages.missing(request)
         hint = _HINTS.get(error.status_code, "")
         # Starlette's own words have capitals, "Not Found".
-        is_own = error.detail != HTTPStatus(error.status_code).phrase
-        words = error.detail if is_own else error.detail.lower()
+        words = error.detail if error.status_code == 415 else error.detail.lower()
         return error_response(error.status_code, words, hint, headers=error.headers)
 
     def _answer(self, name: str) -> Callable[[Request], Any]:
@@ -145,7 +141,7 @@ class Api:
             if name not in OF_AN_AGENT:
                 access_of(request.scope).require_all()
             arguments = await _arguments(request)
-            caller = _caller(request, check(_caller_arguments, _take(arguments, "agent", "sessionKey")))
+            caller = _caller(request, arguments.pop("agent", ""), arguments.pop("sessionKey", ""))
             checked = check(function, arguments)
             return JsonResponse(await self._pool.run(partial(call, caller, **checked)))
 
@@ -176,42 +172,35 @@ async def _to_dashboard(_request: Request) -> Response:
     return RedirectResponse(DASHBOARD, 307, {"cache-control": "no-store"})
 
 
-def _caller_arguments(*, agent: str = "", session_key: str = "") -> None:
-    """What every call over HTTP takes as well."""
-
-
-def _take(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: arguments.pop(name) for name in names if name in arguments}
-
-
-def _caller(request: Request, named: Mapping[str, str] | None = None) -> Caller:
-    """Return who asks; over MCP its address and its headers say so, never the model. Raises AccessDenied."""
-    if named is None:
-        query = request.query_params
-        named = {"agent": query.get("agent", ""), "session_key": query.get("sessionKey", "")}
-    access = access_of(request.scope)
+def _caller(request: Request, agent: object, session_key: object) -> Caller:
+    """Return who asks: the token, the arguments, else the headers say so. Raises AccessDenied."""
+    headers, access = request.headers, access_of(request.scope)
     caller = access.caller(
-        named.get("agent") or request.headers.get(AGENT_HEADER, ""),
-        named.get("session_key") or request.headers.get(SESSION_HEADER, ""),
+        whole(str(agent or headers.get(AGENT_HEADER, ""))),
+        whole(str(session_key or headers.get(SESSION_HEADER, ""))),
     )
-    note(request.scope, agent=caller.agent[:80])
-    return msgspec.structs.replace(caller, name=access.client)
+    request.scope[AGENT] = caller.agent[:80]
+    return caller
+
+
+def _mcp_caller(request: Request) -> Caller:
+    """Return who asks over MCP: the address and its headers say so, never the model. Raises AccessDenied."""
+    query = request.query_params
+    return _caller(request, query.get("agent"), query.get("sessionKey"))
 
 
 async def _arguments(request: Request) -> dict[str, Any]:
     """Return the arguments of a request, not checked yet. Raises BadRequest and HTTPException."""
-    given: dict[str, list[str]] = {}
-    for name, text in request.query_params.multi_items():
-        given.setdefault(name, []).append(text)
+    query = request.query_params
     if request.method != "POST":
-        return {name: texts[0] if len(texts) == 1 else texts for name, texts in given.items()}
-    if given:
+        lists = {name: query.getlist(name) for name in query}
+        return {name: texts[0] if len(texts) == 1 else texts for name, texts in lists.items()}
+    if query:
         raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
     content = await request.body()
     if not content and request.url.path == "/reindex":
         return {}
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the body has to be JSON")
     hint = 'send an object, such as {"query": "what to find"}'
     try:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memline.producers.api.calls import Caller
-from memline.producers.api.responses import error_response, too_many
+from memline.producers.api.responses import error_response
 from memline.producers.api.server import parse_address
 from memline.shared.config.installation import Serve
 from memline.shared.errors import AccessDenied
@@ -34,11 +34,9 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/", "/ui"})
 #: Where pages for browsers are; a session cookie opens them instead of a bearer token.
 DASHBOARD = "/ui/"
 
-#: Bytes of a body at most.
+#: Bytes of a body at most, and of what is still read: a client that is cut off may not see the answer.
 MAX_BODY_BYTES = 1_048_576
-
-#: Bytes above the limit that are still read: a client that is cut off may not see the answer.
-_DRAIN_BYTES = 1_048_576
+_MAX_READ_BYTES = 2 * MAX_BODY_BYTES
 
 #: Wrong tokens that an address may send in a minute.
 MAX_WRONG_TOKENS = 20
@@ -52,14 +50,11 @@ MAX_CLIENTS = 2_000
 #: A name or an address, and maybe a port; nothing that another reader could take for a part of a URL.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?", re.ASCII)
 
-#: What is still being sent belongs to no request.
-_CLOSE = {"connection": "close"}
-
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """What a request may do."""
 
-    #: Who asks, for limits: the name of the token, never the token.
+    #: Who asks: the name of the token, never the token; without tokens the address.
     client: str
     #: The one agent that the token opens; empty: all.
     only: str
@@ -70,12 +65,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         """Return the caller that the request names. Raises AccessDenied for an agent of another token."""
         if self.only and agent not in ("", self.only):
             # The same words for agents that exist and that do not.
-            raise AccessDenied(
-                f"this token does not open the agent {agent[:80]!r}",
-                hint=f"leave agent out, or name {self.only}",
-            )
+            words = f"this token does not open the agent {agent[:80]!r}"
+            raise AccessDenied(words, hint=f"leave agent out, or name {self.only}")
         agent = agent or self.only or self.default_agent
-        return Caller(agent=agent, session_key=session_key)
+        return Caller(agent=agent, session_key=session_key, name=self.client)
 
     def require_all(self) -> None:
         """Raise AccessDenied for the token of one agent."""
@@ -92,12 +85,10 @@ class Authenticator:
 
     def __init__(self, serve: Serve, *, default_agent: str) -> None:
         self._default_agent = default_agent
-        #: Digest of each token, its name, and the agent that it opens alone.
-        self._tokens: list[tuple[bytes, str, str]] = []
-        if serve.token:
-            self._tokens.append((_digest(serve.token), "token", ""))
-        for agent, token in serve.tokens.items():
-            self._tokens.append((_digest(token), f"tokens.{agent}", agent))
+        tokens = {"token": (serve.token, "")} if serve.token else {}
+        tokens |= {f"tokens.{agent}": (token, agent) for agent, token in serve.tokens.items()}
+        #: Digest of each token, and the agent that it opens alone, by the name of the token.
+        self._tokens = {name: (_digest(token), agent) for name, (token, agent) in tokens.items()}
         #: When each address sent wrong tokens in the last minute, the address of the latest last.
         self._wrong_tokens: dict[str, list[float]] = {}
 
@@ -113,16 +104,23 @@ class Authenticator:
 
     def access_by_token(self, token: str, address: str) -> Access | None:
         """Return what the token opens; None when that is nothing."""
+        if not self._tokens:
+            return Access(client=address, only="", default_agent=self._default_agent)
         sent = _digest(token)
-        # Without tokens every client may ask.
-        opened = None if self._tokens else self._access(address, "")
-        for digest, name, agent in self._tokens:
-            if hmac.compare_digest(sent, digest):
-                opened = self._access(name, agent)
-        return opened
+        opened = [name for name, (digest, _) in self._tokens.items() if hmac.compare_digest(sent, digest)]
+        return self.access_by_name(opened[0]) if opened else None
 
-    def _access(self, name: str, agent: str) -> Access:
-        return Access(client=name, only=agent, default_agent=self._default_agent)
+    def access_by_name(self, name: str) -> Access | None:
+        """Return what the token of this name opens; only for a client that has proved to have it."""
+        if name not in self._tokens:
+            return None
+        return Access(client=name, only=self._tokens[name][1], default_agent=self._default_agent)
+
+    def key_of(self, name: str) -> bytes | None:
+        """Return a key made of the token of this name, to sign with; None for an unknown one."""
+        if name not in self._tokens:
+            return None
+        return hmac.digest(self._tokens[name][0], b"key for signatures", "sha256")
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
         """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong.
@@ -133,38 +131,28 @@ class Authenticator:
             return 0.0
         now = time.monotonic()
         recent = [at for at in self._wrong_tokens.pop(address, ()) if at > now - WINDOW_S]
-        if len(recent) < MAX_WRONG_TOKENS:
-            self._wrong_tokens[address] = [*recent, now]
-            if len(self._wrong_tokens) > MAX_CLIENTS:
-                self._wrong_tokens.pop(next(iter(self._wrong_tokens)))
-            return 0.0
-        self._wrong_tokens[address] = recent
-        return recent[0] + WINDOW_S - now
-
-    def access_by_name(self, name: str) -> Access | None:
-        """Return what the token of this name opens; only for a client that has proved to have it."""
-        return next((self._access(*each) for _, *each in self._tokens if each[0] == name), None)
-
-    def key_of(self, name: str) -> bytes | None:
-        """Return a key made of the token of this name, to sign with; None for an unknown one."""
-        digest = next((digest for digest, each, _ in self._tokens if each == name), None)
-        return digest and hmac.digest(digest, b"key for signatures", "sha256")
+        is_over = len(recent) >= MAX_WRONG_TOKENS
+        self._wrong_tokens[address] = recent if is_over else [*recent, now]
+        if len(self._wrong_tokens) > MAX_CLIENTS:
+            self._wrong_tokens.pop(next(iter(self._wrong_tokens)))
+        return recent[0] + WINDOW_S - now if is_over else 0.0
 
 
 class OriginCheck:
     """Middleware that refuses a foreign Host or Origin.
 
-    Starlette's TrustedHostMiddleware is not used: it answers in plain text where every error here has a hint,
-    and a server on all addresses has to answer to any of them, which a list of names cannot say.
+    Starlette's TrustedHostMiddleware answers in plain text where every error here has a hint, and a server on
+    all addresses has to answer to any of them, which a list of names cannot say.
     """
 
     def __init__(self, app: ASGIApp, *, serve: Serve) -> None:
         self._app = app
-        self._serve = serve
-        self._any_address = serve.host in ("0.0.0.0", "::", "")
-        own_name = socket.gethostname() if self._any_address else serve.host
+        is_open = serve.host in ("0.0.0.0", "::", "")
+        own_name = socket.gethostname() if is_open else serve.host
         names = ("localhost", "127.0.0.1", "::1", serve.host, own_name, *serve.allowed_hosts)
         self._hosts = frozenset(name.lower() for name in names if name)
+        #: On all addresses and without names in the settings: an address cannot be turned to this machine.
+        self._any_address = is_open and not serve.allowed_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = self.check(Headers(scope=scope)) if scope["type"] == "http" else None
@@ -173,22 +161,16 @@ class OriginCheck:
     def check(self, headers: Headers) -> Response | None:
         """Return an error for a foreign Host or Origin."""
         if not self._is_known_host(headers.getlist("host")):
-            return error_response(
-                421, "this server does not answer to that Host", "add the name to serve.allowedHosts"
-            )
-        origin = ",".join(headers.getlist("origin"))
-        host = headers.get("host", "").lower()
-        if origin:
-            is_foreign = not host or origin.lower() not in (f"http://{host}", f"https://{host}")
-        else:
-            # Without an Origin a browser says this much: a picture or a form of another page asks.
+            words = "this server does not answer to that Host"
+            return error_response(421, words, "add the name to serve.allowedHosts")
+        origin, host = ",".join(headers.getlist("origin")), headers.get("host", "").lower()
+        is_foreign = not host or origin.lower() not in (f"http://{host}", f"https://{host}")
+        if not origin:
+            # A browser says this much: a picture or a form of another page asks.
             is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if is_foreign:
-            return error_response(
-                403,
-                "cross-origin requests are not allowed",
-                "ask from a program, or from a page of this server",
-            )
+            words = "cross-origin requests are not allowed"
+            return error_response(403, words, "ask from a program, or from a page of this server")
         return None
 
     def _is_known_host(self, values: list[str]) -> bool:
@@ -197,9 +179,7 @@ class OriginCheck:
             return True
         match = _HOST.fullmatch(values[0]) if len(values) == 1 else None
         name = match[1].strip("[]").lower() if match else ""
-        # On all addresses and without names in the settings: an address cannot be turned to this machine.
-        any_address = self._any_address and not self._serve.allowed_hosts
-        return name in self._hosts or (any_address and parse_address(name) is not None)
+        return name in self._hosts or (self._any_address and parse_address(name) is not None)
 
 
 class Guard:
@@ -244,9 +224,14 @@ class Guard:
             return None
         access = self._authenticator.access(headers, address)
         has_token = "authorization" in headers
-        wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=has_token)
-        if wait_s:
-            return too_many(wait_s, "wrong tokens from this address")
+        if wait_s := self._authenticator.wait_s(address, has_access=access is not None, has_token=has_token):
+            seconds = str(int(wait_s) + 1)
+            return error_response(
+                429,
+                "too many wrong tokens from this address",
+                f"try again in {seconds} s",
+                headers={"retry-after": seconds},
+            )
         if access is None:
             what = "the token is not known" if has_token else "a token is needed"
             keys = "serve.token or serve.tokens in the configuration"
@@ -257,26 +242,23 @@ class Guard:
 
     async def _read(self, headers: Headers, receive: Receive) -> bytes | Response:
         """Read the body within its size; else return the error."""
-        too_large = error_response(
-            413,
-            f"the request is larger than {MAX_BODY_BYTES} bytes",
-            "send a smaller request",
-            headers=_CLOSE,
-        )
+        # What is still being sent belongs to no request.
+        close = {"connection": "close"}
         declared = headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared[:20]) > MAX_BODY_BYTES + _DRAIN_BYTES:
-            return too_large
-        body, more = bytearray(), True
-        while more:
+        body, more = bytearray(), declared.isdecimal() and int(declared[:20]) <= _MAX_READ_BYTES
+        is_large = not more
+        while more and not is_large:
             message = await receive()
             if message["type"] != "http.request":
                 # The client is gone: half a request is not acted upon.
-                return error_response(400, "incomplete request body", "send it again", headers=_CLOSE)
+                return error_response(400, "incomplete request body", "send it again", headers=close)
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > MAX_BODY_BYTES + _DRAIN_BYTES:
-                return too_large
-        return bytes(body) if len(body) <= MAX_BODY_BYTES else too_large
+            is_large = len(body) > (_MAX_READ_BYTES if more else MAX_BODY_BYTES)
+        if is_large:
+            words = f"the request is larger than {MAX_BODY_BYTES} bytes"
+            return error_response(413, words, "send a smaller request", headers=close)
+        return bytes(body)
 
 
 def address_of(scope: Scope) -> str:

@@ -62,14 +62,5 @@ def status_of(error: MemlineError) -> int:
 
 def response_to(error: MemlineError) -> JsonResponse:
     """Make the response to a request that ended in this error."""
-    status = status_of(error)
     headers = {"retry-after": "1"} if isinstance(error, Overloaded) else None
-    return error_response(status, error.message, error.hint, headers=headers)
-
-
-def too_many(wait_s: float, what: str) -> JsonResponse:
-    """Make the response to a client that has to wait."""
-    seconds = max(1, round(wait_s + 0.5))
-    return error_response(
-        429, f"too many {what}", f"try again in {seconds} s", headers={"retry-after": str(seconds)}
-    )
+    return error_response(status_of(error), error.message, error.hint, headers=headers)

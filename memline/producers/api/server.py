@@ -3,14 +3,13 @@
 The only module that knows uvicorn.
 """
 
-import asyncio
 import errno
 import ipaddress
 import socket
-import threading
+from threading import Event, Thread
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from memline.shared.config.installation import Serve
 from memline.shared.errors import ConfigError, MemlineError
@@ -26,7 +25,7 @@ KEEP_ALIVE_S = 15
 #: waits for its vector, less than the ten that containers are given.
 GRACE_S = 9
 
-#: Seconds between two looks at whether the server has to end, and between two signs of life.
+#: Seconds between two looks at whether the server has to end.
 TICK_S = 0.25
 
 #: Bytes of the head of a request: its first line and its headers.
@@ -90,17 +89,15 @@ def url_of(opened: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(
-    app: ASGIApp,
-    opened: socket.socket,
-    stop: threading.Event,
-    *,
-    liveness: Liveness | None = None,
-) -> None:
+def run(app: ASGIApp, opened: socket.socket, stop: Event, *, liveness: Liveness | None = None) -> None:
     """Serve until `stop` is set; end after the running requests."""
-    liveness = liveness or Liveness()
+    signs = liveness or Liveness()
+
+    async def alive() -> None:
+        signs.alive()
+
     config = uvicorn.Config(
-        _Living(app, liveness),
+        app,
         http="h11",
         ws="none",
         lifespan="on",
@@ -114,37 +111,19 @@ def run(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        # From the event loop, so that a supervisor hears whether it goes round.
+        callback_notify=alive,
+        timeout_notify=1,
     )
     server = uvicorn.Server(config)
     # Signals belong to the command: uvicorn takes them in the main thread alone.
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
+    thread = Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
     thread.start()
+    is_ready = False
     while thread.is_alive() and not stop.wait(TICK_S):
-        pass
-    liveness.stopping()
+        if server.started and not is_ready:
+            is_ready = True
+            signs.ready()
+    signs.stopping()
     server.should_exit = True
     thread.join()
-
-
-class _Living:
-    """Tells a supervisor that the event loop of an application goes round."""
-
-    def __init__(self, app: ASGIApp, liveness: Liveness) -> None:
-        self._app = app
-        self._liveness = liveness
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
-            return
-        self._liveness.ready()
-        ticking = asyncio.create_task(self._tick())
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            ticking.cancel()
-
-    async def _tick(self) -> None:
-        while True:
-            self._liveness.alive()
-            await asyncio.sleep(TICK_S)

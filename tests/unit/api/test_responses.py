@@ -5,7 +5,7 @@ import json
 import pytest
 
 from memline.producers.api.pool import Overloaded
-from memline.producers.api.responses import JsonResponse, response_to, too_many
+from memline.producers.api.responses import JsonResponse, response_to
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,
@@ -36,11 +36,6 @@ def test_each_kind_of_error_has_its_status(kind, status):
     assert response.status_code == status
     assert json.loads(bytes(response.body)) == {"error": "it failed", "hint": "do this"}
     assert ("retry-after" in response.headers) == (kind is Overloaded)
-
-
-def test_retry_after_is_in_whole_seconds():
-    assert too_many(0.2, "requests").headers["retry-after"] == "1"
-    assert too_many(59.9, "requests").headers["retry-after"] == "60"
 
 
 def test_lone_surrogates_are_replaced_and_no_cache_keeps_an_answer():
