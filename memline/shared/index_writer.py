@@ -31,7 +31,6 @@ from memline.shared.index import (
     jobs,
     ledger,
     meta,
-    ownership,
     token_rows,
     vectors,
 )
@@ -54,6 +53,7 @@ from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.sync.plan import refuse_other_workspace
 
 #: Seconds after which the message about a due batch is sent again.
 RESEND_S = 30.0
@@ -116,7 +116,11 @@ class IndexWriter:
         )
         try:
             with writer.session() as (connection, _):
-                ownership.record(connection, settings)
+                recorded = str(meta.get(connection, meta.WORKSPACE, ""))
+                refuse_other_workspace(settings, recorded)
+                if recorded != str(settings.workspace):
+                    with transaction(connection):
+                        meta.put(connection, meta.WORKSPACE, str(settings.workspace))
             writer.budget = Budget.of(writer.accounts.file, settings)
         except BaseException:
             writer.close()

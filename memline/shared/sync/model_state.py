@@ -9,7 +9,6 @@ from __future__ import annotations
 from sqlite3 import Connection
 
 import msgspec
-from msgspec.structs import replace
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
@@ -26,6 +25,9 @@ _MISSING = (
     " WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE identity_id = ?"
     " AND vectors.text_hash = chunks.text_hash AND state = 'ready') GROUP BY text_hash)"
 )
+
+#: What a user calls the fields of an identity that tell vectors of one model apart.
+_FIELDS = {"endpoint": "address or headers", "dims": "dimensions", "scheme": "input type, prompt or windows"}
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,39 +50,21 @@ def model_state(connection: Connection, settings: AgentSettings, choice: Choice)
         if target is None or choice.requested != NONE:
             return ModelState(missing=pending)
         return ModelState(reason=f"the settings embed nothing, the index has vectors of {_name(target)}")
-    if target is not None and _is_meant(connection, target, wanted):
+    if target is not None and _is_in_use(connection, target, wanted):
         return ModelState(missing=pending)
     known = identities.by_key(connection, wanted.key)
     missing, size = connection.execute(_MISSING, (known.id if known else 0,)).fetchone()
+    before = target or identities.active(connection)
     if not missing and target is None:
         return ModelState()
-    before = identities.active(connection) if target is None else target
-    what = "nothing is embedded yet"
-    is_same = before is not None and before.identity.key == wanted.key
-    if (
-        before is not None
-        and not is_same
-        and replace(before.identity, scheme=wanted.scheme).key == wanted.key
-    ):
-        how = "input type, prompt or windows"
-        what = f"{_name(before)} reads texts otherwise than when those of the index were embedded ({how})"
-    elif before is not None:
-        what = f"the settings choose {_place(choice)}, the index has vectors of {_name(before)}"
-        if before.base_url and (before.identity.provider, before.identity.model) == (
-            wanted.provider,
-            wanted.model,
-        ):
-            what += f" at {before.base_url}{_difference(before, choice, wanted)}"
+    what = _difference(before, wanted, choice) if before else "nothing is embedded yet"
     price = price_of(wanted.provider, wanted.model, public=not wanted.endpoint, own=settings.prices)
-    tokens = -(-size // CHARS_PER_TOKEN)
-    money = "no price known" if price is None else price.words(price.cost(tokens, by_batch=False))
-    texts = counted(missing, "text")
-    return ModelState(
-        missing=missing, reason=f"{what}: {texts} to embed with {wanted.provider} {wanted.model}, {money}"
-    )
+    cost = price and price.words(price.cost(-(-size // CHARS_PER_TOKEN), by_batch=False))
+    texts = f"{counted(missing, 'text')} to embed with {wanted.provider} {wanted.model}"
+    return ModelState(missing=missing, reason=f"{what}: {texts}, {cost or 'no price known'}")
 
 
-def _is_meant(connection: Connection, target: IdentityRow, wanted: Identity) -> bool:
+def _is_in_use(connection: Connection, target: IdentityRow, wanted: Identity) -> bool:
     """Tell whether texts are embedded as the settings want: with this model, or with its fallback for now."""
     if target.identity.key == wanted.key:
         return True
@@ -89,18 +73,16 @@ def _is_meant(connection: Connection, target: IdentityRow, wanted: Identity) -> 
     return primary is not None and primary.identity.key == wanted.key
 
 
+def _difference(before: IdentityRow, wanted: Identity, choice: Choice) -> str:
+    what = f"the settings choose {wanted.provider} {wanted.model}"
+    if choice.base_url:
+        what += f" at {choice.base_url}"
+    if _name(before) != f"{wanted.provider} {wanted.model}":
+        return f"{what}, the index has vectors of {_name(before)}"
+    had = before.identity
+    others = [name for field, name in _FIELDS.items() if getattr(had, field) != getattr(wanted, field)]
+    return f"{what}, the index has its vectors with another {' and '.join(others)}"
+
+
 def _name(row: IdentityRow) -> str:
     return f"{row.identity.provider} {row.identity.model}".strip()
-
-
-def _difference(before: IdentityRow, choice: Choice, wanted: Identity) -> str:
-    """Say what else differs where provider and model are the same."""
-    if before.identity.dims != wanted.dims:
-        had, asked = (dims or "the model's own" for dims in (before.identity.dims, wanted.dims))
-        return f" with other dimensions ({had}, the settings ask for {asked})"
-    is_same = before.base_url == choice.base_url and before.identity.endpoint != wanted.endpoint
-    return " with other headers (remote.headers)" if is_same else ""
-
-
-def _place(choice: Choice) -> str:
-    return f"{choice.provider} {choice.model} at {choice.base_url}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 
@@ -10,9 +11,12 @@ import msgspec
 from msgspec import field
 from msgspec.structs import fields, replace
 
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config import environment
+from memline.shared.config.agents import WORKSPACE_OPTION, is_same
+from memline.shared.config.schema import AgentSettings, Chunking
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
+from memline.shared.errors import IndexOfAnother
+from memline.shared.index import batches, identities, ledger, meta, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
@@ -26,10 +30,6 @@ from memline.shared.sources.outcomes import (
     UNREADABLE,
 )
 from memline.shared.sources.paths import MEMORY, SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript
-
-#: Seconds between two plans, at least, of who looks at the files again and again, and the part of the time
-#: that they may take: 0.1 s of CPU for 5,000 files.
-FILES_EVERY_S, FILES_SHARE = 4.0, 1 / 400
 
 #: Outcomes that come from the content: with the same size and time they would come again.
 _BY_CONTENT = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
@@ -152,6 +152,20 @@ def read_index_state(connection: Connection) -> IndexState:
     )
 
 
+def refuse_other_workspace(settings: AgentSettings, recorded: str) -> None:
+    """Raise IndexOfAnother when the command line names another workspace than that of the agent's index.
+
+    `recorded` is that workspace. The index follows the workspace that is configured for the agent.
+    """
+    is_configured = settings.workspace_origin not in (WORKSPACE_OPTION, environment.WORKSPACE)
+    if recorded and not is_configured and not is_same(recorded, settings.workspace):
+        raise IndexOfAnother(
+            f"the index {settings.index_path} is of another workspace, {recorded};"
+            f" nothing of it is used for {settings.workspace}",
+            hint="give each workspace a store.path of its own",
+        )
+
+
 def make_plan(
     settings: AgentSettings,
     choice: Choice,
@@ -164,7 +178,7 @@ def make_plan(
     `accepts_removals`: the files of a root that was emptied are removed as well. Raises IndexOfAnother for an
     index of another workspace.
     """
-    ownership.refuse(settings, index.workspace)
+    refuse_other_workspace(settings, index.workspace)
     memory = settings.memory
     discovery, paths = Discovery(files=(), issues=()), MemoryPaths.of(settings)
     if MEMORY in memory.sources:
@@ -175,41 +189,42 @@ def make_plan(
 
         if transcripts := transcripts_of(settings):
             discovery = discovery.joined(transcripts.discover())
-    chunking = settings.memory.chunking
-    sessions = settings.memory.sync.sessions
+    sessions = memory.sync.sessions
     changes = compare(
         discovery,
         index.files,
-        chunking_digest(chunking.tokens, chunking.overlap),
-        transcript_chunking=transcript_digest(chunking.tokens, chunking.overlap),
+        chunking_digest(memory.chunking),
+        transcript_chunking=chunking_digest(memory.chunking, SESSIONS),
         growth=sessions.delta_bytes if sessions.delta_messages else 0,
     )
     emptied: dict[str, list[str]] = {}
-    if changes.removed:
-        if not accepts_removals:
-            emptied = emptied_roots(paths, discovery, changes.removed)
-        kept = {path for files in emptied.values() for path in files}
-        kept |= {path for path in changes.removed if is_session_kept(settings, path, discovery)}
-        left = tuple(path for path in changes.removed if path not in kept)
-        changes = replace(changes, removed=left, kept=tuple(sorted(kept)))
+    if changes.removed and not accepts_removals:
+        emptied = _emptied_roots(paths, discovery, changes.removed)
+    kept = {path for path in changes.removed if _is_session_kept(settings, path, discovery)}.union(
+        *emptied.values()
+    )
     return Plan(
         discovery=discovery,
-        changes=changes,
+        changes=replace(
+            changes,
+            removed=tuple(path for path in changes.removed if path not in kept),
+            kept=tuple(sorted(kept)),
+        ),
         choice=choice,
         index=index,
         emptied=tuple(EmptiedRoot(root=root, files=len(files)) for root, files in sorted(emptied.items())),
     )
 
 
-def emptied_roots(paths: MemoryPaths, discovery: Discovery, removed: Iterable[str]) -> dict[str, list[str]]:
+def _emptied_roots(paths: MemoryPaths, discovery: Discovery, removed: Iterable[str]) -> dict[str, list[str]]:
     """Return the files that are gone of each root that had `FEW_FILES` or more and has none.
 
     A disk that is not mounted is an empty folder, and no wish to remove what was there.
     """
     inhabited = {_root_of(paths, file.path) for file in discovery.files}
-    gone: dict[str, list[str]] = {}
+    gone: defaultdict[str, list[str]] = defaultdict(list)
     for path in removed:
-        gone.setdefault(_root_of(paths, path), []).append(path)
+        gone[_root_of(paths, path)].append(path)
     return {
         root: files
         for root, files in gone.items()
@@ -226,14 +241,14 @@ def _root_of(paths: MemoryPaths, path: str) -> str:
     return max(above, key=len, default="" if os.path.isabs(path) else paths.workspace)
 
 
-def is_session_kept(settings: AgentSettings, path: str, discovery: Discovery) -> bool:
+def _is_session_kept(settings: AgentSettings, path: str, discovery: Discovery) -> bool:
     """Tell whether a transcript that is gone stays until it is forgotten: its program deleted it."""
+    if not is_transcript(path):
+        return False
     name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
     memory, program = settings.memory, name if rest else "openclaw"
     is_read = SESSIONS in memory.sources and memory.experimental.session_memory
-    return (
-        is_transcript(path) and is_read and program in memory.transcripts and not discovery.is_archived(path)
-    )
+    return is_read and program in memory.transcripts and not discovery.is_archived(path)
 
 
 def compare(
@@ -316,14 +331,10 @@ CHUNKING_VERSION = 7
 TRANSCRIPT_VERSION = 7
 
 
-def chunking_digest(max_tokens: int, overlap_tokens: int) -> str:
+def chunking_digest(chunking: Chunking, source: str = MEMORY) -> str:
     """Return all that decides how a text is cut, in short; another digest means chunking again.
 
     Not hashed: every search asks for it, and loading OpenSSL for `hashlib` costs 2.5 ms.
     """
-    return f"{CHUNKING_VERSION}:{max_tokens}:{overlap_tokens}"
-
-
-def transcript_digest(max_tokens: int, overlap_tokens: int) -> str:
-    """Return the same for a transcript."""
-    return f"t{TRANSCRIPT_VERSION}:{max_tokens}:{overlap_tokens}"
+    version = CHUNKING_VERSION if source == MEMORY else f"t{TRANSCRIPT_VERSION}"
+    return f"{version}:{chunking.tokens}:{chunking.overlap}"

@@ -22,7 +22,7 @@ from memline.shared.sources.discover import problem_at
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
-from memline.shared.sync.plan import chunking_digest, transcript_digest
+from memline.shared.sync.plan import chunking_digest
 
 
 class FileReader:
@@ -75,7 +75,7 @@ class FileReader:
             ctime_ns=reading.ctime_ns,
             hash=reading.sha256,
             observed_ns=reading.observed_ns,
-            chunking=chunking_digest(self._chunking.tokens, self._chunking.overlap),
+            chunking=chunking_digest(self._chunking),
         )
         if reading.outcome != outcomes.INDEXED:
             return row
@@ -128,7 +128,7 @@ class FileReader:
             mtime_ns=read.mtime_ns,
             ctime_ns=read.ctime_ns,
             hash=read.digest,
-            chunking=transcript_digest(self._chunking.tokens, self._chunking.overlap),
+            chunking=chunking_digest(self._chunking, SESSIONS),
         )
         if _is_known(row, entry) and not force:
             return replace(row, chunks=None)
