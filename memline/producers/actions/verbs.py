@@ -10,27 +10,28 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from memline.producers.actions import provider_pauses, reindex_job
+from memline.producers.actions import provider_pauses
 from memline.producers.actions.perform import Asker, Done, Verb
-from memline.producers.reports import batch_jobs, job_reports
-from memline.producers.reports.batch_jobs import SHORT, BatchReport
+from memline.producers.reports import jobs as reports
 from memline.producers.reports.fleet_state import queue_url
-from memline.producers.reports.job_reports import NamedJob
+from memline.producers.reports.jobs import SHORT
 from memline.producers.reports.providers import modes
-from memline.producers.reports.state import queue_of
+from memline.shared.batches import plan as batch_plan
+from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.facts import Facts
-from memline.shared.findings.provider import RESUME
-from memline.shared.index import batches, driver
+from memline.shared.findings.fleet import fleet_summary
+from memline.shared.findings.work import RESUME
+from memline.shared.index import batches, driver, jobs
+from memline.shared.index.batches import Batch
+from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
-from memline.shared.queue.fleet_workers import wake
+from memline.shared.queue.fleet_workers import Fleet, wake
 from memline.shared.scheduling import health
-from memline.shared.scheduling.budget import Refusal
+from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted
 
 #: What a verb makes of a job.
@@ -38,112 +39,122 @@ _STATES = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}
 
 
 def _change_job(verb: str, asker: Asker, job: str) -> Done:
-    """Pause, resume or cancel a job."""
-    named = _named(asker, job)
-    if isinstance(named, BatchReport):
+    """Pause, resume or cancel a job, and wake the dispatcher.
+
+    With cancel nothing more of it is read or sent. What is indexed stays, vectors of requests in flight are
+    kept, live edits go on, and batches that hold nothing else are cancelled at the provider. Its texts stay
+    known as missing; `memline reindex` or `memline index` takes them up.
+    """
+    named = reports.named(asker.agents, job)
+    settings, row = named.settings, named.row
+    if isinstance(row, Batch):
         if verb == "cancel":
-            return _cancel_batch(asker, named)
+            return _cancel_batch(asker, settings, row)
         hint = f"memline jobs cancel {job}; memline queue pause --mode batch lets no other one be made"
-        raise BadRequest(f"{named.batch.token[:SHORT]} is a batch, which cannot be {verb}d", hint=hint)
-    done = reindex_job.change(named, verb, asker.queue_url)
-    words = _STATES[verb]
-    if not done["changed"]:
-        words = f"was left alone, it is {done['state']}"
-    elif verb == "cancel":
-        texts, files = counted(done["vectors"], "text"), counted(done["files"], "file")
-        words += f": {texts} will not be embedded, {files} will not be read"
-    lines = [f"{done['agentId']}: job {done['id']} {words}."]
-    if done.get("batches"):
-        lines.append(f"{counted(done['batches'], 'batch', 'are')} being cancelled at the provider.")
-    return Done(
-        value=done,
-        words=tuple(lines),
-        audit={
-            "agent": done["agentId"],
-            "job": done["id"],
-            "state": done["state"],
-            "changed": done["changed"],
-        },
-        is_changed=done["changed"],
-    )
+        raise BadRequest(f"{row.token[:SHORT]} is a batch, which cannot be {verb}d", hint=hint)
+    body: dict[str, Any] = {"agentId": settings.agent, "id": row.token}
+    more = []
+    with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, now):
+        if verb == "cancel":
+            given_up = jobs.cancel(connection, row, now)
+            is_changed, (files, texts) = given_up is not None, given_up or (0, 0)
+            count = batch_plan.cancel_idle(connection, now) if is_changed else 0
+            body |= {"files": files, "vectors": texts, "batches": count}
+            texts_files = f"{counted(texts, 'text')} will not be embedded, {counted(files, 'file')}"
+            words = f"{_STATES[verb]}: {texts_files} will not be read"
+            more = [f"{counted(count, 'batch', 'are')} being cancelled at the provider."] * bool(count)
+        else:
+            is_changed = jobs.change(connection, row, jobs.PAUSED if verb == "pause" else jobs.RUNNING)
+            words = _STATES[verb]
+        after = jobs.by_token(connection, row.token)
+    body |= {"changed": is_changed, "state": after.state if after else ""}
+    if is_changed:
+        wake(asker.queue_url, settings.agent)
+    else:
+        words = f"was left alone, it is {body['state']}"
+    line = {"agent": settings.agent, "job": row.token, "state": body["state"], "changed": is_changed}
+    lines = (f"{settings.agent}: job {row.token} {words}.", *more)
+    return Done(value=body, words=lines, audit=line, is_changed=is_changed)
 
 
-pause_job, resume_job, cancel_job = (partial(_change_job, verb) for verb in _STATES)
-
-
-def _cancel_batch(asker: Asker, report: BatchReport) -> Done:
+def _cancel_batch(asker: Asker, settings: AgentSettings, batch: Batch) -> Done:
     """Cancel a batch; what it brought is kept."""
-    settings, batch = report.settings, report.batch
     with closing(IndexWriter.of(settings)) as writer, writer.session() as (connection, now):
-        is_asked = batches.request_cancel(
-            connection, batch.token, reason="cancelled by the operator", now=now
-        )
+        reason = "cancelled by the operator"
+        is_asked = batches.request_cancel(connection, batch.token, reason=reason, now=now)
+        left = batches.texts_left(connection, batch.token)
     why = "its rows are being stored" if batch.is_open else f"it has ended ({batch.outcome})"
-    words = (f"{batch.token} is not cancelled: {why}.",)
+    words = [f"{batch.token} is not cancelled: {why}."]
     if is_asked:
         wake(asker.queue_url, settings.agent)
-        words = (
+        words = [
             f"{batch.token} will be cancelled: {counted(batch.stored, 'vector', 'are')} kept, and what the"
-            f" provider has finished; its other {counted(report.texts_left, 'text', 'are')} sent in"
-            " requests.",
-            *(() if asker.queue_url else ("A running `memline up` does it; else: memline index",)),
-        )
+            f" provider has finished; its other {counted(left, 'text', 'are')} sent in requests.",
+        ]
+        words += [] if asker.queue_url else ["A running `memline up` does it; else: memline index"]
     return Done(
         value={"agentId": settings.agent, "id": batch.token, "cancelAsked": is_asked},
-        words=words,
+        words=tuple(words),
         audit={"agent": settings.agent, "batch": batch.token, "changed": is_asked},
         is_changed=is_asked,
     )
 
 
-def _named(asker: Asker, name: str) -> NamedJob | BatchReport:
-    """Return the job or batch that a person named. Raises JobUnknown."""
-    named: dict[str, NamedJob | BatchReport] = {
-        each.batch.token: each for each in batch_jobs.matching(asker.agents, name)
-    }
-    return job_reports.named(asker.agents, name, named)
-
-
-def list_jobs(asker: Asker, *, open: bool = False, limit: int = 10) -> Done:
-    """List the open jobs and batches, and the last ones that ended."""
-    queue, prices = queue_of(asker.settings), asker.settings.prices
-    reports = job_reports.listed(asker.agents, prices=prices, limit=limit, only_open=open, queue=queue)
-    of_batches = batch_jobs.listed(asker.agents, limit=limit, only_open=open)
-    return Done(value=[*(each.to_json() for each in reports), *(each.to_json() for each in of_batches)])
-
-
-def show_job(asker: Asker, job: str) -> Done:
-    """Report one job or batch."""
-    named = _named(asker, job)
-    if isinstance(named, BatchReport):
-        return Done(value=named.to_json())
-    report = job_reports.report(named, prices=asker.settings.prices, queue=queue_of(asker.settings))
-    return Done(value=report.to_json())
-
-
 def reindex(asker: Asker, *, force: bool = False) -> Done:
-    """Ask for a reindex of each agent."""
+    """Ask for a reindex of each agent: a job of its index; texts of cancelled jobs are part of it.
+
+    Raises QueueError without a queue, or when it cannot be reached; then no job is made.
+    """
     if not asker.queue_url:
         hint = f"memline index{' --force' if force else ''}"
         raise QueueError("there is no queue to put a reindex on (queue.url is not set)", hint=hint)
-    started, lines, notes = [], [], []
-    for settings in asker.agents:
-        made = reindex_job.start(settings, asker.queue_url, force=force)
-        started.append(made)
-        files = counted(made["files"], "file")
-        line = f"{made['agentId']}: job {made['id']} reads {files}"
-        if made["underWay"]:
-            line = (
-                f"{made['agentId']}: the same reindex is under way, job {made['id']}; it has {files} to read"
-            )
-        if made["takenUp"]:
-            line += f", {counted(made['takenUp'], 'cancelled text', 'are')} pending again"
-        lines += [f"{line}.", f"  memline jobs show {made['id']} says how far it is."]
-        if made["missing"]:
-            roles = " ".join(made["missing"])
-            notes.append(f"{made['agentId']}: no worker does it yet (try: memline worker {roles})")
-    names = {"agents": _names(asker), "jobs": ", ".join(made["id"] for made in started)}
-    return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names)
+    made = [_reindex(asker, settings, force=force) for settings in asker.agents]
+    lines, notes = [], []
+    for each in made:
+        agent, job, files = each["agentId"], each["id"], counted(each["files"], "file")
+        line = f"{agent}: job {job} reads {files}"
+        if each["underWay"]:
+            line = f"{agent}: the same reindex is under way, job {job}; it has {files} to read"
+        if each["takenUp"]:
+            line += f", {counted(each['takenUp'], 'cancelled text', 'are')} pending again"
+        lines += [f"{line}.", f"  memline jobs show {job} says how far it is."]
+        if each["missing"]:
+            notes.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(each['missing'])})")
+    names = {"agents": _names(asker), "jobs": ", ".join(each["id"] for each in made)}
+    return Done(value=made, words=tuple(lines), notes=tuple(notes), audit=names)
+
+
+def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str, Any]:
+    url, what = asker.queue_url, "all files" if force else ""
+    with Fleet(url) as fleet:
+        plan = plan_of(settings)
+        files = plan.files(force=force)
+        with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
+            taken_up = jobs.take_up(connection)
+            # The same reindex is one job, unless a file was saved since it was asked for.
+            new = plan.outside_jobs(files, jobs.waiting_files(connection))
+            equal = (each for each in jobs.open_jobs(connection) if not new and _is_equal(each, force))
+            if is_under_way := (job := next(equal, None)) is not None:
+                files = jobs.files_of(connection, job.id)
+            else:
+                by, now_ns = jobs.asker(), SystemClock().now_ns()
+                options: dict[str, Any] = {"what": what, "files": files, "force": force}
+                job = jobs.create(connection, jobs.REINDEX, by=by, now_ns=now_ns, **options)
+        fleet.wake(settings.agent)
+    summary = fleet_summary(url, [settings])
+    return {
+        "agentId": settings.agent,
+        "id": job.token,
+        "files": len(files),
+        "underWay": is_under_way,
+        "takenUp": taken_up,
+        "missing": list(summary.missing) if summary else [],
+    }
+
+
+def _is_equal(job: Job, force: bool) -> bool:
+    """Tell whether an open job reads what another reindex would."""
+    return job.kind == jobs.REINDEX and job.state == jobs.RUNNING and bool(job.force) == force
 
 
 def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
@@ -158,57 +169,30 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode
             queue_url = asker.queue_url
             provider_pauses.resume(settings, provider=provider or "", mode=mode or "", queue_url=queue_url)
             wake(queue_url, settings.agent)
-        now = _sending(settings)
-        state = "is paused" if is_paused else "goes on"
-        if is_paused and mode == health.BATCH and now.are_requests_sent:
-            state += health.IN_REQUESTS
-        refusal = None if is_paused else now.refusal
-        if now.is_paused and not is_paused:
-            again = f"{RESUME} --agent {settings.agent}"
-            state = f"is no longer paused by itself, but all embedding still is: {again}"
-        elif refusal is not None:
-            state = f"is not paused, but {refusal.reason}; {refusal.action}"
-        words.append(f"{settings.agent}: {what} {state}.")
-        done.append(
-            {
-                "agentId": settings.agent,
-                "paused": is_paused or now.is_paused,
-                "provider": provider,
-                "mode": mode,
-                "breakers": now.breakers,
-                "ceiling": refusal.to_json() if refusal else None,
-            }
-        )
-    return Done(
-        value=done,
-        words=tuple(words),
-        audit={"agents": _names(asker), "mode": mode or "", "provider": provider or ""},
-    )
-
-
-class _Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent for an agent."""
-
-    is_paused: bool
-    are_requests_sent: bool
-    refusal: Refusal | None
-    breakers: list[dict[str, Any]]
-
-
-def _sending(settings: AgentSettings) -> _Sending:
-    with (
-        driver.reading_if_any(settings.index_path) as reader,
-        closing(Facts(settings, choose(settings), reader, now=time.time())) as facts,
-    ):
-        return _Sending(
-            is_paused=facts.is_paused,
-            are_requests_sent=not facts.is_paused and not facts.requests.manual,
-            refusal=facts.refusal,
-            breakers=modes(facts),
-        )
-
-
-pause, resume = partial(_set_paused, True), partial(_set_paused, False)
+        with driver.reading_if_any(settings.index_path) as reader:
+            now = Facts(settings, choose(settings), reader, now=time.time())
+            refusal = None if is_paused else now.refusal
+            state, are_all = "is paused" if is_paused else "goes on", now.is_paused
+            if is_paused and mode == health.BATCH and not (are_all or now.requests.manual):
+                state += health.IN_REQUESTS
+            if are_all and not is_paused:
+                again = f"{RESUME} --agent {settings.agent}"
+                state = f"is no longer paused by itself, but all embedding still is: {again}"
+            elif refusal is not None:
+                state = f"is not paused, but {refusal.reason}; {refusal.action}"
+            words.append(f"{settings.agent}: {what} {state}.")
+            done.append(
+                {
+                    "agentId": settings.agent,
+                    "paused": is_paused or are_all,
+                    "provider": provider,
+                    "mode": mode,
+                    "breakers": modes(now),
+                    "ceiling": refusal.to_json() if refusal else None,
+                }
+            )
+    line = {"agents": _names(asker), "mode": mode or "", "provider": provider or ""}
+    return Done(value=done, words=tuple(words), audit=line)
 
 
 def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
@@ -220,10 +204,8 @@ def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None 
     count, paid = dead_letters.drop(url, chosen), sum(each.is_paid_answer for each in chosen)
     words = [f"{counted(count, 'message')} removed."]
     if paid:
-        answers = counted(paid, "paid answer")
-        words.append(
-            f"Lost with them: {answers}. Texts that have no vector yet are sent, and paid for, again."
-        )
+        lost = f"Lost with them: {counted(paid, 'paid answer')}."
+        words.append(f"{lost} Texts that have no vector yet are sent, and paid for, again.")
     return Done(value={"dropped": count, "paidAnswers": paid}, words=tuple(words), audit={"count": count})
 
 
@@ -242,11 +224,11 @@ def _names(asker: Asker) -> str:
 #: By the words of its command.
 VERBS = {
     "reindex": Verb(run=reindex, audit="reindex"),
-    "jobs pause": Verb(run=pause_job, audit="pause"),
-    "jobs resume": Verb(run=resume_job, audit="resume"),
-    "jobs cancel": Verb(run=cancel_job, audit="cancel", is_danger=True),
+    "jobs pause": Verb(run=partial(_change_job, "pause"), audit="pause"),
+    "jobs resume": Verb(run=partial(_change_job, "resume"), audit="resume"),
+    "jobs cancel": Verb(run=partial(_change_job, "cancel"), audit="cancel", is_danger=True),
     "queue requeue": Verb(run=requeue, audit="requeue"),
     "queue drop": Verb(run=drop, audit="drop", is_danger=True),
-    "queue pause": Verb(run=pause, audit="pause"),
-    "queue resume": Verb(run=resume, audit="resume"),
+    "queue pause": Verb(run=partial(_set_paused, True), audit="pause"),
+    "queue resume": Verb(run=partial(_set_paused, False), audit="resume"),
 }

@@ -1,18 +1,17 @@
 """`memline jobs` and `reindex`."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from memline.producers.actions import verbs
 from memline.producers.actions.perform import Asker, Verb, perform
 from memline.producers.actions.verbs import VERBS
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.output import note, print_result, table
-from memline.producers.reports.batch_jobs import SHORT
-from memline.producers.reports.estimate import estimate
+from memline.producers.reports import estimate
+from memline.producers.reports.jobs import SHORT, listed, named, report
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index.jobs import asker as this_user
 from memline.shared.words import money, span
@@ -69,7 +68,7 @@ def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
-    reports = verbs.list_jobs(asker(invocation), open=open).value
+    reports = listed(invocation.agents(), only_open=open, queue=invocation.settings.queue)
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
     lines = table(columns, map(_cells, reports))
     print_result(reports, as_json, lines if reports else ["No open jobs." if open else "No jobs."])
@@ -107,10 +106,11 @@ def _cost(job: dict[str, Any]) -> str:
 @AS_JSON
 def show(invocation: Invocation, job: str, as_json: bool) -> None:
     """Show all that is known of a job; JOB is its id, the beginning of it, or a provider's id of a batch."""
-    report = verbs.show_job(asker(invocation), job).value
-    rows = _batch_rows(report) if report["kind"] == "batch" else _job_rows(report)
+    queue = invocation.settings.queue
+    answer = report(named(invocation.agents(), job), queue=queue)
+    rows = _batch_rows(answer) if answer["kind"] == "batch" else _job_rows(answer)
     lines = [f"{label + ':':<15}{text}" for label, text in rows.items() if text]
-    print_result(report, as_json, lines)
+    print_result(answer, as_json, lines)
 
 
 def _job_rows(job: dict[str, Any]) -> dict[str, str | None]:
@@ -206,7 +206,6 @@ def reindex(invocation: Invocation, force: bool, plan: bool, as_json: bool) -> i
     agents = tuple(invocation.enabled_agents())
     if not plan:
         return act_on(invocation, VERBS["reindex"], as_json, agents=agents, force=force)
-    plans = [estimate(each, force=force) for each in agents]
-    lines: Iterator[str] = (line for plan in plans for line in plan.words())
-    print_result([plan.to_json() for plan in plans], as_json, lines)
+    plans = [estimate.estimate(each, force=force) for each in agents]
+    print_result(plans, as_json, (line for plan in plans for line in estimate.words(plan)))
     return None

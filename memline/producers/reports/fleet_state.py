@@ -66,7 +66,7 @@ def _agent(each: AgentState) -> dict[str, Any]:
         "requestsOut": each.requests_out,
         "vectorsPerSecond": each.rate,
         "filesWaiting": each.files_waiting,
-        "jobs": [job.to_json() for job in each.jobs],
+        "jobs": each.jobs,
         "jobCounts": each.job_counts,
         "findings": [finding.to_json() for finding in each.findings],
     }

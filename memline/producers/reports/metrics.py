@@ -106,13 +106,12 @@ class FleetCollector(Collector):
         self._add("vectors_per_second", state.rate, agent=agent)
         for name, count in state.job_counts.items():
             self._add("jobs", count, agent=agent, state=name)
-        running = [each for each in state.jobs if each.job.state == jobs.RUNNING]
-        oldest_s = max((time.time() - each.job.created_ns / 1e9 for each in running), default=0.0)
+        running = [each for each in state.jobs if each["state"] == jobs.RUNNING]
+        oldest_s = max((time.time() - each["createdAt"] for each in running), default=0.0)
+        texts, files = ([each[name] for each in running] for name in ("texts", "files"))
         self._add("job_oldest_seconds", max(oldest_s, 0.0), agent=agent)
-        self._add("job_texts_left", sum(each.left.texts for each in running), agent=agent)
-        self._add(
-            "job_files_left", sum(each.job.files - each.job.files_done for each in running), agent=agent
-        )
+        self._add("job_texts_left", sum(each["left"] for each in texts), agent=agent)
+        self._add("job_files_left", sum(each["total"] - each["done"] for each in files), agent=agent)
 
     def _add_counters(self) -> None:
         """Add what all processes of the home counted; a histogram for each agent that was asked."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.findings.facts import Facts
-from memline.shared.findings.provider import RESUME
+from memline.shared.findings.work import RESUME
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.words import counted
@@ -18,16 +18,15 @@ OK, PAUSED, OPEN, RATE_LIMITED, RETRYING = "ok", "paused", "open", "rate limited
 
 def accounts(facts: Facts) -> list[dict[str, Any]]:
     """Report the provider that texts are sent to, and those in trouble; none without an index."""
-    in_use = facts.target.identity.provider if facts.target else ""
     breakers = modes(facts)
-    names = dict.fromkeys([*filter(None, [in_use]), *(each["provider"] for each in breakers)])
+    names = dict.fromkeys(filter(None, (facts.provider, *(each["provider"] for each in breakers))))
     return [_account(facts, name, [each for each in breakers if each["provider"] == name]) for name in names]
 
 
 def _account(facts: Facts, name: str, breakers: list[dict[str, Any]]) -> dict[str, Any]:
     # The health of a provider as a whole is that of its requests, which everything falls back to.
-    state = facts.breakers.get((name, health.REQUESTS), Health())
-    is_manual, is_in_use = facts.is_paused or state.manual, facts.is_sent_to(name)
+    state = facts.health_of(name)
+    is_manual, is_in_use = facts.is_paused or state.manual, facts.provider == name
     word, reason, action = OK, state.reason, health.action_of(state, name, health.REQUESTS)
     if is_manual:
         word, action = PAUSED, RESUME if facts.is_paused else action
@@ -55,7 +54,7 @@ def _account(facts: Facts, name: str, breakers: list[dict[str, Any]]) -> dict[st
 
 def modes(facts: Facts) -> list[dict[str, Any]]:
     """List the breakers by provider and mode: those of the provider in use, then those in trouble."""
-    in_use, states = facts.target.identity.provider if facts.target else "", facts.breakers
+    in_use, states = facts.provider, facts.breakers
     if in_use:
         has_batches = facts.settings.memory.remote.batch.enabled or (in_use, health.BATCH) in states
         used = (health.REQUESTS, health.BATCH) if has_batches else (health.REQUESTS,)

@@ -14,10 +14,9 @@ from typing import Any
 
 import msgspec
 
-from memline.producers.reports import job_reports, providers
-from memline.producers.reports.job_reports import JobReport
+from memline.producers.reports import jobs as job_reports
+from memline.producers.reports import providers
 from memline.shared.config.config_file import changed_ns
-from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
@@ -25,6 +24,7 @@ from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Facts, Stop, sending
+from memline.shared.findings.fleet import fleet_at
 from memline.shared.index import bits, chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import holders
@@ -39,12 +39,9 @@ from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_sta
 #: compare 5,000 files with their index takes a tenth of a second.
 GOOD_FOR_S, SHARE = 2.0, 1 / 20
 
-#: Failed texts in a report at most.
-MAX_FAILURES = 5
-
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one agent at one moment; the defaults are those without an index."""
+    """The state of one agent at one moment; without an index its counts are zero."""
 
     settings: AgentSettings
     choice: Choice
@@ -54,38 +51,39 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     #: Why no text is sent; None while texts are sent.
     stop: Stop | None
     #: Why the index cannot be read.
-    fault: IndexFault | None = None
-    has_index: bool = False
+    fault: IndexFault | None
+    has_index: bool
     #: The identity that is searched, and that of new texts.
-    active: IdentityRow | None = None
-    target: IdentityRow | None = None
-    backlog: Backlog = Backlog()
+    active: IdentityRow | None
+    target: IdentityRow | None
+    backlog: Backlog
     #: Pending vectors of jobs.
-    backfill: int = 0
-    model: ModelState = ModelState()
-    chunks: int = 0
+    backfill: int
+    model: ModelState
+    chunks: int
     #: Source, its files and their chunks.
-    sources: tuple[tuple[str, int, int], ...] = ()
-    outcomes: dict[str, int] = {}
+    sources: tuple[tuple[str, int, int], ...]
+    outcomes: dict[str, int]
     #: Text hash, reason and path of the first texts that failed.
-    failures: tuple[tuple[str, str, str], ...] = ()
+    failures: list[tuple[str, str, str]]
     #: All ready vectors, and those that no chunk needs.
-    ready: int = 0
-    cached: int = 0
+    ready: int
+    cached: int
     #: With how many vectors a question is compared exactly, chosen by their bits; None: with all.
-    compared: int | None = None
+    compared: int | None
     #: JSON of `reports.providers`.
-    providers: tuple[dict[str, Any], ...] = ()
-    ceiling: dict[str, Any] | None = None
-    fallback: dict[str, str] | None = None
+    providers: list[dict[str, Any]]
+    ceiling: dict[str, Any] | None
+    fallback: dict[str, str] | None
     #: Requests that wait for their answer.
-    requests_out: int = 0
+    requests_out: int
     #: Vectors stored a second, in the last minute.
-    rate: float = 0.0
+    rate: float
     #: Files of jobs that were not read.
-    files_waiting: int = 0
-    jobs: tuple[JobReport, ...] = ()
-    job_counts: dict[str, int] = {}
+    files_waiting: int
+    #: JSON of `reports.jobs`, of those that are not over.
+    jobs: list[dict[str, Any]]
+    job_counts: dict[str, int]
 
     @property
     def files(self) -> int:
@@ -115,11 +113,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     redis_error: QueueError | None = None
 
 
-def queue_of(settings: Settings) -> QueueAddress:
-    """Return the address of a fleet's Redis; empty without a fleet."""
-    return settings.queue
-
-
 def state(
     settings: Settings,
     agents: Sequence[AgentSettings],
@@ -133,13 +126,10 @@ def state(
     `deep`: ask each provider for one vector, which may cost a little. `warnings`: those of loading the
     configuration; `met`: what the caller met of these agents.
     """
-    queue, fleet, redis_error = queue_of(settings), None, None
+    queue, fleet, redis_error = settings.queue, None, None
     read = tuple(agent_state(settings, each, deep=deep, met=met) for each in agents)
     common = check_common(settings, agents, warnings)
     if queue:
-        # 90 ms, most of them redis, which only a fleet pays.
-        from memline.shared.findings.fleet import fleet_at
-
         fleet = fleet_at(queue)
         if isinstance(fleet, QueueError):
             fleet, redis_error = None, fleet
@@ -159,68 +149,61 @@ def agent_state(
     settings: Settings, agent: AgentSettings, *, deep: bool = False, met: Sequence[Finding] = ()
 ) -> AgentState:
     """Read the state of one agent; arguments as in `state`."""
-    choice, queue = choose(agent), queue_of(settings)
-    if deep and choice.identity is not None and (failed := probe(choice)) is not None:
-        met = (*met, failed)
+    choice = choose(agent)
+    if deep and choice.identity is not None and (failure := probe(choice)) is not None:
+        met = (*met, failure)
     try:
         with driver.reading_if_any(agent.index_path) as reader:
-            plan = make_plan(agent, choice, read_index_state(reader) if reader else IndexState())
-            with closing(Facts(agent, choice, reader, now=time.time(), plan=plan, queue=queue)) as facts:
-                return _read(facts, plan, settings, met)
+            return _read(settings, agent, choice, reader, met)
     except IndexFault as fault:
-        plan = make_plan(agent, choice, IndexState())
-        with closing(
-            Facts(agent, choice, None, now=time.time(), plan=plan, queue=queue, fault=fault)
-        ) as facts:
-            return _read(facts, plan, settings, met)
+        return _read(settings, agent, choice, None, met, fault)
 
 
-def _read(facts: Facts, plan: Plan, settings: Settings, met: Sequence[Finding]) -> AgentState:
-    known: dict[str, Any] = {}
-    if (reader := facts.index) is not None:
-        known = _of_index(facts, reader, settings)
+def _read(
+    settings: Settings,
+    agent: AgentSettings,
+    choice: Choice,
+    reader: Connection | None,
+    met: Sequence[Finding],
+    fault: IndexFault | None = None,
+) -> AgentState:
+    plan = make_plan(agent, choice, read_index_state(reader) if reader is not None else IndexState())
+    queue = settings.queue
+    facts = Facts(agent, choice, reader, now=time.time(), plan=plan, queue=queue, fault=fault)
+    index, active, target = facts.index, identities.active(facts.index), facts.target
+    states = [job.state for job in jobs.listed(index)]
+    sources = {name: (name, 0, 0) for name in agent.memory.sources}
+    sources |= {row[0]: row for row in ledger.source_counts(index)}
     return AgentState(
-        settings=facts.settings,
-        choice=facts.choice,
+        settings=agent,
+        choice=choice,
         plan=plan,
         findings=check(facts, *met),
         stop=sending(facts),
-        fault=facts.fault,
+        fault=fault,
+        has_index=facts.has_index,
+        active=active,
+        target=target,
+        backlog=facts.backlog,
+        backfill=facts.backlog.wanted - vectors.count_live(index, target.id) if target else 0,
+        model=facts.model,
+        chunks=chunks.count(index),
+        sources=tuple(sources[name] for name in sorted(sources)),
+        outcomes=ledger.outcome_counts(index),
+        failures=facts.failed_texts,
+        ready=vectors.count_ready(index),
+        cached=vectors.count_cached(index),
+        compared=bits.depth(active.vector_dims, 0) if active and bits.centre_of(index, active.id) else None,
+        providers=providers.accounts(facts),
+        ceiling=facts.refusal.to_json() if facts.refusal else None,
         fallback=facts.fallback,
-        **known,
-    )
-
-
-def _of_index(facts: Facts, reader: Connection, settings: Settings) -> dict[str, Any]:
-    active, target = identities.active(reader), facts.target
-    sources = dict.fromkeys(facts.settings.memory.sources, (0, 0))
-    sources |= {name: (files, count) for name, files, count in ledger.source_counts(reader)}
-    reports = job_reports.of_jobs(facts, facts.jobs, settings.prices) if facts.jobs else []
-    return {
-        "has_index": True,
-        "active": active,
-        "target": target,
-        "backlog": facts.backlog,
-        "backfill": facts.backlog.wanted - vectors.count_live(reader, target.id) if target else 0,
-        "model": facts.model,
-        "chunks": chunks.count(reader),
-        "sources": tuple((name, *counts) for name, counts in sorted(sources.items())),
-        "outcomes": ledger.outcome_counts(reader),
-        "failures": tuple(vectors.failures(reader, target.id, MAX_FAILURES)) if target else (),
-        "ready": vectors.count_ready(reader),
-        "cached": vectors.count_cached(reader),
-        "compared": bits.depth(active.vector_dims, 0)
-        if active and bits.centre_of(reader, active.id)
-        else None,
-        "providers": tuple(providers.accounts(facts)),
-        "ceiling": facts.refusal.to_json() if facts.refusal else None,
-        "requests_out": len(leases.tokens(reader)),
-        "rate": round(facts.rate, 2),
+        requests_out=len(leases.tokens(index)),
+        rate=round(facts.rate, 2),
         # Without them an index whose job has begun looks complete.
-        "files_waiting": jobs.count_waiting(reader),
-        "jobs": tuple(reports),
-        "job_counts": {each: [job.state for job in jobs.listed(reader)].count(each) for each in jobs.STATES},
-    }
+        files_waiting=jobs.count_waiting(index),
+        jobs=job_reports.report_jobs(facts, facts.jobs) if facts.jobs else [],
+        job_counts={each: states.count(each) for each in jobs.STATES},
+    )
 
 
 def probe(choice: Choice) -> Finding | None:

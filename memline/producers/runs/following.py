@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import InProcessWorkers
@@ -75,10 +75,8 @@ class Lines:
 
     def _say_trouble(self, settings: AgentSettings) -> None:
         """Say the most urgent problem or warning, once; its words may change every second."""
-        with (
-            driver.reading_if_any(settings.index_path) as reader,
-            closing(Facts(settings, choose(settings), reader, now=time.time())) as facts,
-        ):
+        with driver.reading_if_any(settings.index_path) as reader:
+            facts = Facts(settings, choose(settings), reader, now=time.time())
             first = next((each for each in check(facts) if each.is_trouble), None)
         if first is not None and first.code != self._trouble.get(settings.agent):
             advice = f" (try: {first.action})" if first.action else ""

@@ -23,12 +23,14 @@ from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
 from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
+from memline.shared.findings.place import unread_notes
 from memline.shared.index import chunks, jobs, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import leases, model_change
 from memline.shared.sync.plan import Plan
+from memline.shared.sync.staleness import DiskState
 from memline.shared.words import counted
 
 #: Findings that say what a run waits for.
@@ -224,10 +226,10 @@ class IndexRun:
             self._reader,
             now=self._clock.now(),
             plan=self._plan,
-            files_behind=0,
+            on_disk=DiskState(emptied=self._plan.emptied),
             queue=self._settings.queue,
         )
-        with faults(self._agent.index_path), snapshot(self._reader), closing(facts):
+        with faults(self._agent.index_path), snapshot(self._reader):
             yield facts
 
     def _measure(self, facts: Facts, files_done: int, files: int) -> tuple[RunProgress, bool]:
@@ -335,7 +337,7 @@ class IndexRun:
                     or backlog.failed
                     or self._is_stalled
                     or is_incomplete
-                    or facts.unread_notes
+                    or unread_notes(facts)
                     or not facts.has_workspace
                     or jobs.count_waiting(connection, state=jobs.PAUSED)
                 ),

@@ -12,8 +12,9 @@ import msgspec
 from starlette.datastructures import QueryParams
 
 from memline.producers.api.calls import Calls
-from memline.producers.reports import batch_jobs, fleet_state, job_reports
-from memline.producers.reports.state import AgentState, StateReader, queue_of
+from memline.producers.reports import fleet_state
+from memline.producers.reports.jobs import listed
+from memline.producers.reports.state import AgentState, StateReader
 from memline.producers.web.rendering import ROOT
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, MemlineError
@@ -177,10 +178,10 @@ def note(view: View) -> Data:
 def jobs(view: View) -> Data:
     """Show the jobs and batches that are open, and the last ones that ended."""
     now, settings = time.time(), view.tools.settings
-    found = job_reports.listed(view.agents, prices=settings.prices, limit=ENDED, queue=queue_of(settings))
+    reports = listed(view.agents, limit=ENDED, queue=settings.queue)
     return {
-        "jobs": [each.to_json() for each in found],
-        "batches": [each.to_json() for each in batch_jobs.listed(view.agents, limit=ENDED)],
+        "jobs": [each for each in reports if each["kind"] != "batch"],
+        "batches": [each for each in reports if each["kind"] == "batch"],
         "now": now,
         "command": command("jobs"),
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
-from sqlite3 import Connection
 
 from msgspec.structs import replace
 
@@ -75,8 +73,7 @@ class Answerer:
         findings = about.findings
         if not answer.hits and request.private and not MemoryPaths.of(self._settings).is_whole:
             # What was not found may stand in a note that is not read.
-            with closing(self._facts(None, disk or DiskState())) as facts:
-                findings += of_agent(self._settings.agent, tuple(notes_beside(facts)))
+            findings += of_agent(self._settings.agent, tuple(notes_beside(self._settings)))
         if answer.provider == NONE:
             answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
         return replace(answer, fallback=about.fallback, behind=about.behind, findings=findings)
@@ -90,25 +87,15 @@ class Answerer:
             known, read_at, about = self._known
         if known == state and time.monotonic() - read_at < GOOD_FOR_S:
             return about
-        with index.snapshot() as connection, closing(self._facts(connection, disk)) as facts:
+        with index.snapshot() as connection:
+            now, queue = self._clock.now(), self._queue
+            facts = Facts(self._settings, self._choice, connection, now=now, on_disk=disk, queue=queue)
             findings = tuple(each for each in check(facts, *met) if each.is_trouble)
             behind = Behind(files=disk.files_behind, vectors=facts.model.missing)
             about = Answer(findings=findings, behind=behind, fallback=facts.fallback)
         with self._lock:
             self._known = (state, time.monotonic(), about)
         return about
-
-    def _facts(self, connection: Connection | None, disk: DiskState) -> Facts:
-        return Facts(
-            self._settings,
-            self._choice,
-            connection,
-            now=self._clock.now(),
-            files_behind=disk.files_behind,
-            removed=disk.removed,
-            queue=self._queue,
-            emptied=disk.emptied,
-        )
 
     def _questions(self) -> QuestionEmbedder:
         # 7 ms, which only those pay whose index has vectors.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import msgspec
 
@@ -12,7 +11,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexMissing
 from memline.shared.finding import Finding, by_urgency
-from memline.shared.findings import place, provider, work
+from memline.shared.findings import place, work
 from memline.shared.findings.facts import Facts
 
 Check = Callable[[Facts], Iterator[Finding]]
@@ -27,15 +26,15 @@ CHECKS: tuple[Check, ...] = (
     place.first_index_missing,
     place.no_notes,
     place.source_missing,
-    provider.provider_unusable,
+    work.provider_unusable,
     place.memory_disabled,
-    provider.paused,
-    provider.ceiling_reached,
-    provider.fallback_active,
-    provider.breaker_open,
-    provider.rate_limited,
-    provider.model_differs,
-    provider.no_provider,
+    work.paused,
+    work.ceiling_reached,
+    work.fallback_active,
+    work.breaker_open,
+    work.rate_limited,
+    work.model_differs,
+    work.no_provider,
     work.job_paused,
     work.text_refused,
     work.batch_blocked,
@@ -62,5 +61,4 @@ def of_agent(agent: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 def of_fault(settings: AgentSettings, fault: IndexFault) -> tuple[Finding, ...]:
     """Return the findings of an agent whose index cannot be used, for a call that this ended."""
     known = None if isinstance(fault, IndexMissing) else fault
-    with closing(Facts(settings, choose(settings), None, now=time.time(), fault=known)) as facts:
-        return check(facts)
+    return check(Facts(settings, choose(settings), None, now=time.time(), fault=known))

@@ -3,76 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import msgspec
 
 from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
-from memline.shared.findings.facts import fleet_summary
-from memline.shared.findings.fleet_summary import FleetSummary
+from memline.shared.findings.fleet import FleetSummary, fleet_summary
 from memline.shared.index import driver
 from memline.shared.index.hold import Holder, has_follower, holders
 from memline.shared.packages import install_command, lack_at_a_glance, remedy
 from memline.shared.words import counted
 
 
-class CommonFacts:
+class Common(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a home, its fleet and this machine at one moment."""
 
-    def __init__(
-        self, settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
-    ) -> None:
-        """`warnings`: those of loading the configuration."""
-        self.settings, self.agents, self.warnings = settings, agents, warnings
-        self.queue = settings.queue
-
-    @cached_property
-    def fleet(self) -> FleetSummary | None:
-        """The fleet; None without one."""
-        return fleet_summary(self.queue, self.agents)
-
-    @cached_property
-    def processes(self) -> list[Holder]:
-        """The processes that dispatch the indexes or follow their files, and those that were killed."""
-        found = (each for agent in self.agents for each in holders(agent.index_path))
-        return list({each.pid: each for each in found}.values())
+    settings: Settings
+    agents: Sequence[AgentSettings]
+    #: Those of loading the configuration.
+    warnings: Sequence[str]
+    #: None without a fleet.
+    fleet: FleetSummary | None
+    #: The processes that dispatch the indexes or follow their files, and those that were killed.
+    processes: list[Holder]
 
 
 def check_common(
     settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
     """Return the findings that all agents have in common, most urgent first. Their agent is None."""
-    facts = CommonFacts(settings, agents, warnings)
+    processes = {each.pid: each for agent in agents for each in holders(agent.index_path)}
+    facts = Common(
+        settings=settings,
+        agents=agents,
+        warnings=warnings,
+        fleet=fleet_summary(settings.queue, agents),
+        processes=[*processes.values()],
+    )
     return by_urgency(*(check(facts) for check in CHECKS))
 
 
-def redis_unusable(facts: CommonFacts) -> Iterator[Finding]:
+def redis_unusable(facts: Common) -> Iterator[Finding]:
     """Redis is away, refuses, is full, or would lose messages."""
     if facts.fleet is not None and facts.fleet.error is not None:
         finding = of_error(facts.fleet.error)
         yield msgspec.structs.replace(finding, what=f"queue: {finding.what}", subject="queue")
 
 
-def role_missing(facts: CommonFacts) -> Iterator[Finding]:
+def role_missing(facts: Common) -> Iterator[Finding]:
     """A queue has work, and no worker takes it."""
     if missing := facts.fleet.missing if facts.fleet else ():
         queues = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         what = f"queue: no worker takes messages from {queues}"
-        action = f"memline worker {' '.join(missing)}"
-        yield warning("role_missing", what, action, missing[0])
+        yield warning("role_missing", what, f"memline worker {' '.join(missing)}", missing[0])
 
 
-def dead_letters(facts: CommonFacts) -> Iterator[Finding]:
+def dead_letters(facts: Common) -> Iterator[Finding]:
     """Messages failed for good."""
     if facts.fleet is not None and facts.fleet.dead:
         what = f"queue: {counted(facts.fleet.dead, 'message')} failed for good"
-        action = "memline queue dead"
-        yield warning("dead_letters", what, action, "queue")
+        yield warning("dead_letters", what, "memline queue dead", "queue")
 
 
-def old_settings(facts: CommonFacts) -> Iterator[Finding]:
+def old_settings(facts: Common) -> Iterator[Finding]:
     """A process is older than its configuration."""
     file = facts.settings.file.path
     for process in facts.processes:
@@ -90,30 +84,27 @@ def of_old_settings(process: str, file: str, command: str = "") -> Finding:
     return warning("old_settings", what, action, process)
 
 
-def no_watcher(facts: CommonFacts) -> Iterator[Finding]:
+def no_watcher(facts: Common) -> Iterator[Finding]:
     """No process follows changed files, where one did or a fleet should."""
     watchers = [each for each in facts.processes if each.kind in ("up", "watch")]
     for agent in facts.agents:
-        if has_follower(agent.index_path):
-            continue
-        for each in holders(agent.index_path):
+        for each in [] if has_follower(agent.index_path) else holders(agent.index_path):
             if each.kind in ("up", "watch"):
-                command = f"memline {each.kind}"
-                what = f"{command} (process {each.pid}) was killed: changed files are not followed"
-                yield Finding(code="no_watcher", level=WARNING, what=what, action=command, subject="process")
+                what = f"memline {each.kind} (process {each.pid}) was killed: changed files are not followed"
+                yield warning("no_watcher", what, f"memline {each.kind}", "process")
     if not watchers and facts.fleet is not None and facts.fleet.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
         what = "no memline watch runs in this fleet: changed files are not followed"
         yield note("no_watcher", what, "memline watch", "process")
 
 
-def settings_without_effect(facts: CommonFacts) -> Iterator[Finding]:
+def settings_without_effect(facts: Common) -> Iterator[Finding]:
     """A value of the configuration is not used as it stands."""
     for text in facts.warnings:
         yield warning("settings_without_effect", text, "memline config check", "configuration")
 
 
-def vectors_unavailable(_: CommonFacts) -> Iterator[Finding]:
+def vectors_unavailable(_: Common) -> Iterator[Finding]:
     """numpy or sqlite-vec is missing; without both, no vector is searched."""
     vec, numpy = driver.vec_error(), lack_at_a_glance("numpy")
     install = install_command("sqlean.py", "sqlite-vec==0.1.9")

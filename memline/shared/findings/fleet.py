@@ -1,26 +1,51 @@
-"""Ask the Redis of a fleet, for who looks often. It imports redis, 90 ms: others import it late."""
+"""Ask the Redis of a fleet, for who looks often."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.finding import GOOD_FOR_S
-from memline.shared.findings.fleet_summary import FleetSummary
-from memline.shared.queue import depth, redis_client
-from memline.shared.queue.depth import Fleet
-from memline.shared.queue.redis_client import FleetClient
 from memline.shared.queue.routes import needed_roles
 
-_fleets: dict[QueueAddress, tuple[float, Fleet | QueueError]] = {}
-_clients: dict[QueueAddress, FleetClient] = {}
+#: What is known of each fleet and when it was read, and the clients that ask.
+_fleets: dict[QueueAddress, tuple[float, Any]] = {}
+_clients: dict[QueueAddress, Any] = {}
 
 
-def fleet_at(url: QueueAddress) -> Fleet | QueueError:
-    """Return what Redis says of a fleet, at most half a second old, or why it says nothing."""
+class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What agents need to know of their fleet."""
+
+    #: Why Redis does not answer, or takes no messages; None when it does.
+    error: QueueError | None = None
+    #: Roles that are needed and that no worker has.
+    missing: tuple[str, ...] = ()
+    #: Workers that are alive, and messages that failed for good.
+    workers: int = 0
+    dead: int = 0
+    #: Name, newer configuration file and command of the workers that are older than their configuration.
+    old_workers: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether texts are sent and vectors stored."""
+        return self.error is None and not {"store", "embed"} & {*self.missing}
+
+
+def fleet_at(url: QueueAddress) -> Any:
+    """Return what Redis says of a fleet (`shared.queue.depth.Fleet`), or the QueueError why it says nothing.
+
+    It is at most half a second old.
+    """
+    # 90 ms, most of them redis, which only a fleet pays.
+    from memline.shared.queue import depth, redis_client
+
     asked, fleet = _fleets.get(url, (0.0, None))
     if fleet is None or time.monotonic() - asked >= GOOD_FOR_S:
         try:
@@ -33,8 +58,10 @@ def fleet_at(url: QueueAddress) -> Fleet | QueueError:
     return fleet
 
 
-def summary_of(url: QueueAddress, agents: Sequence[AgentSettings]) -> FleetSummary:
-    """Return what these agents need to know of the fleet at this address."""
+def fleet_summary(url: QueueAddress, agents: Sequence[AgentSettings]) -> FleetSummary | None:
+    """Return what these agents need to know of the fleet at this address; None without one."""
+    if not url:
+        return None
     fleet = fleet_at(url)
     if isinstance(fleet, QueueError):
         return FleetSummary(error=fleet)

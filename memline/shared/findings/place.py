@@ -6,7 +6,9 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
+from functools import partial
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, problem, warning
 from memline.shared.findings import disk
@@ -14,13 +16,14 @@ from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.index import ledger, meta
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.sources import outcomes
-from memline.shared.sources.discover import markdown_beside, misnamed_long_term, unlisted_issue
+from memline.shared.sources.discover import (
+    markdown_below,
+    markdown_beside,
+    misnamed_long_term,
+    unlisted_issue,
+)
 from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
 from memline.shared.words import counted
-
-#: What to do about sessions of a program, and about other sources, that are not there.
-_OF_SESSIONS = "put them in their place, or change memorySearch.transcripts (memline config show)"
-_OF_PATHS = "put it in its place, or change memorySearch.extraPaths (memline config show)"
 
 DISABLED = warning(
     "memory_disabled",
@@ -34,8 +37,7 @@ def workspace_missing(facts: Facts) -> Iterator[Finding]:
     if facts.has_workspace:
         return
     what, action = f"there is no folder {facts.settings.workspace}", "memline --workspace DIR index"
-    files = sum(count for _, count, _ in ledger.source_counts(facts.index)) if facts.index else 0
-    if files:
+    if files := sum(count for _, count, _ in ledger.source_counts(facts.index)):
         what += f"; answers come from what was indexed of it, {counted(files, 'file')}"
         action = f"mount it or put it back; where it was moved: {action}"
     elif ": agents" in (origin := facts.settings.workspace_origin):
@@ -45,28 +47,22 @@ def workspace_missing(facts: Facts) -> Iterator[Finding]:
 
 def root_emptied(facts: Facts) -> Iterator[Finding]:
     """A root that had files has none: they stay in the index until a person accepts that."""
-    for each in facts.emptied:
-        files = counted(each.files, "file", "are")
-        yield warning(
-            "root_emptied",
-            f"{files} gone from {each.root}, which has none left, and kept in the index",
-            "put them back, or take them out of the index: memline index --accept-removals",
-            each.root,
-        )
+    for each in facts.on_disk.emptied:
+        what = f"{counted(each.files, 'file', 'are')} gone from {each.root}, which has none left, and kept in"
+        action = "put them back, or take them out of the index: memline index --accept-removals"
+        yield warning("root_emptied", f"{what} the index", action, each.root)
 
 
 def index_unusable(facts: Facts) -> Iterator[Finding]:
     """The index is damaged, newer than this release, or of another program; or one was moved aside."""
     if facts.fault is not None and not isinstance(facts.fault, IndexMissing):
         yield of_error(facts.fault)
-    is_complete = facts.index is not None and not facts.files_behind and not facts.model.missing
-    if facts.plan is not None and not is_complete:
-        path = facts.settings.index_path
-        for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")):
-            if not file.name.endswith(("-wal", "-shm")):
-                what = f"an index that could not be used was moved aside, to {file}"
-                action = "delete it when nothing of it is needed"
-                yield note("index_unusable", what, action, str(file))
+    is_complete = facts.has_index and not facts.on_disk.files_behind and not facts.model.missing
+    path = facts.settings.index_path
+    for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")) if facts.plan and not is_complete else ():
+        if not file.name.endswith(("-wal", "-shm")):
+            what = f"an index that could not be used was moved aside, to {file}"
+            yield note("index_unusable", what, "delete it when nothing of it is needed", str(file))
 
 
 def not_writable(facts: Facts) -> Iterator[Finding]:
@@ -74,20 +70,16 @@ def not_writable(facts: Facts) -> Iterator[Finding]:
     if facts.plan is None or not facts.has_workspace:
         return
     if facts.disk_trouble is not None:
-        what, action = facts.disk_trouble
         if facts.fault is None or facts.fault.code != "not_writable":
-            yield problem("not_writable", what, action)
-        return
-    folder = disk.index_folder(facts.settings)
-    if (free := disk.scarce_bytes(folder)) is not None:
+            yield problem("not_writable", *facts.disk_trouble)
+    elif (free := disk.scarce_bytes(folder := disk.index_folder(facts.settings))) is not None:
         what = f"only {free // 2**20:,} MiB are free below {folder}"
         yield warning("not_writable", what, disk.FREE_SPACE)
 
 
 def following_fails(facts: Facts) -> Iterator[Finding]:
     """A part of `memline up` or `watch` fails and is tried again: its files, or an address that is taken."""
-    errors = meta.get(facts.index, meta.LOOP_ERRORS, {}) if facts.index is not None else {}
-    for part, entry in sorted(errors.items()):
+    for part, entry in sorted(meta.get(facts.index, meta.LOOP_ERRORS, {}).items()):
         code = "port_taken" if entry.get("code") == "port_taken" else "following_fails"
         what = f"memline up or watch cannot go on with its {part}: {entry['error']}"
         yield problem(code, what, entry["action"] or "memline doctor", part)
@@ -101,12 +93,11 @@ def memory_disabled(facts: Facts) -> Iterator[Finding]:
 
 def first_index_missing(facts: Facts) -> Iterator[Finding]:
     """Nothing has been indexed yet."""
-    is_missing = facts.index is None and (facts.fault is None or isinstance(facts.fault, IndexMissing))
+    is_missing = not facts.has_index and (facts.fault is None or isinstance(facts.fault, IndexMissing))
     is_asked = facts.settings.content.memory.backend == "builtin" or facts.plan is not None
     if is_missing and is_asked and facts.has_workspace:
         what = f"nothing is indexed yet, {facts.settings.index_path} is missing"
-        level, action = (NOTE, "") if facts.has_follower else (WARNING, facts.catch_up)
-        yield Finding(code="first_index_missing", level=level, what=what, action=action)
+        yield _to_index("first_index_missing", what, facts)
 
 
 def no_notes(facts: Facts) -> Iterator[Finding]:
@@ -114,34 +105,44 @@ def no_notes(facts: Facts) -> Iterator[Finding]:
     if facts.plan is None or not facts.has_workspace or MEMORY not in facts.settings.memory.sources:
         return
     workspace = facts.settings.workspace
-    if facts.unread_notes:
+    if has_notes(facts):
+        yield from notes_beside(facts.settings)
+    elif unread := unread_notes(facts):
         why, action = "MEMORY.md and memory/ are read where there is one of them", _add(".")
         if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
             why = f"left out by {', '.join(left_out)}"
             action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
-        what = f"{counted(facts.unread_notes, 'Markdown file')} below {workspace} and no note: {why}"
+        what = f"{counted(unread, 'Markdown file')} below {workspace} and no note: {why}"
         yield problem("no_notes", what, action)
-    elif not facts.has_notes:
-        what, action = f"there is no Markdown in {workspace}", f"write a note: {workspace / 'MEMORY.md'}"
-        yield warning("no_notes", what, action)
     else:
-        yield from notes_beside(facts)
+        what = f"there is no Markdown in {workspace}"
+        yield warning("no_notes", what, f"write a note: {workspace / 'MEMORY.md'}")
 
 
-def notes_beside(facts: Facts) -> Iterator[Finding]:
+def has_notes(facts: Facts) -> bool:
+    """Tell whether notes are read, may be in a folder that cannot be listed, or are not looked for."""
+    if facts.plan is None or MEMORY not in facts.settings.memory.sources:
+        return True
+    problems = (each.problem for each in facts.plan.discovery.files if not is_transcript(each.path))
+    return any(each is None or each.outcome == outcomes.UNREADABLE for each in problems)
+
+
+def unread_notes(facts: Facts) -> int:
+    """Count the Markdown files of the workspace while no note is read."""
+    return 0 if has_notes(facts) else markdown_below(str(facts.settings.workspace))
+
+
+def notes_beside(settings: AgentSettings) -> Iterator[Finding]:
     """Notes lie beside MEMORY.md and memory/, or the long-term note has another name."""
-    workspace, paths = facts.settings.workspace, MemoryPaths.of(facts.settings)
-    if MEMORY not in facts.settings.memory.sources:
+    workspace, paths = settings.workspace, MemoryPaths.of(settings)
+    if MEMORY not in settings.memory.sources:
         return
     if misnamed := misnamed_long_term(paths):
-        yield note(
-            "no_notes",
-            f"{misnamed} is not taken for the long-term note, which is called MEMORY.md",
-            shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])]),
-            misnamed,
-        )
+        what = f"{misnamed} is not taken for the long-term note, which is called MEMORY.md"
+        move = shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])])
+        yield note("no_notes", what, move, misnamed)
     if beside := [each for each in markdown_beside(paths) if each != misnamed]:
-        names = ", ".join(beside[:3]) + (" …" if len(beside) > 3 else "")
+        names = ", ".join(beside[:MOST_NAMED]) + " …" * (len(beside) > MOST_NAMED)
         files = counted(len(beside), "Markdown file", "are")
         folder = os.path.commonpath([os.path.join(workspace, path) for path in beside])
         yield note("no_notes", f"beside MEMORY.md and memory/ {files} not read: {names}", _add(folder))
@@ -155,45 +156,43 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
     """A folder, file or program that the configuration names is not there, or cannot be listed."""
     if not facts.has_workspace:
         return
-    unlisted = [each for each in facts.unread_files if facts.is_folder(each)]
-    places = {os.path.join(facts.settings.workspace, each.path) for each in unlisted}
+    inside = partial(os.path.join, facts.settings.workspace)
     # What the index knows of a folder may be mended since.
-    closed = sorted(place for place in places if not os.access(place, os.R_OK | os.X_OK))
-    if facts.plan is not None:
-        issues = facts.plan.discovery.issues
-    else:
-        issues = tuple(unlisted_issue(each.path, each.reason) for each in unlisted) if closed else ()
-    for issue in issues:
+    folders = [each for each in facts.unread_files if os.path.isdir(inside(each.path))]
+    closed = any(not os.access(inside(each.path), os.R_OK | os.X_OK) for each in folders)
+    issues = tuple(unlisted_issue(each.path, each.reason) for each in folders) if closed else ()
+    for issue in issues if facts.plan is None else facts.plan.discovery.issues:
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
         if issue.startswith(("no memory files found", "memory directory missing")):
             continue
         is_sessions = issue.startswith(("sessions of ", "sessions directory "))
-        action = _OF_SESSIONS if is_sessions else _OF_PATHS
+        key = "transcripts" if is_sessions else "extraPaths"
+        action = f"put {'them in their' if is_sessions else 'it in its'} place, or change memorySearch.{key}"
+        action += " (memline config show)"
         if issue.startswith("the folder "):
             folder = issue.removeprefix("the folder ").partition(" is not readable")[0]
-            action = f"chmod u+rx {shlex.quote(os.path.join(facts.settings.workspace, folder))}"
+            action = f"chmod u+rx {shlex.quote(inside(folder))}"
         yield warning("source_missing", issue, action)
 
 
 def files_failed(facts: Facts) -> Iterator[Finding]:
     """Files could not be read or split."""
-    failed = [each for each in facts.unread_files if not facts.is_folder(each)]
+    failed = [
+        each
+        for each in facts.unread_files
+        if not os.path.isdir(os.path.join(facts.settings.workspace, each.path))
+    ]
     if failed:
-        named = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
-        more = " …" * (len(failed) > MOST_NAMED)
-        yield warning(
-            "files_failed",
-            f"{counted(len(failed), 'file')} could not be read: {named}{more}",
-            _mend(failed),
-            failed[0].path,
-        )
+        names = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
+        what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * (len(failed) > MOST_NAMED)}"
+        yield warning("files_failed", what, _mend(failed), failed[0].path)
 
 
 def _mend(failed: list[LedgerEntry]) -> str:
     """Say what ends the trouble with these files."""
     file = failed[0].path if len(failed) == 1 else "each"
     kinds = {each.outcome for each in failed}
-    ways = outcomes.mending(failed[0].outcome if len(kinds) == 1 else "", file)
+    ways = outcomes.mending(kinds.pop() if len(kinds) == 1 else "", file)
     if any(is_transcript(each.path) for each in failed):
         # Another program writes them, and no rule leaves one out.
         ways = f"mend or remove {file}"
@@ -202,14 +201,15 @@ def _mend(failed: list[LedgerEntry]) -> str:
 
 def files_behind(facts: Facts) -> Iterator[Finding]:
     """Files changed that the index does not have yet, or still has."""
-    has_index = facts.index is not None or facts.plan is None
-    if not (facts.files_behind and has_index and facts.has_workspace):
-        return
-    removed = min(facts.removed, facts.files_behind)
-    parts = []
-    if others := facts.files_behind - removed:
-        parts.append(f"{counted(others, 'file', 'are')} not in the index yet")
-    if removed:
-        parts.append(f"{counted(removed, 'removed file', 'are')} still in it")
+    behind, has_index = facts.on_disk.files_behind, facts.has_index or facts.plan is None
+    if behind and has_index and facts.has_workspace:
+        removed = min(facts.on_disk.removed, behind)
+        added = f"{counted(behind - removed, 'file', 'are')} not in the index yet" if behind > removed else ""
+        gone = f"{counted(removed, 'removed file', 'are')} still in it" if removed else ""
+        yield _to_index("files_behind", ", and ".join(filter(None, (added, gone))), facts)
+
+
+def _to_index(code: str, what: str, facts: Facts) -> Finding:
+    """Return the finding that something is to be indexed: a note where a process does that."""
     level, action = (NOTE, "") if facts.has_follower else (WARNING, facts.catch_up)
-    yield Finding(code="files_behind", level=level, what=", and ".join(parts), action=action)
+    return Finding(code=code, level=level, what=what, action=action)

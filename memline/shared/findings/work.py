@@ -1,43 +1,185 @@
-"""Find what an index lacks, what is under way, and what failed for good."""
+"""Find what keeps texts from being sent, what stands in, what an index lacks, and what failed for good."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memline.shared.finding import NOTE, WARNING, Finding, note, problem, warning
+from memline.shared.embedders.choice import NONE
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, problem, warning
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import jobs
-from memline.shared.words import counted, span
+from memline.shared.index.batches import Batch
+from memline.shared.index.identities import IdentityRow
+from memline.shared.providers import LOCAL, Price, price_of
+from memline.shared.scheduling import health
+from memline.shared.words import because, counted, span
+
+#: Seconds of a rate limit above which an operator should know.
+LONG_HOLD_S = 60.0
+
+#: What ends a pause, and what tries a provider now.
+RESUME = "memline queue resume"
+
+
+def _pending(count: int) -> str:
+    """Say that so many vectors are pending, behind a reason; empty for none."""
+    return f"; {counted(count, 'vector', 'are')} pending" if count else ""
+
+
+def provider_unusable(facts: Facts) -> Iterator[Finding]:
+    """The provider that was asked for has no key, no model or no engine."""
+    choice = facts.choice
+    if choice.identity is None and choice.requested not in ("auto", NONE):
+        what = f"keyword search only: {choice.reason}{_pending(facts.model.missing)}"
+        yield problem("provider_unusable", what, choice.action, choice.requested)
+    if choice.identity is not None and LOCAL in (choice.provider, facts.settings.memory.fallback):
+        # Few agents have a local model, whose files take 5 ms of a search to import.
+        from memline.shared.embedders.local.downloads import configured, engine_named
+
+        engine = engine_named(configured(facts.settings.memory.local))
+        if engine is not None and not engine.is_installed:
+            error = engine.not_installed()
+            what = f"the local model cannot run: {error.message}"
+            yield problem("provider_unusable", what, error.hint, LOCAL)
+
+
+def no_provider(facts: Facts) -> Iterator[Finding]:
+    """Nothing is configured that embeds, and nothing was asked for."""
+    if facts.choice.identity is None and facts.choice.requested == "auto":
+        yield note("no_provider", f"keyword search only: {facts.choice.reason}", facts.choice.action)
+
+
+def paused(facts: Facts) -> Iterator[Finding]:
+    """A person paused embedding, or a part of it."""
+    level, pending = (WARNING if facts.waiting else NOTE), _pending(facts.waiting)
+    if facts.is_paused:
+        yield Finding(code="paused", level=level, what=health.PAUSED + pending, action=RESUME)
+        return
+    for (provider, mode), state in facts.breakers.items():
+        if state.manual:
+            what, is_batch = health.PAUSED + health.of_mode(provider, mode), mode == health.BATCH
+            if not is_batch:
+                what += pending
+            elif not facts.health_of(provider).is_stopped:
+                what += health.IN_REQUESTS
+            rank, action = NOTE if is_batch else level, health.action_of(state, provider, mode)
+            yield Finding(code="paused", level=rank, what=what, action=action, subject=provider)
+
+
+def ceiling_reached(facts: Facts) -> Iterator[Finding]:
+    """The daily limit is reached."""
+    if facts.refusal is not None:
+        what = facts.refusal.reason + _pending(facts.waiting)
+        yield warning("ceiling_reached", what, facts.refusal.action)
+
+
+def fallback_active(facts: Facts) -> Iterator[Finding]:
+    """Another provider embeds instead of the one that was asked for."""
+    if facts.fallback is None:
+        return
+    first, second = facts.fallback["from"], facts.provider or facts.choice.provider
+    action = facts.choice.action
+    # Where the settings themselves do not lead to the first one, a run changes nothing.
+    if not facts.choice.fallback_from:
+        action = RESUME if facts.health_of(first).is_stuck(facts.now) else facts.catch_up
+    what = f"the fallback {second} embeds instead of {first}: {facts.fallback['reason']}"
+    yield warning("fallback_active", what, action, first)
+
+
+def breaker_open(facts: Facts) -> Iterator[Finding]:
+    """The circuit breaker of a provider is open: an outage, or a definite no."""
+    for (provider, mode), state in facts.breakers.items():
+        is_batch = mode == health.BATCH
+        # What a fallback stands in for is said by `fallback_active`.
+        is_replaced = facts.fallback is not None and facts.fallback["from"] == provider
+        if not state.paused or (is_replaced and not is_batch):
+            continue
+        is_in_use = facts.provider == provider and not is_batch
+        wait_s = state.wait_s(facts.now)
+        when = f"tried again in {span(wait_s)}" if wait_s > 0 else "tried again with the next text"
+        what = f"the circuit breaker of {provider}{' for batches' * is_batch} is open, {when}: {state.reason}"
+        what += "; requests go on" * is_batch + _pending(facts.waiting * is_in_use)
+        level = PROBLEM if is_in_use else NOTE
+        action = state.action or RESUME
+        yield Finding(code="breaker_open", level=level, what=what, action=action, subject=provider)
+
+
+def rate_limited(facts: Facts) -> Iterator[Finding]:
+    """The provider asked to wait."""
+    if not (wait_s := facts.hold_s):
+        return
+    # The reason is gone after a request that was in flight meanwhile and worked.
+    what = f"{facts.provider} is rate limited for {span(wait_s)}{because(facts.requests.reason)}"
+    what += _pending(facts.waiting)
+    # A short one is over before a person has typed it.
+    level, action = NOTE, ""
+    if wait_s > LONG_HOLD_S:
+        level, action = WARNING, f"{RESUME}   (one request tries now, when the account allows more)"
+    yield Finding(code="rate_limited", level=level, what=what, action=action, subject=facts.provider)
+
+
+def price_now(facts: Facts, row: IdentityRow) -> tuple[Price | None, bool]:
+    """Return the price of an identity's texts, and whether those to come go in batches."""
+    identity = row.identity
+    own, public = facts.settings.prices, not identity.endpoint
+    price = price_of(identity.provider, identity.model, public=public, own=own)
+    is_stopped = facts.health_of(identity.provider, health.BATCH).is_stopped
+    has_batches = facts.settings.memory.remote.batch.enabled and not is_stopped
+    return price, bool(price and price.batch_per_million is not None and has_batches)
+
+
+def model_differs(facts: Facts) -> Iterator[Finding]:
+    """The settings choose another model than the index has, or the index changes to it."""
+    if facts.model.reason:
+        yield warning("model_differs", facts.model.reason, facts.catch_up, facts.choice.provider)
+    for job in facts.jobs:
+        left = facts.left.get(job.id)
+        is_of_model = job.kind == jobs.MODEL and facts.target and job.identity_id == facts.target.id
+        if is_of_model and facts.target and left is not None and left.texts:
+            price, by_batch = price_now(facts, facts.target)
+            what = f"the model changes to {job.what}: {counted(left.texts, 'text')} to embed,"
+            what += f" {counted(left.tokens, 'token')}"
+            what += f", {price.words(price.cost(left.tokens, by_batch=by_batch))}" if price else ""
+            yield note("model_differs", what, f"memline jobs pause {job.token}", job.token)
 
 
 def text_refused(facts: Facts) -> Iterator[Finding]:
     """Texts got no vector, and will get none."""
     if facts.failed_texts:
-        _, reason, path = facts.failed_texts[0]
-        count = facts.backlog.failed
-        where = path or "a text that no file has any more"
-        more = f" and {count - 1:,} more" if count > 1 else ""
+        (_, reason, path), count = facts.failed_texts[0], facts.backlog.failed
+        where = (path or "a text that no file has any more") + f" and {count - 1:,} more" * (count > 1)
+        what = f"{counted(count, 'text')} got no vector: {reason} ({where})"
         yield problem(
-            "text_refused",
-            f"{counted(count, 'text')} got no vector: {reason} ({where}{more})",
-            f"change {path}, or leave it to keyword search" if path else "",
-            path,
+            "text_refused", what, f"change {path}, or leave it to keyword search" * bool(path), path
         )
+
+
+def _is_sent(batch: Batch) -> bool:
+    return batch.is_unfinished or batch.state == "collecting"
 
 
 def batch_blocked(facts: Facts) -> Iterator[Finding]:
     """A batch waits for the operator, or is tried again after an error."""
     for batch in facts.batches:
-        if batch.error and (batch.is_unfinished or batch.state == "collecting"):
-            is_blocked = bool(batch.action)
-            state = "cannot be collected" if is_blocked else "is tried again"
-            yield Finding(
-                code="batch_blocked",
-                level=WARNING if is_blocked else NOTE,
-                what=f"batch {batch.token[:8]} {state}: {batch.error}",
-                action=batch.action,
-                subject=batch.token,
-            )
+        if batch.error and _is_sent(batch):
+            state, level = ("cannot be collected", WARNING) if batch.action else ("is tried again", NOTE)
+            what = f"batch {batch.token[:8]} {state}: {batch.error}"
+            action, subject = batch.action, batch.token
+            yield Finding(code="batch_blocked", level=level, what=what, action=action, subject=subject)
+
+
+def in_batch(facts: Facts) -> Iterator[Finding]:
+    """Texts are at a provider's Batch API."""
+    sent = [each for each in facts.batches if each.job_id and _is_sent(each)]
+    if sent and facts.texts_in_batches:
+        states = ", ".join(f"{batch.job_id} {batch.provider_state}".strip() for batch in sent)
+        what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(sent), 'batch')}"
+        what += f" at {facts.provider}" * bool(facts.provider)
+        if done := sum(batch.rows_done for batch in sent):
+            what += f" ({done:,} done there)"
+        yield note("in_batch", f"{what}: {states}", "memline jobs")
+    elif facts.batches:
+        yield note("in_batch", "a batch is being sent or stored")
 
 
 def job_paused(facts: Facts) -> Iterator[Finding]:
@@ -46,19 +188,15 @@ def job_paused(facts: Facts) -> Iterator[Finding]:
         left = facts.left.get(job.id)
         if job.state == jobs.PAUSED and left is not None:
             files, texts = counted(left.files, "file"), counted(left.texts, "text")
-            yield Finding(
-                code="job_paused",
-                level=WARNING if left.files or left.texts else NOTE,
-                what=f"job {job.token} is paused; {files} and {texts} are pending for it",
-                action=f"memline jobs resume {job.token}",
-                subject=job.token,
-            )
+            what = f"job {job.token} is paused; {files} and {texts} are pending for it"
+            level, action = WARNING if left.files or left.texts else NOTE, f"memline jobs resume {job.token}"
+            yield Finding(code="job_paused", level=level, what=what, action=action, subject=job.token)
 
 
 def vectors_behind(facts: Facts) -> Iterator[Finding]:
     """Vectors are pending: nothing sends their texts, something does, or their job was cancelled."""
-    if facts.backlog.cancelled:
-        what = f"{counted(facts.backlog.cancelled, 'vector', 'were')} cancelled with their job"
+    if cancelled := facts.backlog.cancelled:
+        what = f"{counted(cancelled, 'vector', 'were')} cancelled with their job"
         yield warning("vectors_behind", what, facts.catch_up)
     if not facts.waiting or facts.model.reason:
         return
@@ -72,20 +210,3 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):
         # Other reasons are findings of their own, with the count.
         yield warning("vectors_behind", what, facts.catch_up)
-
-
-def in_batch(facts: Facts) -> Iterator[Finding]:
-    """Texts are at a provider's Batch API."""
-    sent = [
-        each for each in facts.batches if each.job_id and (each.is_unfinished or each.state == "collecting")
-    ]
-    if sent and facts.texts_in_batches:
-        done = sum(batch.rows_done for batch in sent)
-        states = ", ".join(f"{batch.job_id} {batch.provider_state}".strip() for batch in sent)
-        what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(sent), 'batch')}"
-        what += f" at {facts.target.identity.provider}" if facts.target else ""
-        what += f" ({done:,} done there)" * bool(done)
-        yield note("in_batch", f"{what}: {states}", "memline jobs")
-    elif facts.batches:
-        what = "a batch is being sent or stored"
-        yield note("in_batch", what)

@@ -212,6 +212,14 @@ def reading_if_any(path: Path) -> Iterator[Connection | None]:
         yield connection
 
 
+def empty() -> Connection:
+    """Open an index in memory that has no row, for who reads where there is none."""
+    connection: Connection = library().connect(":memory:")
+    for statement in statements(INDEX.schema):
+        connection.execute(statement)
+    return connection
+
+
 def file_id(path: Path) -> tuple[int, int] | None:
     """Identify the file at `path`, to notice when it is replaced; None when there is none."""
     try:

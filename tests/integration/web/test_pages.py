@@ -231,7 +231,7 @@ def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch
     def fail(*_, **__):
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(pages.job_reports, "listed", fail)
+    monkeypatch.setattr(pages, "listed", fail)
     broken = browser.get("/jobs")
     assert broken.status_code == 500
     assert "failed unexpectedly (RuntimeError)" in text_of(broken) and "secret" not in broken.text

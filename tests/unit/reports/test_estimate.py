@@ -1,6 +1,6 @@
 import pytest
 
-from memline.producers.reports.estimate import estimate
+from memline.producers.reports.estimate import estimate, words
 from tests.support.workspace import note
 
 
@@ -17,11 +17,11 @@ def place(place, monkeypatch):
 def test_a_plan_counts_what_would_be_read_sent_and_paid(place):
     plan = estimate(place.agent)
 
-    shown = plan.to_json()
-    assert (plan.files, plan.cached, plan.in_flight, plan.mode) == (4, 0, 0, "requests")
-    assert plan.texts >= 4 and shown["costUsd"] == pytest.approx(plan.tokens * 0.02 / 1e6)
-    first, money, *_ = plan.words()
-    assert f"4 files to read, {plan.chunks} chunks; {plan.texts} texts to embed (0 more are cached)" in first
+    assert [plan[name] for name in ("files", "cached", "underWay", "mode")] == [4, 0, 0, "requests"]
+    assert plan["texts"] >= 4 and plan["costUsd"] == pytest.approx(plan["tokens"] * 0.02 / 1e6)
+    first, money, *_ = words(plan)
+    counts = f"4 files to read, {plan['chunks']} chunks; {plan['texts']} texts to embed"
+    assert f"{counts} (0 more are cached)" in first
     assert money.startswith("  openai text-embedding-3-small in requests: ")
 
 
@@ -34,8 +34,8 @@ def test_a_backlog_that_is_worth_a_batch_has_half_the_price_while_batches_work(p
     place.configure(provider="mistral", remote={"batch": {"enabled": True, "minTexts": 4}})
     without_api = estimate(place.agent)
 
-    assert (batch.mode, batch.cost) == ("batch", pytest.approx(requests.cost / 2))
-    assert few.mode == without_api.mode == "requests"
+    assert (batch["mode"], batch["costUsd"]) == ("batch", pytest.approx(requests["costUsd"] / 2))
+    assert few["mode"] == without_api["mode"] == "requests"
 
 
 def test_an_unknown_model_says_how_to_add_its_price(place):
@@ -43,11 +43,12 @@ def test_an_unknown_model_says_how_to_add_its_price(place):
 
     plan = estimate(place.agent)
 
-    assert plan.cost is None and "no price known" in plan.words()[1]
-    assert '"my-model": { perMillion' in plan.words()[-1]
+    *_, money, hint = words(plan)
+    assert plan["costUsd"] is None and "no price known" in money
+    assert '"my-model": { perMillion' in hint
 
 
 def test_without_a_provider_nothing_is_embedded(place):
     place.configure(provider="none")
 
-    assert estimate(place.agent).words()[-1] == "  nothing to embed, keyword search only"
+    assert list(words(estimate(place.agent)))[-1] == "  nothing to embed, keyword search only"

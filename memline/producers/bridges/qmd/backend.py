@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -173,10 +173,8 @@ class QmdBackend:
 
     def _findings(self) -> tuple[Finding, ...]:
         """Return what is wrong while qmd answers: nothing of the index and the provider behind it."""
-        nothing, behind = Choice(requested=NONE, provider=NONE), self._staleness.state().files_behind
-        now = self._clock.now()
-        with closing(Facts(self._settings, nothing, None, now=now, files_behind=behind)) as facts:
-            return check(facts)
+        nothing, on_disk = Choice(requested=NONE, provider=NONE), self._staleness.state()
+        return check(Facts(self._settings, nothing, None, now=self._clock.now(), on_disk=on_disk))
 
     def _ask_qmd(self, request: SearchRequest, bounds: tuple[date, date]) -> Answer:
         qmd, behind = self._settings.content.memory.qmd, Behind(files=self._staleness.state().files_behind)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from memline.producers.reports import job_reports as reports
-from memline.producers.reports.job_reports import named
+from memline.producers.reports.jobs import listed, named
 from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index_writer import IndexWriter
@@ -30,7 +29,7 @@ def writer(place):
 
 def shown(place, prices=PRICES):
     """The reports of all jobs, the oldest first."""
-    return reports.listed([place.agent], prices=prices)[::-1]
+    return listed([replace(place.agent, prices=prices)])[::-1]
 
 
 def rates(writer, *, files, texts):
@@ -52,13 +51,14 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place, writer):
 
     (report,) = shown(place)
 
-    assert (report.job.files_done, report.job.files) == (2, 10)
-    assert (report.job.texts_done, report.left.texts, report.texts_expected) == (2, 2, 20)
-    assert 40 <= report.eta_s < 85, "eight files at a file in five seconds"
-    assert report.tokens_expected == 5 * (report.job.tokens_done + report.left.tokens)
-    assert report.cost == pytest.approx(report.job.tokens_done / 1_000)
-    assert report.cost_expected == pytest.approx(report.tokens_expected / 1_000)
-    assert report.words().startswith("2 of 10 files read, 2 of 4 texts embedded, total about 20, ")
+    assert report["files"] == {"done": 2, "total": 10}
+    assert report["texts"] == {"done": 2, "left": 2, "failed": 0, "total": 4, "expected": 20}
+    assert 40 <= report["etaSeconds"] < 85, "eight files at a file in five seconds"
+    tokens, cost = report["tokens"], report["cost"]
+    assert tokens["expected"] == 5 * tokens["total"]
+    assert cost["soFar"] == pytest.approx(tokens["done"] / 1_000)
+    assert cost["expected"] == pytest.approx(tokens["expected"] / 1_000)
+    assert report["progress"].startswith("2 of 10 files read, 2 of 4 texts embedded, total about 20, ")
 
 
 @pytest.mark.parametrize(("paused", "per_thousand"), [(False, 0.5), (True, 1.0)])
@@ -72,8 +72,8 @@ def test_what_is_to_come_costs_what_it_will_be_sent_by(place, writer, paused, pe
     prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
     (report,) = shown(place, prices)
 
-    assert report.tokens_expected
-    assert report.cost_expected == pytest.approx(report.tokens_expected * per_thousand / 1_000)
+    assert report["tokens"]["expected"]
+    assert report["cost"]["expected"] == pytest.approx(report["tokens"]["expected"] * per_thousand / 1_000)
 
 
 def test_texts_and_what_is_left_of_them_are_read_at_one_moment(place, writer, monkeypatch):
@@ -89,7 +89,7 @@ def test_texts_and_what_is_left_of_them_are_read_at_one_moment(place, writer, mo
     monkeypatch.setattr(jobs, "left", answered_meanwhile)
     (report,) = shown(place)
 
-    assert report.job.texts_done + report.left.texts == 10
+    assert report["texts"]["done"] + report["texts"]["left"] == 10
 
 
 def test_a_later_job_waits_for_the_older_ones(place, writer):
@@ -99,15 +99,16 @@ def test_a_later_job_waits_for_the_older_ones(place, writer):
         writer.store_file(file_row(f"{number}.md", *texts, at=9), job=job.token)
     rates(writer, files=0, texts=10)
 
-    _, later = found = shown(place)
+    first, later = shown(place)
 
-    assert found[1].eta_s == pytest.approx(2 * found[0].eta_s, rel=0.01)
-    assert later.words().startswith("1 of 1 file read, 0 of 10 texts embedded, ETA ")
+    assert later["etaSeconds"] == pytest.approx(2 * first["etaSeconds"], rel=0.01)
+    assert later["progress"].startswith("1 of 1 file read, 0 of 10 texts embedded, ETA ")
 
 
 def test_nothing_is_promised_while_nothing_moves(place, writer):
     job = make_job(writer, "a.md", now_ns=1)
-    assert (shown(place)[0].eta_s, shown(place)[0].texts_expected) == (None, None)
+    (report,) = shown(place)
+    assert (report["etaSeconds"], report["texts"]["expected"]) == (None, None)
     writer.store_file(file_row("a.md", "apples"), job=job.token)
     rates(writer, files=1, texts=10)
 
@@ -118,10 +119,9 @@ def test_nothing_is_promised_while_nothing_moves(place, writer):
 
     (report,) = shown(place)
 
-    shown_as = report.to_json()
-    assert (report.eta_s, shown_as["action"]) == (None, "set the key")
-    assert report.words().endswith(shown_as["reason"])
-    assert [each["code"] for each in shown_as["findings"]] == ["breaker_open"]
+    assert (report["etaSeconds"], report["action"]) == (None, "set the key")
+    assert report["progress"].endswith(report["reason"])
+    assert [each["code"] for each in report["findings"]] == ["breaker_open"]
 
 
 def test_a_paused_job_names_the_command_that_resumes_it(place, writer):
@@ -130,7 +130,7 @@ def test_a_paused_job_names_the_command_that_resumes_it(place, writer):
 
     (report,) = shown(place)
 
-    assert (report.job.state, report.to_json()["action"]) == ("paused", f"memline jobs resume {job.token}")
+    assert (report["state"], report["action"]) == ("paused", f"memline jobs resume {job.token}")
 
 
 def test_what_went_by_batch_has_the_price_of_batches(place, writer):
@@ -143,7 +143,7 @@ def test_what_went_by_batch_has_the_price_of_batches(place, writer):
 
     (report,) = shown(place, prices)
 
-    assert report.cost == 1.5
+    assert report["cost"]["soFar"] == 1.5
 
 
 def test_an_unknown_id_names_the_nearest_one(place, writer):
@@ -162,4 +162,4 @@ def test_a_beginning_of_several_ids_names_them(place, writer, monkeypatch):
     with pytest.raises(JobUnknown, match="'5f3a' is the beginning of 2 jobs"):
         named([place.agent], "5f3a")
 
-    assert named([place.agent], "5f3a1").job == made[1]
+    assert named([place.agent], "5f3a1").row == made[1]
