@@ -25,7 +25,7 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
-from memline.shared.scheduling import fallback
+from memline.shared.scheduling import model_change
 from memline.shared.scheduling.limits import FileLimits, Limits
 
 #: Seconds between two deep sweeps.
@@ -191,7 +191,7 @@ class Context:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
             writer.recover()
             with writer.session() as (_, now):
-                fallback.start(writer.accounts, self.choice(agent), self.fallback(agent), now)
+                model_change.start(writer.accounts, self.choice(agent), self.fallback(agent), now)
             self._writers[agent] = writer
             self.sweep_timer.watch(agent)
         return self._writers[agent]

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from dramatiq.middleware import Middleware
 
 from memline.shared import logs
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import Settings
+from memline.shared.errors import QueueError
 from memline.shared.logs import Log
-from memline.shared.queue import fleet_owner
+from memline.shared.queue import fleet_owner, redis_client
 from memline.shared.queue.broker import send
-from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.queue.heartbeat import Heartbeat, live_workers
+from memline.shared.queue.in_flight import PER_THREAD, InFlightRequests
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.redis_requests import RedisRequests
 from memline.shared.queue.routes import QUEUES
 from memline.workers.context import Context, use
 from memline.workers.lifecycle import start, stop
@@ -34,6 +37,15 @@ LAST_TRIES_S = 5.0
 #: Milliseconds it waits for running messages. A provider that answers does so within that time and is not
 #: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
 SHUTDOWN_MS = 15_000
+
+#: Seconds between two looks at which workers are alive: as often as their heartbeat.
+LOOK_EVERY_S = 2.0
+
+#: Seconds a queue may be without a worker before it counts as not served: a restart takes less.
+GONE_S = 30.0
+
+#: Seconds that Redis remembers a request that was begun, beyond its lease.
+REMEMBER_S = 60.0
 
 
 class Workers:
@@ -110,3 +122,46 @@ class ShowWork(Heartbeat, Middleware):
         self._lines.context.__exit__(None, None, None)
         if exception is None:
             self.count(message.queue_name)
+
+
+class RedisRequests(InFlightRequests):
+    """The queues of a fleet."""
+
+    def __init__(self, address: QueueAddress) -> None:
+        super().__init__()
+        self._client = redis_client.client(address)
+        self._looked_at = 0.0
+        self._embed_threads = QUEUES["embed"].threads
+        # Processes of one fleet start together.
+        self._batch_worker_seen = time.monotonic()
+
+    def begin(self, lease: str, for_s: float) -> bool:
+        seconds = max(1, int(for_s + REMEMBER_S))
+        return bool(self._client.set(self._client.key(f"begun:{lease}"), 1, nx=True, ex=seconds))
+
+    def credits(self) -> int:
+        """While Redis is away, as many as before; while no embed worker is alive, as for one process."""
+        self._look()
+        return PER_THREAD * self._embed_threads
+
+    def serves_batches(self) -> bool:
+        self._look()
+        return time.monotonic() - self._batch_worker_seen < GONE_S
+
+    def store_depth(self) -> int:
+        return int(self._client.llen(self._client.key("store")))
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_EVERY_S:
+            return
+        self._looked_at = now
+        try:
+            threads_of = [worker.threads_of for worker in live_workers(self._client)]
+        except QueueError:
+            # The sender of the requests meets the same trouble, waits for its end and says so.
+            self._batch_worker_seen = max(self._batch_worker_seen, now - GONE_S + LOOK_EVERY_S)
+            return
+        self._embed_threads = sum(each.get("embed", 0) for each in threads_of) or QUEUES["embed"].threads
+        if any("batch" in each for each in threads_of):
+            self._batch_worker_seen = now

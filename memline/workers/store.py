@@ -23,7 +23,7 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
 )
-from memline.shared.scheduling import fallback
+from memline.shared.scheduling import model_change
 from memline.workers.context import Context, current
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.
@@ -131,7 +131,7 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
         if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
             context.sweep_timer.schedule(agent, FEED_EVERY_S)
     choice, second = context.choice(agent), context.fallback(agent)
-    if second is not None and fallback.is_fallback_active(writer.connection, choice, second):
+    if second is not None and model_change.is_fallback_active(writer.connection, choice, second):
         choice = second
     if choice.identity is not None and choice.caps is not None:
         _request(context, agent, choice, only_full=only_full)
@@ -149,7 +149,7 @@ def _switch_if_needed(context: Context, agent: str, identity: Identity) -> None:
     if primary.identity is not None and primary.identity.key == identity.key:
         writer = context.writer(agent)
         with writer.session() as (_, now):
-            fallback.switch_if_needed(writer.accounts, primary, context.fallback(agent), now)
+            model_change.switch_if_needed(writer.accounts, primary, context.fallback(agent), now)
 
 
 def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -> None:

@@ -14,7 +14,7 @@ from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.scheduling import fallback, health
+from memline.shared.scheduling import health, model_change
 from memline.shared.scheduling.limits import FileLimits
 
 
@@ -54,7 +54,7 @@ def resume(
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):
                 with writer.session() as (_, now):
-                    fallback.switch_back(writer.accounts, choice, now)
+                    model_change.switch_back(writer.accounts, choice, now)
             writer.retry_all()
 
 

@@ -16,7 +16,7 @@ from memline.shared.index.driver import transaction
 from memline.shared.index.hold import forget_killed
 from memline.shared.index.maintenance import move_aside
 from memline.shared.index_writer import IndexWriter, rescue
-from memline.shared.scheduling import fallback, model_change
+from memline.shared.scheduling import model_change
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 
 
@@ -40,10 +40,10 @@ def prepare(
         writer.recover()
         if is_asked:
             forget_killed(settings.index_path, now)
-            fallback.switch_back(writer.accounts, choice, now)
+            model_change.switch_back(writer.accounts, choice, now)
         else:
             second = choose_fallback(settings, choice)
-            fallback.start(writer.accounts, choice, second, now)
+            model_change.start(writer.accounts, choice, second, now)
         writer.retry_all(is_asked=is_asked)
         if is_asked:
             with transaction(connection):

@@ -23,15 +23,6 @@ PER_THREAD = 2
 #: this is 64 MB in Redis; when many threads are alive each request is smaller, none of them goes without.
 MAX_ROWS_IN_FLIGHT = 8_192
 
-#: Seconds between two looks at which workers are alive: as often as their heartbeat.
-LOOK_EVERY_S = 2.0
-
-#: Seconds a queue may be without a worker before it counts as not served: a restart takes less.
-GONE_S = 30.0
-
-#: Seconds that Redis remembers a request that was begun, beyond its lease.
-REMEMBER_S = 60.0
-
 
 class InFlightRequests:
     """What the dispatcher and the workers ask of the queues: here those in the memory of one process."""

@@ -5,10 +5,9 @@ import pytest
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, meta, vectors
-from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import fallback, health, model_change
-from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all, use
+from memline.shared.scheduling import model_change
+from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all
 
 GEMINI = Identity(provider="gemini", model="g")
 
@@ -28,17 +27,17 @@ def target(writer):
 
 def start(writer, second=SECOND):
     with writer.session() as (_, now):
-        fallback.start(writer.accounts, FIRST, second, now)
+        model_change.start(writer.accounts, FIRST, second, now)
 
 
 def switch_if_needed(writer, second):
     with writer.session() as (_, now):
-        fallback.switch_if_needed(writer.accounts, FIRST, second, now)
+        model_change.switch_if_needed(writer.accounts, FIRST, second, now)
 
 
 def switch_back(writer):
     with writer.session() as (_, now):
-        fallback.switch_back(writer.accounts, FIRST, now)
+        model_change.switch_back(writer.accounts, FIRST, now)
 
 
 @pytest.fixture
@@ -60,12 +59,6 @@ def work_as(writer, of):
         answer(writer, requests)
 
 
-def test_the_fallback_takes_over_when_the_breaker_opens_and_says_why(stopped):
-    assert target(stopped) == GEMINI
-    why = meta.get(stopped.connection, meta.FALLBACK)
-    assert (why["from"], why["reason"]) == ("openai", "it was stop")
-
-
 def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, monkeypatch):
     """A process that ends before all texts are wanted of the fallback leaves no model that nobody chose."""
     switch_back(stopped)
@@ -81,15 +74,7 @@ def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, mo
 
     with closing(IndexWriter(path)) as again:
         assert target(again) == GEMINI
-        assert fallback.is_fallback_active(again.connection, FIRST, SECOND)
-
-
-def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(stopped, path, clock):
-    with closing(IndexWriter(path, clock=clock)) as again:
-        start(again, SECOND)
-
-        assert fallback.is_fallback_active(again.connection, FIRST, SECOND)
-        assert target(again) == GEMINI
+        assert model_change.is_fallback_active(again.connection, FIRST, SECOND)
 
 
 def test_nothing_is_paid_for_twice_however_often_they_alternate(stopped, clock):
@@ -130,15 +115,3 @@ def test_a_fallback_that_is_no_longer_configured_is_left(stopped):
 
     assert target(stopped) == MODEL_A
     assert meta.get(stopped.connection, meta.FALLBACK) is None
-
-
-def test_caps_are_kept_while_the_fallback_is_active(writer):
-    start(writer, SECOND)
-    writer.store_file(file_row("a.md", "apples"))
-    (request,) = lease_all(writer)
-    writer.store_vectors(MODEL_A, request.lease, [], LearnedCaps(max_rows=7))
-
-    use(writer, SECOND)
-    use(writer, FIRST)
-
-    assert health.read(writer.accounts, "openai").max_rows == 7
