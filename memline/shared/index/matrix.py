@@ -143,9 +143,12 @@ class VectorMatrix:
         size = self._size + len(ids)
         if size > len(self._ids):
             room = max(most, int(len(self._ids) * (1 + GROWTH)))
-            # In place: no second copy of the matrix. No view of it exists here.
-            self._rows.resize((room, self._rows.shape[1]), refcheck=False)
-            self._ids.resize(room, refcheck=False)
+            # New memory, and not more of the old: numpy asks for huge pages when it allocates, and without
+            # them a product takes three times as long.
+            ids_before, rows_before = self._ids[: self._size], self._rows[: self._size]
+            self._ids = np.empty(room, np.int64)
+            self._rows = np.zeros((room, rows_before.shape[1]), rows_before.dtype)
+            self._ids[: self._size], self._rows[: self._size] = ids_before, rows_before
         self._ids[self._size : size] = ids
         self._rows[self._size : size, : rows.shape[1]] = rows
         self._size = size
