@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -42,21 +42,25 @@ def _changed(*changes: tuple[object, str, Any]) -> AbstractContextManager[object
 
 def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object]:
     """Take the vectors of half of the chunks away, as while an index gets them."""
-    places = vectors.places
+    top, cosines = vectors.Comparison.top, vectors.Comparison.cosines
 
-    def of_half(*given: Any) -> dict[int, vectors.Place]:
-        return {
-            chunk_id: place if chunk_id * 7919 % 1000 < 500 else place._replace(vector_id=0)
-            for chunk_id, place in places(*given).items()
-        }
+    def of_half(row_id: int) -> bool:
+        return row_id * 7919 % 1000 < 500
 
-    return _changed((vectors, "places", of_half), *more)
+    def top_of_half(*given: Any) -> vectors.Scored:
+        return [(row_id, each) for row_id, each in top(*given) if of_half(row_id)]
+
+    def cosines_of_half(*given: Any) -> dict[int, float]:
+        return {row_id: each for row_id, each in cosines(*given).items() if of_half(row_id)}
+
+    changes = ((vectors.Comparison, "top", top_of_half), (vectors.Comparison, "cosines", cosines_of_half))
+    return _changed(*changes, *more)
 
 
 _FUSE, _RETRIEVE, _PASSAGES = fusion.fuse, service.retrieve, passages.passages
 
 
-def _alone(ranked: Sequence[terms.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
+def _alone(ranked: Iterable[terms.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
     return _PASSAGES(ranked, wanted=wanted, max_tokens=0)
 
 
@@ -90,7 +94,6 @@ PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
     "keywords alone": partial(_changed, (service, "retrieve", _by_words)),
     "meaning alone": partial(_changed, (fusion, "fuse", lambda words, *rest: _FUSE(None, *rest))),
-    "without the beginning of a note": partial(_changed, (fusion, "BEGINNING", 1.0)),
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
     "without token vectors": partial(_changed, (token_rows, "read", lambda *given: {})),
     "half of the chunks wait for their vectors": _half_waits,

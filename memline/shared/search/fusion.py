@@ -2,24 +2,23 @@
 
 `weighted`, of a chunk with the keyword sum s (`scorer.py`), the cosine c and late interaction l:
 
-    fused  =  (wt s / best s + wv .85 (max(c, 0) + l / best l) + .3 name / best s) / (wt + wv + .7 wv) x 1.12
-              + lifts
+    fused  =  (wt s / best s + wv .85 (max(c, 0) + l / best l) + .3 name / best s) / (wt + wv + .7 wv) + lifts
 
-Without token vectors the middle is wv c. wt is halved where no chunk holds a word that was asked, 1.12 is for
-the first chunk of a note where a phrase is asked for and no question, and the name of the file counts once
-more beside vectors, which know nothing of it. `rrf` adds reciprocal ranks in the place of the first two. A
-chunk whose vector is still to come has in its place what the nearest has, times the share of its own words:
-where half of the notes wait, six hits have .95 of the evidence, and .78 without.
+Without token vectors the middle is wv c. wt is halved where no chunk holds a word that was asked. The name of
+the file counts once more beside vectors, which know nothing of it. `rrf` adds reciprocal ranks in the place
+of the first two. A chunk whose vector is pending has in its place what the nearest has, times the share of
+its own words: where half of the notes wait, six hits have .95 of the evidence, and .78 without.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from memline.shared.config.schema import Hybrid
+from memline.shared.search.matches import File
 from memline.shared.search.terms import Row, Words
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.paths import SESSIONS
@@ -31,8 +30,8 @@ FINE, DECIMALS = 9, 6
 #: What the cosine and late interaction each weigh, of the weight of vectors.
 LATE = 0.85
 
-#: What the name of a file adds beside vectors, and what the first chunk of a note counts for a phrase.
-NAME_BESIDE, BEGINNING = 0.3, 1.12
+#: What the name of a file adds beside vectors.
+NAME_BESIDE = 0.3
 
 #: What the words of a chunk stand for whose vector is still to come, as a share of the nearest.
 STAND_IN = 1.0
@@ -49,63 +48,54 @@ def fuse(
     cosines: Mapping[int, float] | None,
     late: Mapping[int, float],
     lifts: Mapping[int, float],
-    beginnings: Collection[int],
     settings: Hybrid,
 ) -> dict[int, float]:
     """Return what orders each chunk; None for what was not asked."""
-    sums = words.sums if words else {}
+    sums, is_weighted = words.sums if words else {}, settings.fusion != "rrf"
     best = max(sums.values(), default=0.0) or 1.0
     shares = {chunk_id: each / best for chunk_id, each in sums.items()}
-    if cosines is None and settings.fusion != "rrf":
-        rows = dict.fromkeys((*shares, *lifts))
-        return {each: round(shares.get(each, 0.0) + lifts.get(each, 0.0), FINE) for each in rows}
+    near = {chunk_id: max(each, 0.0) for chunk_id, each in (cosines or {}).items()}
     wt, wv = settings.text_weight if words else 0.0, settings.vector_weight if cosines is not None else 0.0
     if wt + wv <= 0:
         wt, wv = float(words is not None), float(cosines is not None)
     whole = wt + wv
-    if cosines and words and settings.fusion != "rrf":
+    if not is_weighted:
+        near, shares = _reciprocal(near), _reciprocal(shares)
+    elif near and words:
         wt *= (1.0 + max(map(words.coverage, words.rows), default=1.0)) / 2
-    if settings.fusion == "rrf":
-        near, shares = _reciprocal(cosines or {}), _reciprocal(shares)
-    else:
-        near = {chunk_id: max(each, 0.0) for chunk_id, each in (cosines or {}).items()}
-        if late:
-            top = max(late.values()) or 1.0
-            # A chunk without token vectors has its cosine in the place.
-            near = {each: LATE * (said + late.get(each, min(said, top)) / top) for each, said in near.items()}
-            whole += (2 * LATE - 1) * wv
-    most = max(near.values(), default=0.0)
+    if late and is_weighted:
+        top = max(late.values()) or 1.0
+        # A chunk without token vectors has its cosine in the place.
+        near = {each: LATE * (said + late.get(each, min(said, top)) / top) for each, said in near.items()}
+        whole += (2 * LATE - 1) * wv
+    most, named = max(near.values(), default=0.0), words.named if near and words else {}
     fused = {}
     for chunk_id in dict.fromkeys((*shares, *near, *lifts)):
         share = shares.get(chunk_id, 0.0)
         said = wt * share + wv * near.get(chunk_id, STAND_IN * most * share)
-        if near and words and chunk_id in words.named:
-            said += NAME_BESIDE * whole * min(1.0, words.named[chunk_id] / best)
-        said *= BEGINNING if chunk_id in beginnings else 1.0
+        if chunk_id in named:
+            said += NAME_BESIDE * whole * min(1.0, named[chunk_id] / best)
         fused[chunk_id] = round(said / whole + lifts.get(chunk_id, 0.0), FINE)
     return fused
 
 
-def decay(fused: dict[int, float], rows: Iterable[Row], now: float, half_life_days: float) -> None:
-    """Lower the scores of chunks by their age.
+def decay(file: File, now: float, half_life_days: float) -> float:
+    """Return by how much age lowers the scores of a file.
 
     Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
     """
-    for row in rows:
-        file = row.file
-        day = date.fromisoformat(file.day) if file.day else day_of_path(file.path)
-        if day is None and file.source == SESSIONS:
-            day = day_of_time(file.mtime_ns / 1e9)
-        age_days = max(0, (day_of_time(now) - day).days) if day else 0
-        fused[row.id] *= round(math.pow(0.5, age_days / half_life_days), DECIMALS)
+    day = date.fromisoformat(file.day) if file.day else day_of_path(file.path)
+    if day is None and file.source == SESSIONS:
+        day = day_of_time(file.mtime_ns / 1e9)
+    age_days = max(0, (day_of_time(now) - day).days) if day else 0
+    return round(math.pow(0.5, age_days / half_life_days), DECIMALS)
 
 
-def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float) -> list[Row]:
-    """Order the first MMR_POOL rows by maximal marginal relevance: a high score and new words.
+def diversify(pool: list[Row], scores: Mapping[int, float], weight: float) -> list[Row]:
+    """Order rows by maximal marginal relevance: a high score and new words.
 
     `weight` 1 is score only, 0 novelty only. Each choice depends on the ones before it alone.
     """
-    pool = list(ranked[:MMR_POOL])
     best = max((scores[row.id] for row in pool), default=0.0)
     span = best - min((scores[row.id] for row in pool), default=0.0) or 1.0
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
@@ -117,7 +107,7 @@ def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float)
         return round(weight * relevance - (1 - weight) * likest[row.id], DECIMALS)
 
     while pool:
-        # The first of the best: `ranked` breaks ties.
+        # The first of the best: the pool is in order.
         winner = max(pool, key=merit)
         pool.remove(winner)
         chosen.append(winner)
@@ -125,9 +115,9 @@ def diversify(ranked: Sequence[Row], scores: Mapping[int, float], weight: float)
             both = words[winner.id] | words[row.id]
             alike = len(words[winner.id] & words[row.id]) / (len(both) or 1)
             likest[row.id] = max(likest[row.id], alike)
-    return [*chosen, *ranked[MMR_POOL:]]
+    return chosen
 
 
 def _reciprocal(scores: Mapping[int, float]) -> dict[int, float]:
-    best_first = sorted(scores, key=lambda each: (-scores[each], each))
+    best_first: Sequence[int] = sorted(scores, key=lambda each: (-scores[each], each))
     return {each: (RRF_K + 1) / (RRF_K + rank) for rank, each in enumerate(best_first, 1)}

@@ -6,7 +6,8 @@ chunk and a half, six hits have .018 more of the evidence in conversations and .
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import islice
 
 from memline.shared.search.terms import Row
 from memline.shared.sources.tokens import weighted_length
@@ -31,6 +32,11 @@ class Passage:
     def best(self) -> Row:
         return self.chunks[0]
 
+    @property
+    def is_of_file(self) -> bool:
+        """Say whether its lines are those of the file: no piece of a long line, no messages."""
+        return len(self.lines) == self.end - self.start + 1
+
     def join(self, row: Row, most: int) -> bool:
         """Add the lines of a chunk of the file that are not here; False where it is no neighbour or too long.
 
@@ -38,17 +44,16 @@ class Passage:
         """
         if row.start > self.end + 1 or row.end < self.start - 1:
             return False
-        lines = row.text.split("\n")
-        if (len(lines), len(self.lines)) != (row.end - row.start + 1, self.end - self.start + 1):
-            # A piece of a long line, or messages of a transcript: its lines are not those of the file.
-            return False
+        other = Passage(row)
         first = max(row.start, self.start)
         both = max(0, min(row.end, self.end) + 1 - first)
         mine, theirs = first - self.start, first - row.start
-        if both and self.lines[mine : mine + both] != lines[theirs : theirs + both]:
-            # Pieces of one long line.
+        if not (self.is_of_file and other.is_of_file) or (
+            self.lines[mine : mine + both] != other.lines[theirs : theirs + both]
+        ):
             return False
-        above, below = lines[: max(0, self.start - row.start)], lines[max(0, self.end + 1 - row.start) :]
+        above = other.lines[: max(0, self.start - row.start)]
+        below = other.lines[max(0, self.end + 1 - row.start) :]
         if above and below:
             return False
         # The nearest first.
@@ -69,14 +74,12 @@ class Passage:
         return True
 
 
-def passages(ranked: Sequence[Row], *, wanted: int, max_tokens: int) -> list[Passage]:
+def passages(ranked: Iterable[Row], *, wanted: int, max_tokens: int) -> list[Passage]:
     """Make the first `wanted` passages, none above `max_tokens` unless a chunk is."""
-    made: list[Passage] = []
-    for first in range(0, len(ranked), WINDOW):
-        if len(made) >= wanted:
-            break
+    made, rows = list[Passage](), iter(ranked)
+    while len(made) < wanted and (window := [*islice(rows, WINDOW)]):
         of_file: dict[int, list[Passage]] = {}
-        for row in ranked[first : first + WINDOW]:
+        for row in window:
             neighbours = of_file.setdefault(row.file_id, [])
             if not any(each.join(row, max_tokens * 4) for each in neighbours):
                 made.append(Passage(row))

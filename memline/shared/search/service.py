@@ -9,7 +9,8 @@ A part that cannot work is named in the answer and the others go on; an empty li
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from sqlite3 import Connection
 from typing import Any, Protocol
 
@@ -34,9 +35,9 @@ from memline.shared.search.request import SearchRequest, day_bounds, files_withi
 from memline.shared.search.results import Answer, Hit, lacking
 from memline.shared.search.scorer import read, score
 from memline.shared.search.search_index import SearchIndex
-from memline.shared.search.snippets import MAX_CHARS, matched, snippet
+from memline.shared.search.snippets import MAX_CHARS, Evidence, matched, snippet
 from memline.shared.search.terms import Row, Words
-from memline.shared.words import counted, is_question
+from memline.shared.words import counted
 
 #: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
 #: many hits are asked for has no part in it, so that fewer are a prefix of more.
@@ -52,9 +53,6 @@ _COPIES = (
     " JOIN files ON files.id = other.file_id WHERE mine.id IN (SELECT value FROM json_each(?1))"
     " AND (?2 IS NULL OR other.file_id IN (SELECT value FROM json_each(?2)))"
 )
-
-#: How much a line says of each token of a question.
-Evidence = list[tuple[int, float]]
 
 
 class QuestionEmbedder(Protocol):
@@ -112,28 +110,22 @@ class MemorySearch:
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
         memory = self._settings.memory
-        off: tuple[Finding, ...] = ()
-        if request.source not in ("", *memory.sources):
-            off = (
-                warning(
-                    "source_missing",
-                    f"the source {request.source} is switched off for this agent",
-                    "add it to memorySearch.sources (sessions also need experimental.sessionMemory)",
-                ),
-            )
+        is_off = request.source not in ("", *memory.sources)
         answer = retrieve(
             self.index,
             request,
             memory.query,
-            embed_query=None if off else self._embed_query(),
-            met=off,
+            embed_query=None if is_off else self._embed_query(),
             sources=memory.sources,
             chunk_tokens=memory.chunking.tokens,
             clock=self._clock,
         )
-        if not off:
+        if not is_off:
             return answer
-        return replace(answer, notice=f"nothing was searched: the source {request.source} is switched off")
+        what = f"the source {request.source} is switched off"
+        action = "add it to memorySearch.sources (sessions also need experimental.sessionMemory)"
+        findings = (warning("source_missing", f"{what} for this agent", action), *answer.findings)
+        return replace(answer, notice=f"nothing was searched: {what}", findings=findings)
 
     def _embed_query(self) -> Callable[[str], QueryVector] | None:
         """Return what embeds a question as the index allows it now; None where it has no vectors."""
@@ -160,7 +152,6 @@ def retrieve(
     settings: Query,
     *,
     embed_query: Callable[[str], QueryVector] | None = None,
-    met: tuple[Finding, ...] = (),
     sources: tuple[str, ...] = (),
     chunk_tokens: int = 400,
     clock: Clock | None = None,
@@ -169,15 +160,15 @@ def retrieve(
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with the finding, after those that the caller `met`. A hit is up to one and a half times `chunk_tokens`.
-    Raises IndexFaults, ConfigError for a bad `since` or `until`, and BadRequest.
+    with the finding. A hit is up to one and a half times `chunk_tokens`. Raises IndexFaults, ConfigError for
+    a bad `since` or `until`, and BadRequest.
     """
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
     question = analyse(request.query, today_of(request, now))
     if not question.text:
-        return Answer(notice="the question is empty", findings=met)
-    vector, findings = None, list(met)
+        return Answer(notice="the question is empty")
+    vector, findings = None, list[Finding]()
     if embed_query is not None:
         try:
             vector = embed_query(question.text)
@@ -191,28 +182,26 @@ def retrieve(
             sources = ()
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
-        backend = None
-        if vector is not None:
-            backend = _backend(index, active, vector, findings)
-        search = _Search(matches, request, question, settings, files)
+        backend = None if vector is None else _backend(index, active, vector, findings)
+        search = _Search(
+            matches, request, question, settings, files, None if files is None else json_ids(files)
+        )
         best = search.ranked(vector, backend, now)
         hits = search.hits(best, chunk_tokens * 3 // 2)
-        answer = Answer(
+        return Answer(
             hits=hits,
             mode=search.mode,
             notice=search.notice(hits),
             missing=search.missing,
             findings=tuple(findings),
+            provider=active.identity.provider if active else "none",
+            model=active.identity.model if active else "",
         )
-    if active is None:
-        return answer
-    return replace(answer, provider=active.identity.provider, model=active.identity.model)
 
 
 def _not_embedded(reason: str, action: str) -> Finding:
-    return warning(
-        "question_not_embedded", f"only keywords were searched: {reason}", action or "memline doctor --deep"
-    )
+    what = f"only keywords were searched: {reason}"
+    return warning("question_not_embedded", what, action or "memline doctor --deep")
 
 
 def _backend(
@@ -226,12 +215,11 @@ def _backend(
         reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
         findings.append(_not_embedded(reason, "memline index"))
         return None
-    backends = index.backends
-    if (backend := backends.choose(index.matches.connection, active, vector.embedding)) is None:
-        lacks = f"numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {backends.vec_error}"
-        findings.append(
-            warning("vectors_unavailable", f"only keywords are searched: {lacks}", remedy("numpy"))
-        )
+    backend = index.backends.choose(index.matches.connection, active, vector.embedding)
+    if backend is None:
+        lacks = f"numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {index.backends.vec_error}"
+        what = f"only keywords are searched: {lacks}"
+        findings.append(warning("vectors_unavailable", what, remedy("numpy")))
     return backend
 
 
@@ -242,8 +230,9 @@ class _Search(Struct):
     request: SearchRequest
     question: Question
     settings: Query
-    #: Ids of the files to stay in, None for all.
+    #: Ids of the files to stay in, also as JSON; None for all.
     files: list[int] | None
+    file_ids: str | None
     #: hybrid, keyword or vector.
     mode: str = "keyword"
     #: Words of the question that nothing has, as typed.
@@ -258,7 +247,7 @@ class _Search(Struct):
     #: Chunks that were read.
     rows: dict[int, Row] = {}
     #: Lists what each line of a chunk says of the question, with token vectors.
-    line_evidence: Callable[[Row], list[Evidence]] | None = None
+    line_evidence: Callable[[Row], Sequence[Evidence]] | None = None
 
     @property
     def wanted(self) -> int:
@@ -266,57 +255,40 @@ class _Search(Struct):
         return self.settings.max_results if given is None else max(1, given)
 
     @property
-    def file_ids(self) -> str | None:
-        return None if self.files is None else json_ids(self.files)
+    def min_score(self) -> float:
+        given = self.request.min_score
+        return self.settings.min_score if given is None else given
 
     def ranked(self, vector: QueryVector | None, backend: vectors.Comparison | None, now: float) -> list[int]:
-        """Score and order the candidates, the best first."""
-        hybrid, matches, starts = self.settings.hybrid, self.matches, set[int]()
+        """Score and order the candidates, the best first; ties by path and line."""
+        hybrid, matches, by = self.settings.hybrid, self.matches, None
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
         words = score(matches, self.question, self.file_ids, OF_WORDS * pool)
-        self.lifts = lifts_of(matches, self.question, words, self.files, pool)
-        by_words = hybrid.enabled or backend is None
-        if by_words:
-            self.words, self.missing = words, _as_typed(words.missing, self.question.terms)
+        self.lifts, self.rows = lifts_of(matches, self.question, words, self.files, pool), words.rows
+        if hybrid.enabled or backend is None:
+            self.words = by = words
+            self.missing = _as_typed(words.missing, self.question.terms)
         if backend is not None and vector is not None:
-            self.mode = "hybrid" if by_words else "vector"
-            places = self._compare(backend, vector, words, pool)
-            if not is_question(self.question.text):
-                starts = {each for each, place in places.items() if place.is_first}
-        cosines = self.cosines if backend is not None else None
-        by = self.words if by_words else None
-        self.fused = fusion.fuse(by, cosines, self.late, self.lifts.of, starts, hybrid)
+            self.mode = "vector" if by is None else "hybrid"
+            self._compare(backend, vector, words, pool)
+        cosines = None if backend is None else self.cosines
+        self.fused = fusion.fuse(by, cosines, self.late, self.lifts.of, hybrid)
         sure = self.words.sums.keys() | self.lifts.of.keys()
-        best = [each for each in self.fused if each in sure or self._is_near(each)]
-        self.rows = words.rows
+        best = [each for each in self.fused if each in sure or self.cosines[each] >= self.min_score]
+        owners = matches.owners(CHUNKS, best)
+        files = matches.files({*owners.values()})
         if hybrid.temporal_decay.enabled:
-            # Age may bring up any of them.
-            self.rows |= read(matches, set(best).difference(self.rows))
-            rows = [self.rows[each] for each in best]
-            fusion.decay(self.fused, rows, now, hybrid.temporal_decay.half_life_days)
-        return sorted(best, key=lambda each: (-self.fused[each], each))
+            days = hybrid.temporal_decay.half_life_days
+            factors = {each: fusion.decay(files[each], now, days) for each in {*owners.values()}}
+            self.fused |= {each: self.fused[each] * factors[owners[each]] for each in best}
+        return sorted(best, key=lambda each: (-self.fused[each], files[owners[each]].path, each))
 
-    def _is_near(self, chunk_id: int) -> bool:
-        given = self.request.min_score
-        return self.cosines.get(chunk_id, 0.0) >= (self.settings.min_score if given is None else given)
-
-    def _compare(
-        self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int
-    ) -> dict[int, vectors.Place]:
-        """Set the cosines of the nearest chunks and of what the words found, and their late interaction.
-
-        Returns where these chunks stand.
-        """
-        matches, connection = self.matches, self.matches.connection
-        cosine_of = dict(backend.top(pool, self.file_ids))
-        nearest = vectors.chunks_of(matches, cosine_of)
-        places = vectors.places(matches, vector.identity_id, nearest)
-        if self.files is not None:
-            allowed = {*self.files}
-            nearest = [each for each in nearest if places[each].file_id in allowed]
-        others = {*self.words.sums, *self.lifts.of}
-        places = vectors.places(matches, vector.identity_id, {*nearest[:pool], *others})
-        known = {each: place.vector_id for each, place in places.items() if place.vector_id}
+    def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
+        """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
+        connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.file_ids))
+        known = dict(islice(vectors.chunks_of(connection, cosine_of, self.file_ids).items(), pool))
+        others = {*words.sums, *self.lifts.of}.difference(known)
+        known |= vectors.vectors_of(connection, vector.identity_id, others)
         cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
         self.cosines = {
             each: round(cosine_of[row_id], fusion.DECIMALS)
@@ -324,7 +296,7 @@ class _Search(Struct):
             if row_id in cosine_of
         }
         if not vector.tokens or not (tokens_of := token_rows.read(connection, known.values())):
-            return places
+            return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
 
@@ -338,36 +310,30 @@ class _Search(Struct):
             self.line_evidence = lambda row: (
                 late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
             )
-        return places
 
-    def _first(self, best: Sequence[int], count: int) -> list[Row]:
-        """Read the first candidates, each text once; ties by path and line. All where there are fewer."""
-        mmr, upto = self.settings.hybrid.mmr, count
-        while True:
-            while upto < len(best) and self.fused[best[upto]] == self.fused[best[upto - 1]]:
-                upto += 1
-            if new := [each for each in best[:upto] if each not in self.rows]:
-                self.rows |= read(self.matches, new)
-            rows = [self.rows[each] for each in best[:upto]]
-            rows.sort(key=lambda row: (-self.fused[row.id], row.file.path, row.start, row.id))
-            rows = list({row.text_hash: row for row in reversed(rows)}.values())[::-1]
-            if len(rows) >= count or upto >= len(best):
-                return fusion.diversify(rows, self.fused, mmr.lambda_) if mmr.enabled else rows[:count]
-            # Copies of one text left no room.
-            upto *= 2
+    def _in_order(self, best: Sequence[int]) -> Iterator[Row]:
+        """Read chunks in their order, some at a time, each text once."""
+        texts = set[bytes]()
+        for at in range(0, len(best), WINDOW):
+            some = best[at : at + WINDOW]
+            self.rows |= read(self.matches, [each for each in some if each not in self.rows])
+            for row in (self.rows[each] for each in some):
+                if row.text_hash not in texts:
+                    texts.add(row.text_hash)
+                    yield row
 
     def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term for term in self.question.terms if term.typed}
         is_missing = asked and asked.issubset(self.words.missing)
-        if is_missing and not self.lifts.of and not any(map(self._is_near, self.cosines)):
+        if is_missing and not self.lifts.of and max(self.cosines.values(), default=-1.0) < self.min_score:
             # Nothing but beginnings and corrected words: a near miss.
             best = best[:1]
-        count = fusion.MMR_POOL if self.settings.hybrid.mmr.enabled else WINDOW
-        chosen = passages(self._first(best, count), wanted=self.wanted, max_tokens=max_tokens)
-        while len(chosen) < self.wanted and count < len(best):
-            count += WINDOW
-            chosen = passages(self._first(best, count), wanted=self.wanted, max_tokens=max_tokens)
+        rows, mmr = self._in_order(best), self.settings.hybrid.mmr
+        if mmr.enabled:
+            pool = [*islice(rows, fusion.MMR_POOL)]
+            rows = chain(fusion.diversify(pool, self.fused, mmr.lambda_), rows)
+        chosen = passages(rows, wanted=self.wanted, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
         values = (json_ids(each.best.id for each in chosen), self.file_ids)
         for chunk_id, path in self.matches.connection.execute(_COPIES, values):
@@ -378,14 +344,14 @@ class _Search(Struct):
     def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
         best, words = passage.best, self.words
         part = snippet(passage.lines, words.needles, self._by_meaning(passage))
-        is_of_file = len(passage.lines) == passage.end - passage.start + 1
         title, root = best.file.title, math.sqrt(2 * self.fused[best.id] * quality)
         has_title = not title or best.heading.partition(" > ")[0] == title
+        shown = (passage.start + part.first, passage.start + part.last) if passage.is_of_file else (0, 0)
         return Hit(
             path=best.file.path,
             start_line=passage.start,
             end_line=passage.end,
-            shown=(passage.start + part.first, passage.start + part.last) if is_of_file else (0, 0),
+            shown=shown,
             # It falls with the order, and is lower where less of the question was found.
             score=round(root / (root + 1), fusion.DECIMALS),
             vector_score=self.cosines.get(best.id, 0.0),
@@ -409,11 +375,9 @@ class _Search(Struct):
 
     def _quality(self) -> float:
         """Return how much of the question was found, as a share."""
-        if self.mode == "vector":
-            return 1.0
         best, hybrid = max(self.words.sums.values(), default=0.0), self.settings.hybrid
         quality = best / (best + self.words.mass)
-        if self.cosines:
+        if self.cosines and self.mode == "hybrid":
             weights = hybrid.text_weight + hybrid.vector_weight or 1.0
             quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
         return quality or 1.0
@@ -422,7 +386,7 @@ class _Search(Struct):
         """Return what each line of a passage says of the question; empty without token vectors."""
         if self.line_evidence is None or sum(map(len, passage.lines)) <= MAX_CHARS:
             return []
-        lines: list[Evidence] = [[] for _ in passage.lines]
+        lines: list[Evidence] = [{} for _ in passage.lines]
         # Where chunks overlap, the line of the best counts.
         for row in reversed(passage.chunks):
             for at, said in enumerate(self.line_evidence(row), row.start - passage.start):
@@ -447,9 +411,9 @@ class _Search(Struct):
             filters = ", ".join(filters_of(self.request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"
         if self.fused:
-            given = self.request.min_score
-            least = self.settings.min_score if given is None else given
-            weak = f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore {least:g}"
+            weak = (
+                f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore {self.min_score:g}"
+            )
             return f"no term of the question was found, and {weak}"
         if not self.question.terms and self.mode == "keyword" and not self.question.days:
             return "the question has no word to look for"

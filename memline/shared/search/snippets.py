@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -26,8 +26,8 @@ AGAIN = 0.3
 #: More lines than a front matter has.
 FRONT_LINES = 200
 
-#: A word with the accents that stand behind its letters.
-_WORD = re.compile(r"[\w\u0300-\u036f]+")
+#: A word with the accents that stand behind its letters; an underscore ends it, as in full text.
+_WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 
 #: What a line says: of a term or a token of the question how much.
 Evidence = Mapping[Hashable, float]
@@ -41,9 +41,7 @@ class Snippet(NamedTuple):
     last: int
 
 
-def snippet(
-    lines: Sequence[str], needles: Sequence[Needle], by_meaning: Sequence[Iterable[tuple[int, float]]] = ()
-) -> Snippet:
+def snippet(lines: Sequence[str], needles: Sequence[Needle], by_meaning: Sequence[Evidence] = ()) -> Snippet:
     """Choose the lines with most evidence, without the front matter unless a term stands only there.
 
     `by_meaning`: what each line says of the tokens of the question (`late.line_evidence`).
@@ -60,19 +58,21 @@ def snippet(
         if by_meaning:
             # All matched words together weigh as much as all tokens.
             whole = sum({term: worth for each in evidence for term, worth in each.items()}.values()) or 1.0
-            evidence = [{term: worth / whole for term, worth in each.items()} for each in evidence]
-            for each, said in zip(evidence, by_meaning, strict=False):
-                each |= {("token", token): share for token, share in said}
+            evidence = [
+                {term: worth / whole for term, worth in each.items()} | dict(said)
+                for each, said in zip(evidence, by_meaning, strict=True)
+            ]
         first, last = _best_run(sizes, evidence, skipped)
     # What stands around it, as much on both sides.
-    size, sides = sum(sizes[first:last]) - 1, [True, True]
-    while any(sides):
-        for side in (0, 1):
-            at = first - 1 if side == 0 else last
-            sides[side] = skipped <= at < len(lines) and size + sizes[at] <= MAX_CHARS
-            if sides[side]:
+    size, sides = sum(sizes[first:last]) - 1, {-1, 1}
+    while sides:
+        for side in sorted(sides):
+            at = first - 1 if side < 0 else last
+            if skipped <= at < len(lines) and size + sizes[at] <= MAX_CHARS:
                 size += sizes[at]
-                first, last = (at, last) if side == 0 else (first, at + 1)
+                first, last = min(first, at), max(last, at + 1)
+            else:
+                sides.remove(side)
     while first < last - 1 and not lines[first].strip():
         first += 1
     while last > first + 1 and not lines[last - 1].strip():
@@ -87,14 +87,13 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     begins = {needle[:3] for needle in known}
     dense = [needle for needle in known if has_dense(needle)]
     found: dict[str, None] = {}
-    for word in dict.fromkeys(_WORD.findall(text.replace("_", " "))):
-        bare = word.lower()
-        if bare[:3] not in begins and word.isascii():
+    for word in dict.fromkeys(_WORD.findall(text)):
+        if word.isascii() and word[:3].lower() not in begins:
             continue
         bare = plain(word)
         if bare in known or stem(bare) in known:
             found[word] = None
-        elif dense:
+        else:
             found |= dict.fromkeys(needle for needle in dense if needle in bare)
     return tuple(found)
 

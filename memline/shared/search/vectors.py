@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Collection, Iterable
 from sqlite3 import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,8 +19,6 @@ from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack
-from memline.shared.search.matches import Matches
-from memline.shared.sources.paths import MEMORY
 
 #: Ids with their cosines, the best first.
 Scored = list[tuple[int, float]]
@@ -44,25 +42,16 @@ _BY_BITS = (
     " UNION ALL SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NULL"
 )
 # CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
-_OF_VECTORS = (
-    "SELECT vectors.id, chunks.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
-    " WHERE vectors.id IN (SELECT value FROM json_each(?)) ORDER BY chunks.id"
+_CHUNKS_OF = (
+    "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
+    " WHERE vectors.id IN (SELECT value FROM json_each(?1))"
+    " AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2))) ORDER BY chunks.id"
 )
-_PLACES = (
-    "SELECT chunks.id, file_id, ifnull(vectors.id, 0), ordinal = 0 AND source = ?"
-    " FROM chunks CROSS JOIN files ON files.id = file_id"
-    " LEFT JOIN vectors ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
+_VECTORS_OF = (
+    "SELECT chunks.id, vectors.id FROM chunks CROSS JOIN vectors"
+    " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
-
-
-class Place(NamedTuple):
-    """Where a chunk stands, and the row of its vector; 0 where it has none."""
-
-    file_id: int
-    vector_id: int
-    #: Whether it is the beginning of a note.
-    is_first: bool
 
 
 class Comparison(Struct, frozen=True):
@@ -86,13 +75,10 @@ class Comparison(Struct, frozen=True):
             return best
         if centre := bits.centre_of(connection, self.identity_id):
             nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * len(given))
-            aim = (
-                self.identity_id,
-                bits.of_question(self.query, centre),
-                bits.depth(len(self.query) // 4, limit),
-            )
-            near = connection.execute(nearest, (*aim, *given))
-            within, given = within + _GIVEN, [*given, json_ids(row_id for (row_id,) in near)]
+            depth = bits.depth(len(self.query) // 4, limit)
+            asked = (self.identity_id, bits.of_question(self.query, centre), depth, *given)
+            near = json_ids(row_id for (row_id,) in connection.execute(nearest, asked))
+            within, given = within + _GIVEN, [*given, near]
         values = (self.query, self.identity_id, len(self.query), *given, limit)
         return connection.execute(_COSINES + within + _BEST, values).fetchall()
 
@@ -144,20 +130,11 @@ class Backends:
         return matrix
 
 
-def chunks_of(matches: Matches, vector_ids: Iterable[int]) -> list[int]:
-    """Return the chunks of some vectors: one text may be in many files, each a chunk of its own."""
-    known: dict[int, list[int]] = matches.fact("chunks of vectors", lambda _: {})
-    if new := [each for each in vector_ids if each not in known]:
-        known |= {each: [] for each in new}
-        for vector_id, chunk_id in matches.connection.execute(_OF_VECTORS, (json_ids(new),)):
-            known[vector_id].append(chunk_id)
-    return [chunk_id for each in vector_ids for chunk_id in known[each]]
+def chunks_of(connection: Connection, vector_ids: Iterable[int], files: str | None) -> dict[int, int]:
+    """Return the chunks of some vectors, each with its vector: one text may be in many files."""
+    return dict(connection.execute(_CHUNKS_OF, (json_ids(vector_ids), files)).fetchall())
 
 
-def places(matches: Matches, identity_id: int, chunk_ids: Iterable[int]) -> dict[int, Place]:
-    """Return where chunks stand, with their vectors of an identity."""
-    known: dict[int, Place] = matches.fact(f"places {identity_id}", lambda _: {})
-    if new := [each for each in chunk_ids if each not in known]:
-        rows = matches.connection.execute(_PLACES, (MEMORY, identity_id, json_ids(new)))
-        known |= {chunk_id: Place(*columns) for chunk_id, *columns in rows}
-    return {each: known[each] for each in chunk_ids}
+def vectors_of(connection: Connection, identity_id: int, chunk_ids: Iterable[int]) -> dict[int, int]:
+    """Return the vectors of chunks, for those that have one of the identity."""
+    return dict(connection.execute(_VECTORS_OF, (identity_id, json_ids(chunk_ids))).fetchall())

@@ -160,12 +160,12 @@ def test_each_line_says_as_much_of_a_token_as_its_best_word():
 
     said = late.line_evidence(asked, packed, b"", text)
 
-    assert [dict(line) for line in said] == [
+    assert [{token: share for (_, token), share in line.items()} for line in said] == [
         {0: pytest.approx(0.25, abs=0.01)},
         {},
         {0: pytest.approx(0.25, abs=0.01), 1: pytest.approx(0.75, abs=0.01)},
     ]
-    assert late.line_evidence(asked, token_vectors.pack([], rows_of()), b"", text) == [[], [], []]
+    assert late.line_evidence(asked, token_vectors.pack([], rows_of()), b"", text) == [{}, {}, {}]
 
 
 def test_a_snippet_shows_the_line_that_says_it_in_other_words(notes, index):
