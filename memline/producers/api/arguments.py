@@ -11,11 +11,11 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, partial
 from inspect import Parameter, signature
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from memline.shared.config.check import bare, plain
 from memline.shared.errors import BadRequest
 
 Schema = dict[str, Any]
@@ -28,14 +28,6 @@ _ALIASES = {"relPath": "path", "corpus": "source"}
 
 #: Parameters of functions that no client gives.
 _INNER = {"self", "caller", "asker"}
-
-_KINDS = {
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-}
 
 #: Half of a character that is written as two: a text that was cut in the middle of an emoji ends in one.
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -50,14 +42,11 @@ def json_name(name: str) -> str:
 @cache
 def _struct(call: Callable[..., Any]) -> type[msgspec.Struct]:
     """Make a struct of the parameters of a call."""
-    inner = call.func if isinstance(call, partial) else call
-    hints = get_type_hints(inner, include_extras=True)
-    fields = [
-        (each.name, hints[each.name])
-        if each.default is Parameter.empty
-        else (each.name, hints[each.name], each.default)
-        for each in signature(call).parameters.values()
-        if each.name not in _INNER
+    hints = get_type_hints(call.func if isinstance(call, partial) else call, include_extras=True)
+    parameters = [each for each in signature(call).parameters.values() if each.name not in _INNER]
+    fields: list[Any] = [
+        (each.name, hints[each.name], *([each.default] if each.default is not Parameter.empty else ()))
+        for each in parameters
     ]
     return msgspec.defstruct("Arguments", fields, kw_only=True, rename=json_name)
 
@@ -68,18 +57,17 @@ def input_schema(call: Callable[..., Any]) -> Schema:
     made = msgspec.json.schema(_struct(call))["$defs"]["Arguments"]
     return {
         "type": "object",
-        "properties": {name: _plain(each) for name, each in made["properties"].items()},
+        "properties": {name: _without_null(each) for name, each in made["properties"].items()},
         "required": made["required"],
         "additionalProperties": False,
     }
 
 
-def _plain(schema: Schema) -> Schema:
+def _without_null(schema: Schema) -> Schema:
     """Return the schema of a parameter without null, which stands for an argument that is left out."""
     given: Schema = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema)
-    if "enum" in given:
-        given = {"type": "string", **given}
-    return {name: each for name, each in given.items() if name != "default"}
+    kind = {"type": "string"} if "enum" in given else {}
+    return kind | {name: each for name, each in given.items() if name != "default"}
 
 
 def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,9 +77,8 @@ def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, A
     `"boat"` are lists. An empty text or list, and null, is an argument that is left out. Raises BadRequest
     for an unknown name, a missing argument, and a value that is not allowed.
     """
-    struct = _struct(call)
-    fields = {each.encode_name: each for each in msgspec.structs.fields(struct)}
-    values: dict[str, Any] = {}
+    fields = {each.encode_name: each for each in msgspec.structs.fields(_struct(call))}
+    schemas, values = input_schema(call)["properties"], dict[str, Any]()
     for given, raw in arguments.items():
         name = _ALIASES.get(given, given)
         if name not in fields:
@@ -101,21 +88,20 @@ def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, A
         value = _read(raw, fields[name].type)
         if value in (None, "", []):
             continue
+        try:
+            value = msgspec.convert(value, fields[name].type, strict=False)
+        except msgspec.ValidationError as error:
+            said = json.dumps(raw, ensure_ascii=False, default=str)[:80]
+            words = plain(str(error)).removeprefix("expected ").replace(" | null", "")
+            allowed = ", ".join(schemas[name].get("enum", ())) or words
+            hint = f"correct {name}. {schemas[name].get('description', '')}"
+            raise BadRequest(f"{name}: {said} is not allowed, but: {allowed}", hint=hint) from error
         if values.setdefault(name, value) != value:
             raise BadRequest(f"{name} is given twice, and differs", hint=f"give {name} alone")
-    schemas = input_schema(call)["properties"]
     for name, field in fields.items():
         if field.required and name not in values:
-            raise BadRequest(f"{name} is missing", hint=f"give {name}. {_description(schemas[name])}")
-    for name, value in values.items():
-        # One at a time: an error of msgspec does not always name its field.
-        try:
-            values[name] = msgspec.convert(value, fields[name].type, strict=False)
-        except msgspec.ValidationError as error:
-            said = json.dumps(arguments.get(name, value), ensure_ascii=False, default=str)[:80]
-            allowed = ", ".join(schemas[name].get("enum", ())) or _words(error)
-            hint = f"correct {name}. {_description(schemas[name])}"
-            raise BadRequest(f"{name}: {said} is not allowed, but: {allowed}", hint=hint) from error
+            hint = f"give {name}. {schemas[name].get('description', '')}"
+            raise BadRequest(f"{name} is missing", hint=hint)
     return {fields[name].name: value for name, value in values.items()}
 
 
@@ -132,44 +118,17 @@ def whole(value: Any) -> Any:
 
 def _read(raw: Any, hint: Any) -> Any:
     """Return a value as the type of its parameter needs it, where that has one reading."""
-    kind = _kind(hint)
+    kind = get_origin(bare(hint)) or bare(hint)
     if isinstance(raw, str):
-        raw = whole(raw) if kind in (str, list) else whole(raw).strip()
-    if kind is list:
+        raw = whole(raw) if kind in (str, list, tuple) else whole(raw).strip()
+    if kind in (list, tuple):
         if isinstance(raw, str) and raw.lstrip().startswith("["):
             with suppress(ValueError):
                 raw = json.loads(raw)
         raw = raw if isinstance(raw, list) else [raw]
-        return [_read(each, str) for each in raw if each not in (None, "")]
+        return [whole(each) for each in raw if each not in (None, "")]
     if isinstance(raw, list) and len(raw) == 1 and not isinstance(raw[0], list):
         return _read(raw[0], hint)
     if kind is Literal and isinstance(raw, str):
-        choices = {each.lower(): each for each in get_args(_bare(hint))}
-        return choices.get(raw.lower(), raw)
+        return {each.lower(): each for each in get_args(bare(hint))}.get(raw.lower(), raw)
     return raw
-
-
-def _bare(hint: Any) -> Any:
-    """Return a type without its limits, and without None."""
-    if get_origin(hint) is Annotated:
-        return _bare(get_args(hint)[0])
-    if get_origin(hint) in (Union, UnionType):
-        return _bare(next(each for each in get_args(hint) if each is not type(None)))
-    return hint
-
-
-def _kind(hint: Any) -> Any:
-    bare = _bare(hint)
-    kind = get_origin(bare) or bare
-    return list if kind is tuple else kind
-
-
-def _words(error: msgspec.ValidationError) -> str:
-    """Return the words of an error without the names of Python and JSON."""
-    words = str(error).partition(" - at ")[0].removeprefix("Expected ").replace(" | null", "")
-    kind, *limits = words.replace("`", "").partition(", got")[0].split(" ", 1)
-    return " ".join((_KINDS.get(kind, kind), *limits))
-
-
-def _description(schema: Schema) -> str:
-    return str(schema.get("description", ""))

@@ -46,8 +46,38 @@ from memline.shared.visible_text import for_model, visible
 Json = dict[str, Any]
 
 
-Day = Annotated[str, Meta(max_length=60)]
+#: The parameters of the calls: type, limits, and the description that clients show.
+Question = Annotated[str, Meta(description="A question, or exact words, ids, file names, dates.")]
+MaxResults = Annotated[int, Meta(ge=1, le=200, description="Hits at most. Default: 6.")]
+MinScore = Annotated[
+    float, Meta(ge=0, le=1, description="Least similarity of a hit without any word of the query.")
+]
+Source = Annotated[
+    Literal["memory", "sessions", "all"],
+    Meta(description="Notes (memory), past conversations (sessions), or all, the default."),
+]
+Glob = Annotated[str, Meta(max_length=500, description="Only files of this glob: memory/2026-02-*.md.")]
+Excluded = Annotated[str, Meta(max_length=500, description="No files of this glob: archive/**.")]
 Texts = Annotated[list[str], Meta(max_length=20)]
+Tags = Annotated[Texts, Meta(description="Only notes with this tag, or one below it; of several, with all.")]
+Day = Annotated[str, Meta(max_length=60)]
+Since = Annotated[Day, Meta(description="Only notes from this day on: 2026-02-10, 30d, last week.")]
+Until = Annotated[Day, Meta(description="Only notes up to this day: 2026-02-10, 30d, last week.")]
+Cited = Annotated[str, Meta(description="Path or citation of a hit: memory/2026-02-10.md#L5-L7.")]
+Several = Annotated[Texts, Meta(description="Several paths or citations instead of path.")]
+First = Annotated[int, Meta(ge=0, description="First line, 1-based.")]
+Lines = Annotated[int, Meta(ge=1, description="How many lines. Default: 120, or those cited.")]
+Around = Annotated[
+    int, Meta(ge=0, le=200, description="Lines of a note, or turns of a conversation, to add.")
+]
+Entry = Annotated[str, Meta(description="A sentence or a few lines that are understood alone.")]
+Target = Annotated[
+    Literal["daily", "longTerm"],
+    Meta(description="daily, the default: today's log. longTerm: MEMORY.md, for lasting facts."),
+]
+Heading = Annotated[str, Meta(description="Heading to put it under; made when it is not the last.")]
+Private = Annotated[bool, Meta(description="The session is the owner's own: add MEMORY.md.")]
+Force = Annotated[bool, Meta(description="All files, not only those that changed.")]
 
 #: What a client may put before the model at the start of a conversation.
 INSTRUCTIONS = (
@@ -137,32 +167,15 @@ class Calls:
         self,
         caller: Caller,
         *,
-        query: Annotated[str, Meta(description="A question, or exact words, ids, file names, dates.")],
-        max_results: Annotated[int, Meta(ge=1, le=200, description="Hits at most. Default: 6.")]
-        | None = None,
-        min_score: Annotated[
-            float,
-            Meta(ge=0, le=1, description="Least similarity of a hit without any word of the query."),
-        ]
-        | None = None,
-        source: Annotated[
-            Literal["memory", "sessions", "all"],
-            Meta(description="Notes (memory), past conversations (sessions), or all, the default."),
-        ] = "all",
-        path: Annotated[
-            str, Meta(max_length=500, description="Only files of this glob: memory/2026-02-*.md.")
-        ]
-        | None = None,
-        exclude: Annotated[str, Meta(max_length=500, description="No files of this glob: archive/**.")]
-        | None = None,
-        tag: Annotated[
-            Texts, Meta(description="Only notes with this tag, or one below it; of several, with all.")
-        ]
-        | None = None,
-        since: Annotated[Day, Meta(description="Only notes from this day on: 2026-02-10, 30d, last week.")]
-        | None = None,
-        until: Annotated[Day, Meta(description="Only notes up to this day: 2026-02-10, 30d, last week.")]
-        | None = None,
+        query: Question,
+        max_results: MaxResults | None = None,
+        min_score: MinScore | None = None,
+        source: Source = "all",
+        path: Glob | None = None,
+        exclude: Excluded | None = None,
+        tag: Tags | None = None,
+        since: Since | None = None,
+        until: Until | None = None,
     ) -> Json:
         """Search this agent's memory: notes (MEMORY.md, memory/*.md) and, where enabled, past conversations.
 
@@ -204,16 +217,11 @@ class Calls:
         self,
         caller: Caller,
         *,
-        path: Annotated[str, Meta(description="Path or citation of a hit: memory/2026-02-10.md#L5-L7.")]
-        | None = None,
-        paths: Annotated[Texts, Meta(description="Several paths or citations instead of path.")]
-        | None = None,
-        first: Annotated[int, Meta(ge=0, description="First line, 1-based.")] | None = None,
-        lines: Annotated[int, Meta(ge=1, description="How many lines. Default: 120, or those cited.")]
-        | None = None,
-        around: Annotated[
-            int, Meta(ge=0, le=200, description="Lines of a note, or turns of a conversation, to add.")
-        ] = 0,
+        path: Cited | None = None,
+        paths: Several | None = None,
+        first: First | None = None,
+        lines: Lines | None = None,
+        around: Around = 0,
     ) -> Json:
         """Read lines of a note that memory_search found: give its path, or its citation path#L5-L7.
 
@@ -234,9 +242,8 @@ class Calls:
             raise BadRequest("path is missing", hint="give the path or citation of a hit of memory_search")
         if first is not None:
             raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
-        # One that is refused keeps none of the others back.
-        excerpts: list[Json] = []
-        most, where = max(LINKED // len(paths), 1), {"workspace": str(memory.settings.workspace)}
+        workspace, excerpts = str(memory.settings.workspace), list[Json]()
+        most = max(LINKED // len(paths), 1)
         for number, each in enumerate(paths):
             # What the short ones leave is for those behind them.
             left = MAX_CHARS - sum(len(one["text"]) for one in excerpts)
@@ -246,10 +253,10 @@ class Calls:
                 few = replace(excerpt, links=excerpt.links[:most], backlinks=excerpt.backlinks[:most])
                 excerpts.append(_for_model(few))
             except (BadRequest, PathNotAllowed, AccessDenied) as error:
-                refused = _no_text(each).to_json()
-                excerpts.append({**refused, **where, "status": "refused", "error": error.message})
+                # One that is refused keeps none of the others back.
+                excerpts.append({**_no_text(each, workspace), "status": "refused", "error": error.message})
         is_cut = any(one["truncated"] for one in excerpts)
-        return {**_no_text("", truncated=is_cut).to_json(), **where, "excerpts": excerpts}
+        return {**_no_text("", workspace), "truncated": is_cut, "excerpts": excerpts}
 
     def status(self, caller: Caller) -> Json:
         """Say what this memory contains and whether it is up to date.
@@ -260,19 +267,7 @@ class Calls:
         memory, _ = self._memory_and_chat(caller)
         return self._typed(memory.settings, memory.status().summary)
 
-    def append(
-        self,
-        caller: Caller,
-        *,
-        text: Annotated[str, Meta(description="A sentence or a few lines that are understood alone.")],
-        target: Annotated[
-            Literal["daily", "longTerm"],
-            Meta(description="daily, the default: today's log. longTerm: MEMORY.md, for lasting facts."),
-        ] = "daily",
-        heading: Annotated[
-            str, Meta(description="Heading to put it under; made when it is not the last.")
-        ] = "",
-    ) -> Json:
+    def append(self, caller: Caller, *, text: Entry, target: Target = "daily", heading: Heading = "") -> Json:
         """Write one entry into memory, to be found later: into today's log, or into MEMORY.md.
 
         With target longTerm it goes into MEMORY.md, for facts, decisions and preferences that will matter in
@@ -289,22 +284,12 @@ class Calls:
             line["agent"] = caller.agent
             return memory.append(text, target=target, heading=heading, chat=chat).to_json()
 
-    def context(
-        self,
-        caller: Caller,
-        *,
-        private: Annotated[bool, Meta(description="The session is the owner's own: add MEMORY.md.")] = False,
-    ) -> Json:
+    def context(self, caller: Caller, *, private: Private = False) -> Json:
         """Return what an agent reads when a session starts: the daily logs of today and yesterday."""
         memory, chat = self._allowed(caller)
         return session_context(memory.settings, chat, is_private=private, clock=self._clock)
 
-    def reindex(
-        self,
-        caller: Caller,
-        *,
-        force: Annotated[bool, Meta(description="All files, not only those that changed.")] = False,
-    ) -> Json:
+    def reindex(self, caller: Caller, *, force: Force = False) -> Json:
         """Ask for a reindex of the agent, and return the job. Raises QueueError without a queue."""
         agents = (self.memory(caller.agent).settings,)
         asker = Asker(settings=self.settings, agents=agents, agent=caller.agent, by=caller.name)
@@ -336,8 +321,9 @@ class Calls:
         return memory, chat
 
 
-def _no_text(path: str, *, truncated: bool = False) -> Excerpt:
-    return Excerpt(path=path, text="", first=1, lines=0, truncated=truncated, next_from=None)
+def _no_text(path: str, workspace: str) -> Json:
+    excerpt = Excerpt(path=path, text="", first=1, lines=0, truncated=False, next_from=None)
+    return excerpt.to_json() | {"workspace": workspace}
 
 
 def _for_model(excerpt: Excerpt) -> Json:

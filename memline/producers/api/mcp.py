@@ -74,6 +74,22 @@ class NotAMessage(Exception):
         self.answer = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words))
 
 
+def read_message(line: bytes) -> dict[str, Any]:
+    """Read a message, with U+FFFD for each half of a character. Raises NotAMessage."""
+    try:
+        body: Any = whole(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage(PARSE_ERROR, "the message is not valid JSON") from error
+    try:
+        jsonrpc_message_adapter.validate_python(body, by_name=False)
+        if "method" in body and "id" in body and type(body["id"]) not in (int, str):
+            raise ValueError("the id is neither a text nor a whole number")
+    except ValueError as error:
+        words = "the message is JSON, but not a request or notification of JSON-RPC 2.0"
+        raise NotAMessage(INVALID_REQUEST, words) from error
+    return dict(body)
+
+
 def server(calls: Calls, caller_of: CallerOf, *, pool: Pool) -> Server[Any]:
     """Make an MCP server of these calls; memory_append is listed to callers that may write."""
 
@@ -151,25 +167,6 @@ def _refusal(message: str, hint: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=whole(text))], is_error=True)
 
 
-def read_message(line: str | bytes) -> tuple[Any, Any]:
-    """Read a message: as JSON, with U+FFFD for each half of a character, and as the SDK has it.
-
-    Raises NotAMessage.
-    """
-    try:
-        body = whole(json.loads(line))
-    except (ValueError, RecursionError) as error:
-        raise NotAMessage(PARSE_ERROR, "the message is not valid JSON") from error
-    try:
-        number = body["id"] if isinstance(body, dict) and "method" in body and "id" in body else 0
-        if isinstance(number, bool) or not isinstance(number, int | str):
-            raise ValueError("the id is neither a text nor a whole number")
-        return body, jsonrpc_message_adapter.validate_python(body, by_name=False)
-    except ValueError as error:
-        words = "the message is JSON, but not a request or notification of JSON-RPC 2.0"
-        raise NotAMessage(INVALID_REQUEST, words) from error
-
-
 class HttpEndpoint:
     """The server over streamable HTTP, for one path; nothing is kept of a client between two requests.
 
@@ -191,7 +188,7 @@ class HttpEndpoint:
         # Behind the guard the whole body is one message.
         message = await receive()
         try:
-            body, _ = read_message(message.get("body", b""))
+            body = read_message(message.get("body", b""))
         except NotAMessage as error:
             text = error.answer.model_dump_json(by_alias=True, exclude_unset=True)
             await Response(text, 400, media_type="application/json")(scope, receive, send)
@@ -209,68 +206,55 @@ class HttpEndpoint:
 
 def run_stdio(calls: Calls, caller: Caller) -> None:
     """Serve one client over standard input and output until it closes its side and has its answers."""
-
-    async def serve() -> None:
-        pool = Pool(STDIO_THREADS, timeout_s=STDIO_TIMEOUT_S)
-        await serve_lines(server(calls, lambda _: caller, pool=pool))
-
     try:
-        anyio.run(serve)
+        anyio.run(
+            _serve_lines, server(calls, lambda _: caller, pool=Pool(STDIO_THREADS, timeout_s=STDIO_TIMEOUT_S))
+        )
     except* (anyio.BrokenResourceError, BrokenPipeError):
         # The client went away in the middle of an answer, and waits for no other.
         Log("mcp").info("client.gone")
 
 
-async def serve_lines(made: Server[Any]) -> None:
+async def _serve_lines(made: Server[Any]) -> None:
     """Serve standard input and output, and send all answers before the end."""
     answers, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    lines = _Lines(answers.clone())
-    async with (
-        stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (incoming, outgoing),
-        anyio.create_task_group() as tasks,
-    ):
+    #: The ids of requests without an answer, and what is set when one has it.
+    waiting, answered = set[int | str | None](), [anyio.Event()]
 
-        async def write() -> None:
-            async with outgoing, sent:
-                async for message in sent:
-                    await outgoing.send(message)
-                    if isinstance(message.message, JSONRPCResponse | JSONRPCError):
-                        lines.answered(message.message.id)
+    def end(request: int | str | None) -> None:
+        waiting.discard(request)
+        answered[0].set()
+        answered[0] = anyio.Event()
 
-        tasks.start_soon(write)
-        await made.run(incoming, answers, made.create_initialization_options())
-
-
-class _Lines:
-    """The lines of standard input that are messages; they end when every request has its answer."""
-
-    def __init__(self, answers: MemoryObjectSendStream[SessionMessage]) -> None:
-        self._answers = answers
-        self._waiting: set[int | str | None] = set()
-        self._changed = anyio.Event()
-
-    def answered(self, request: int | str | None) -> None:
-        self._waiting.discard(request)
-        self._changed.set()
-        self._changed = anyio.Event()
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        async with self._answers:
+    async def lines(unreadable: MemoryObjectSendStream[SessionMessage]) -> AsyncIterator[str]:
+        async with unreadable:
             async for line in anyio.wrap_file(sys.stdin.buffer):
                 if not line.strip():
                     continue
                 try:
-                    body, _ = read_message(line)
+                    body = read_message(line)
                 except NotAMessage as error:
                     Log("mcp").warning("line.unreadable", kind=str(error))
-                    await self._answers.send(SessionMessage(error.answer))
+                    await unreadable.send(SessionMessage(error.answer))
                     continue
                 if body.get("method") == "notifications/cancelled":
                     number = (body.get("params") or {}).get("requestId")
-                    self.answered(number if isinstance(number, int | str) else None)
+                    end(number if isinstance(number, int | str) else None)
                 elif "method" in body and "id" in body:
-                    self._waiting.add(body["id"])
+                    waiting.add(body["id"])
                 yield json.dumps(body)
             with anyio.move_on_after(DRAIN_TIMEOUT_S):
-                while self._waiting:
-                    await self._changed.wait()
+                while waiting:
+                    await answered[0].wait()
+
+    async def write(outgoing: MemoryObjectSendStream[SessionMessage]) -> None:
+        async with outgoing, sent:
+            async for message in sent:
+                await outgoing.send(message)
+                if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+                    end(message.message.id)
+
+    source = cast("anyio.AsyncFile[str]", lines(answers.clone()))
+    async with stdio_server(stdin=source) as (incoming, outgoing), anyio.create_task_group() as tasks:
+        tasks.start_soon(write, outgoing)
+        await made.run(incoming, answers, made.create_initialization_options())

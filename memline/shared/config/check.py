@@ -110,13 +110,19 @@ class Reading:
             if near := nearest(value, words.split(", ")):
                 hint = f"write {near} instead"
         elif reason.startswith("Expected"):
-            for word, plain in _PLAIN.items():
-                reason = reason.partition(", got ")[0].replace(word, plain)
-            reason += f", found {describe(value)}"
+            reason = f"{plain(reason)}, found {describe(value)}"
         raise ConfigError(f"{self.at(path)}: {reason}", hint=hint)
 
 
-def _bare(kind: Any) -> Any:
+def plain(message: str) -> str:
+    """Return what a message of msgspec expects, in the words of the documentation."""
+    words = message.partition(" - at ")[0].partition(", got ")[0]
+    for name, each in _PLAIN.items():
+        words = words.replace(name, each)
+    return words
+
+
+def bare(kind: Any) -> Any:
     """Return a type without its limits, and without None."""
     while typing.get_origin(kind) in (typing.Annotated, typing.Union, types.UnionType):
         kind = typing.get_args(kind)[0]
@@ -131,11 +137,11 @@ def _parts(block: type[Block]) -> dict[str, Any]:
 
 def _part(kind: Any, name: str | int) -> Any:
     """Return the type of a part of a value of this type; None for an unknown key."""
-    bare = _bare(kind)
-    if isinstance(bare, type) and issubclass(bare, Block):
-        return _parts(bare).get(name) if isinstance(name, str) else object
-    arguments = typing.get_args(bare)
-    return arguments[0 if typing.get_origin(bare) is tuple else 1] if arguments else object
+    block = bare(kind)
+    if isinstance(block, type) and issubclass(block, Block):
+        return _parts(block).get(name) if isinstance(name, str) else object
+    arguments = typing.get_args(block)
+    return arguments[0 if typing.get_origin(block) is tuple else 1] if arguments else object
 
 
 def _place(path: str, name: str | int, holder: Any) -> str:
@@ -148,7 +154,7 @@ def _unknown(kind: Any, raw: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
     for name, each in parts:
         place = _place(path, name, raw)
         if (part := _part(kind, name)) is None:
-            yield _bare(kind), name, place
+            yield bare(kind), name, place
         else:
             yield from _unknown(part, each, place)
 
