@@ -147,3 +147,41 @@ def add_batch(writer, token, *, texts=0, **columns):
     with writer.transaction() as (connection, _):
         connection.execute(f"INSERT INTO batches ({names}) VALUES ({marks})", list(values.values()))
         connection.execute("UPDATE vectors SET state = 'leased', lease = ? WHERE state = 'wanted'", (token,))
+
+
+def paths_with(writer, match):
+    """The files whose chunks match a question of FTS5."""
+    rows = writer.connection.execute(
+        "SELECT files.path FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
+        " JOIN files ON files.id = chunks.file_id WHERE chunks_fts MATCH ? ORDER BY files.path",
+        (match,),
+    )
+    return [path for (path,) in rows]
+
+
+def stored_chunks(writer):
+    """The chunks in their order, as (id, text); full text agrees with them."""
+    for table in ("chunks_fts", "names_fts"):
+        writer.connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
+    query = "SELECT id, text FROM chunks ORDER BY file_id, ordinal"
+    return writer.connection.execute(query).fetchall()
+
+
+def segments(writer):
+    """The segments of full text, of chunks and of names."""
+    queries = [f"SELECT count(DISTINCT segid) FROM {name}_fts_idx" for name in ("chunks", "names")]
+    return [scalar(writer.connection, query) for query in queries]
+
+
+def stored_tags(writer):
+    query = "SELECT path, tag FROM tags JOIN files ON files.id = file_id ORDER BY path, tag"
+    return writer.connection.execute(query).fetchall()
+
+
+def stored_tokens(writer):
+    """The token vectors by the text they are of, in the order in which the texts were wanted."""
+    query = (
+        "SELECT (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash), token_vectors.tokens"
+        " FROM token_vectors JOIN vectors ON vectors.id = vector_id ORDER BY vector_id"
+    )
+    return writer.connection.execute(query).fetchall()

@@ -176,8 +176,6 @@ def test_the_database_of_another_program_is_refused_and_left_as_it_is(place):
     place.index_path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(place.index_path)) as connection:
         connection.execute("CREATE TABLE chunks (id TEXT PRIMARY KEY, text TEXT)")
-        connection.execute("INSERT INTO chunks VALUES ('a', 'not ours')")
-        connection.commit()
     before = place.index_path.read_bytes()
 
     for command in (("index",), ("search", "lighthouse")):

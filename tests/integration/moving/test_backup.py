@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from memline.producers.actions.backup import back_up, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
-from memline.shared.index import chunks, driver
+from memline.shared.index import chunks, driver, meta
 from tests.support.workspace import note, paths
 
 pytestmark = pytest.mark.place(server={}, notes=3, is_indexed=True)
@@ -73,7 +73,8 @@ def test_the_wal_of_an_index_that_was_deleted_is_not_taken_for_that_of_the_new_o
     before = place.contents()
     (saved,) = back_up([place.agent], tmp_path / "saved")
     with closing(driver.open_writer(place.index_path)) as connection:
-        connection.execute("DELETE FROM chunks")
+        with driver.transaction(connection):
+            meta.put(connection, meta.WORKSPACE, "another")
         wal = Path(f"{place.index_path}-wal").read_bytes()
     place.index_path.unlink()
     Path(f"{place.index_path}-wal").write_bytes(wal)

@@ -60,7 +60,7 @@ def add_tokens(place, *, fit_tokens=100):
     with closing(IndexWriter.of(place.agent)) as writer, writer.session() as (connection, _):
         row = identities.target(connection)
         assert row is not None
-        for row_id, digest in connection.execute("SELECT id, text_hash FROM vectors").fetchall():
+        for row_id, digest in place.rows("SELECT id, text_hash FROM vectors"):
             token_rows.store(connection, row.id, [(row_id, raw_of(digest))])
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(token_rows, "FIT_TOKENS", fit_tokens)

@@ -1,32 +1,27 @@
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
-from memline.shared.index.chunks import grams
-from tests.support.index_rows import MODEL_A, file_row
-
-
-def found(writer, match):
-    rows = writer.connection.execute(
-        "SELECT files.path FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
-        " JOIN files ON files.id = chunks.file_id WHERE chunks_fts MATCH ? ORDER BY files.path",
-        (match,),
-    )
-    return [row[0] for row in rows]
-
-
-def is_consistent(writer):
-    writer.connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
-    return True
+from memline.shared.index import ledger
+from memline.shared.sources.tokens import grams
+from tests.support.index_rows import (
+    MODEL_A,
+    backlog,
+    file_row,
+    make_job,
+    paths_with,
+    segments,
+    stored_chunks,
+    stored_tags,
+)
 
 
 def test_a_stored_file_is_found_by_its_words_at_once(writer):
     change = writer.store_file(file_row("MEMORY.md", "the deploy broke", "the café opened"))
 
     assert change == "added"
-    assert found(writer, "deploy") == ["MEMORY.md"]
-    assert found(writer, "cafe") == ["MEMORY.md"]
-    assert found(writer, "deploys") == ["MEMORY.md"]
+    assert paths_with(writer, "deploy") == ["MEMORY.md"]
+    assert paths_with(writer, "cafe") == ["MEMORY.md"]
+    assert paths_with(writer, "deploys") == ["MEMORY.md"]
 
 
 def test_new_content_replaces_the_old(writer):
@@ -35,10 +30,9 @@ def test_new_content_replaces_the_old(writer):
     change = writer.store_file(file_row("a.md", "plums", at=2))
 
     assert change == "changed"
-    assert found(writer, "apples") == []
-    assert found(writer, "plums") == ["a.md"]
-    assert chunks.count(writer.connection) == 1
-    assert is_consistent(writer)
+    assert paths_with(writer, "apples") == []
+    assert paths_with(writer, "plums") == ["a.md"]
+    assert [text for _, text in stored_chunks(writer)] == ["plums"]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +47,10 @@ def test_a_removed_or_refused_file_is_no_longer_found_and_a_refused_one_stays_in
     change = writer.store_file(file_row("a.md", at=2, outcome=outcome))
 
     assert change == changed
-    assert found(writer, "apples") == []
+    assert paths_with(writer, "apples") == []
     entries = ledger.entries(writer.connection)
     assert {path: entry.outcome for path, entry in entries.items()} == kept
-    assert is_consistent(writer)
+    assert stored_chunks(writer) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +68,7 @@ def test_an_older_look_never_replaces_a_newer_one(writer, late):
     change = writer.store_file(late)
 
     assert change == "late"
-    assert found(writer, "new") == ["a.md"]
+    assert paths_with(writer, "new") == ["a.md"]
 
 
 def test_a_late_message_does_not_bring_a_removed_file_back(writer):
@@ -83,13 +77,13 @@ def test_a_late_message_does_not_bring_a_removed_file_back(writer):
 
     writer.store_file(file_row("a.md", "apples", at=2))
 
-    assert found(writer, "apples") == []
+    assert paths_with(writer, "apples") == []
 
 
 def test_words_of_a_path_find_the_file(writer):
     writer.store_file(file_row("memory/2026-02-10.md", "something"))
 
-    assert found(writer, 'path:"2026 02 10"') == ["memory/2026-02-10.md"]
+    assert paths_with(writer, 'path:"2026 02 10"') == ["memory/2026-02-10.md"]
 
 
 @pytest.mark.parametrize(
@@ -106,11 +100,11 @@ def test_runs_without_spaces_become_pairs(text, expected):
     assert grams(text) == expected
 
 
-def test_a_word_inside_a_chinese_sentence_is_found(writer):
+def test_a_word_inside_a_chinese_sentence_is_paths_with(writer):
     writer.store_file(file_row("a.md", "今天讨论了金银价格上涨"))
 
-    assert found(writer, 'grams:"金银 银价 价格"') == ["a.md"]
-    assert found(writer, "grams:金*") == ["a.md"]
+    assert paths_with(writer, 'grams:"金银 银价 价格"') == ["a.md"]
+    assert paths_with(writer, "grams:金*") == ["a.md"]
 
 
 def test_an_unchanged_file_only_moves_its_time(writer):
@@ -121,7 +115,7 @@ def test_an_unchanged_file_only_moves_its_time(writer):
 
     assert change == "unchanged"
     assert ledger.entries(writer.connection)["a.md"].mtime_ns == 9
-    assert found(writer, "apples") == ["a.md"]
+    assert paths_with(writer, "apples") == ["a.md"]
 
 
 @pytest.mark.parametrize("between", ["removed", "changed"])
@@ -136,7 +130,7 @@ def test_a_worker_that_compared_with_an_older_ledger_never_empties_a_file(writer
     change = writer.store_file(replace(first, chunks=None, observed_ns=3))
 
     assert change == "unknown"
-    assert found(writer, "pears") == ([] if between == "removed" else ["a.md"])
+    assert paths_with(writer, "pears") == ([] if between == "removed" else ["a.md"])
 
 
 def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(writer):
@@ -148,58 +142,42 @@ def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(wr
     assert change == "changed"
 
 
-def tags_in(writer):
-    query = "SELECT path, tag FROM tags JOIN files ON files.id = file_id ORDER BY path, tag"
-    return writer.connection.execute(query).fetchall()
-
-
 def test_tags_go_with_the_content_they_stand_in(writer):
     writer.store_file(replace(file_row("a.md", "apples"), tags="boat\nboat/dinghy"))
     writer.store_file(replace(file_row("b.md", "pears"), tags="boat"))
-    assert tags_in(writer) == [("a.md", "boat"), ("a.md", "boat/dinghy"), ("b.md", "boat")]
+    assert stored_tags(writer) == [("a.md", "boat"), ("a.md", "boat/dinghy"), ("b.md", "boat")]
 
     writer.store_file(replace(file_row("a.md", "plums", at=2), tags="sail"))
     writer.store_file(file_row("b.md", at=2, outcome=ledger.REMOVED))
-    assert tags_in(writer) == [("a.md", "sail")]
+    assert stored_tags(writer) == [("a.md", "sail")]
 
 
 def test_full_text_is_written_once_for_all_files_of_a_transaction(writer):
     writer.retarget(MODEL_A)
     writer.store_files([file_row(f"{number}.md", f"word{number}", at=1) for number in range(12)])
 
-    for table in ("chunks_fts", "names_fts"):
-        segments = f"SELECT count(DISTINCT segid) FROM {table}_idx"
-        assert driver.scalar(writer.connection, segments) == 1
+    assert segments(writer) == [1, 1]
 
 
 def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer):
     writer.store_files([file_row("a.md", "apples", at=1), file_row("a.md", "pears", at=10**12)])
 
-    for table in ("chunks_fts", "names_fts"):
-        writer.connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
-    for word, expected in (("apples", 0), ("pears", 1)):
-        found = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
-        assert driver.scalar(writer.connection, found, word) == expected
+    assert [text for _, text in stored_chunks(writer)] == ["pears"]
+    assert (paths_with(writer, "apples"), paths_with(writer, "pears")) == ([], ["a.md"])
 
 
 def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer):
     """Its vectors may come for hours."""
     writer.retarget(MODEL_A)
-    with writer.transaction() as (connection, _):
-        paths = [(f"{number}.md", 1) for number in range(80)]
-        job = jobs.create(connection, jobs.IMPORT, by="me", now_ns=1, files=paths)
+    job = make_job(writer, *(f"{number}.md" for number in range(80)))
     for number in range(20):
         writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
     writer.tidy()
-    segments = "SELECT count(DISTINCT segid) FROM {}_idx"
-    for table in ("chunks_fts", "names_fts"):
-        assert driver.scalar(writer.connection, segments.format(table)) == 20
+    assert segments(writer) == [20, 20]
 
     for number in range(20, 80):
         writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)
     writer.tidy()
 
-    assert vectors.backlog(writer.connection, identities.target(writer.connection).id).wanted == 80
-    for table in ("chunks_fts", "names_fts"):
-        assert driver.scalar(writer.connection, segments.format(table)) == 1
-    assert found(writer, "kestrel5") == ["5.md"]
+    assert (backlog(writer).wanted, segments(writer)) == (80, [1, 1])
+    assert paths_with(writer, "kestrel5") == ["5.md"]

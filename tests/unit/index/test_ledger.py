@@ -16,12 +16,6 @@ def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer):
     assert ledger.entry(writer.connection, "a.md") is None
 
 
-def test_an_observation_tells_when_a_file_was_read_and_whether_to_its_end(writer):
-    writer.store_file(file_row("a.md", "apples", at=7))
-
-    assert ledger.observations(writer.connection, ["a.md", "unknown.md"]) == {"a.md": 7}
-
-
 def test_problems_are_the_files_that_a_user_should_look_at(writer):
     for path, outcome in (("b.md", "not_text"), ("a.md", "failed"), ("c.md", "symlink"), ("d.md", "empty")):
         writer.store_file(file_row(path, outcome=outcome))

@@ -7,7 +7,7 @@ from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import model_change
-from tests.support.index_rows import MODEL_A, file_row, lease_all, vector_of
+from tests.support.index_rows import MODEL_A, file_row, lease_all, stored_tokens, vector_of
 
 DIMS = 96
 
@@ -33,58 +33,32 @@ def store(writer):
         writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
 
 
-def stored(writer):
-    query = "SELECT vector_id, tokens FROM token_vectors ORDER BY vector_id"
-    return writer.connection.execute(query).fetchall()
-
-
-def test_token_vectors_are_stored_with_the_vector_and_read_by_it(searched):
-    texts = dict(
-        searched.connection.execute(
-            "SELECT id, (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash) FROM vectors"
-        ).fetchall()
-    )
-
-    found = token_rows.read(searched.connection, texts)
-
-    assert found == {vector_id: tokens_of(text) for vector_id, text in texts.items()}
-
-
-def test_only_the_candidates_are_read(searched):
-    seen = []
-    searched.connection.set_trace_callback(seen.append)
-    token_rows.read(searched.connection, [1])
-    searched.connection.set_trace_callback(None)
-
-    (statement,) = seen
-    plan = [row[3] for row in searched.connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
-
-    # 2.5 s of a question's 3 when all vectors of the model were gone through.
-    assert plan[0] == "SEARCH token_vectors USING INTEGER PRIMARY KEY (rowid=?)"
+def test_token_vectors_are_stored_with_the_vector(searched):
+    assert stored_tokens(searched) == [(text, tokens_of(text)) for text in ("apples", "pears")]
 
 
 def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched):
     searched.store_file(file_row("a.md", at=2, outcome="removed"))
-    assert stored(searched), "as long as the vector is cached, they are"
+    assert stored_tokens(searched), "as long as the vector is cached, they are"
 
     with searched.session() as (connection, now):
         vectors.prune_cache(connection, 0, now)
 
-    assert stored(searched) == []
+    assert stored_tokens(searched) == []
 
 
 def test_vectors_that_are_made_anew_lose_the_old_ones(searched):
     with searched.session() as (connection, now):
         model_change.forget_vectors(connection, now)
 
-    assert stored(searched) == []
+    assert stored_tokens(searched) == []
 
 
 def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(wanting, monkeypatch):
     monkeypatch.setattr(token_rows, "SLICE_TEXTS", 1)
     monkeypatch.setattr(token_rows, "FIT_TOKENS", 1_000)
     store(wanting)
-    raw = [row[1] for row in stored(wanting)]
+    raw = [row[1] for row in stored_tokens(wanting)]
 
     monkeypatch.setattr(token_rows, "FIT_TOKENS", 10)
     wanting.store_file(file_row("b.md", "quinces", at=3))
@@ -93,11 +67,11 @@ def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(wanting, mo
     identity = identities.by_key(wanting.connection, MODEL_A.key)
     assert identity is not None
     fitted = token_rows.projection(wanting.connection, identity.id)
-    rows = stored(wanting)
+    rows = stored_tokens(wanting)
     assert [row[1] for row in rows][: len(raw)] == [token_vectors.project(each, fitted) for each in raw]
 
     # Reduced when it comes, by the same axes.
     wanting.store_file(file_row("c.md", "damsons", at=4))
     store(wanting)
-    assert stored(wanting)[-1][1] == token_vectors.project(tokens_of("damsons"), fitted)
+    assert stored_tokens(wanting)[-1][1] == token_vectors.project(tokens_of("damsons"), fitted)
     assert token_rows.projection(wanting.connection, identity.id) == fitted

@@ -1,10 +1,7 @@
 """Wanted, ready and cached vectors; a backfill waits behind live edits and can be cancelled."""
 
-import re
 import time
-from pathlib import Path
 
-import memline
 from memline.shared.index import meta, vectors
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import (
@@ -16,17 +13,6 @@ from tests.support.index_rows import (
     nearest,
     target_id,
 )
-
-
-def test_no_statement_looks_for_a_vector_by_its_text_alone():
-    # Without the identity all vectors are read: 80 ms of CPU for each text among 100,000 of 384 dimensions.
-    alone = re.compile(r"(?:UPDATE|DELETE FROM) vectors\b[^;)]{0,200}?WHERE text_hash\b")
-
-    folders = [Path(memline.__path__[0]) / name for name in ("shared", "producers", "workers")]
-    sources = [path for folder in folders for path in folder.rglob("*.py")]
-
-    assert len(sources) > 200
-    assert [path.name for path in sources if alone.search(path.read_text())] == []
 
 
 def test_the_same_text_in_ten_files_is_leased_once(writer):

@@ -11,7 +11,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import files_of_days
 from memline.shared.sources.dates import Days
 from memline.shared.sync.read_file import FileReader
-from tests.support.index_rows import MODEL_A, answer, lease_all
+from tests.support.index_rows import MODEL_A, answer, lease_all, stored_chunks
 from tests.support.transcripts import opening, session_settings, sessions_folder, talk
 
 PATH = "sessions/a.jsonl"
@@ -51,12 +51,7 @@ def append(file, text):
 
 
 def texts(writer):
-    rows = writer.connection.execute("SELECT text FROM chunks ORDER BY ordinal")
-    found = [row[0] for row in rows]
-    ordinals = [row[0] for row in writer.connection.execute("SELECT ordinal FROM chunks ORDER BY ordinal")]
-    assert ordinals == list(range(len(ordinals)))
-    writer.connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
-    return found
+    return [text for _, text in stored_chunks(writer)]
 
 
 def whole(file, tmp_path, clock):
@@ -70,7 +65,7 @@ def whole(file, tmp_path, clock):
 
 
 def ids(writer):
-    return [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
+    return [row_id for row_id, _ in stored_chunks(writer)]
 
 
 def test_growth_replaces_the_last_chunk_and_adds_to_it(file, writer, clock, tmp_path):
@@ -182,7 +177,7 @@ def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(f
     file.unlink()
     clock.advance(10_000)
     writer.sweep()
-    assert writer.connection.execute("SELECT count(*) FROM files").fetchone() == (0,)
+    assert ledger.entry(writer.connection, PATH) is None
 
 
 def test_the_lines_and_days_of_a_transcript_are_kept_with_it(file, writer, clock):
