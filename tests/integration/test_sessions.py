@@ -167,7 +167,7 @@ def test_a_missing_folder_is_told_in_status_and_index(place, folder):
 
     assert place.status()["sourceCounts"][1] == {"source": "sessions", "files": 0, "chunks": 0}
 
-    (finding,) = (each for each in report.findings if "sessions directory" in each.what)
+    (finding,) = (each for each in report.findings if "sessions of OpenClaw" in each.what)
     assert str(folder) in finding.what
     assert not report.failed
 
@@ -187,7 +187,7 @@ def test_while_the_folder_cannot_be_listed_nothing_is_taken_for_gone(place, fold
     finally:
         folder.chmod(0o700)
 
-    assert status["scan"]["issues"][-1] == f"sessions directory not accessible ({folder}): EACCES"
+    assert status["scan"]["issues"][-1] == f"sessions of OpenClaw not readable ({folder}): EACCES"
     assert [hit["path"] for hit in found["results"]] == ["sessions/abc.jsonl"]
 
 

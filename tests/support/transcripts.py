@@ -65,8 +65,7 @@ def store_of(program, place, workspace="/w/proj"):
         state_dir=place,
         transcript_places=places,
     )
-    (store,) = FORMATS[program].find(settings)
-    return store
+    return FORMATS[program].find(settings)
 
 
 def names_in(store):

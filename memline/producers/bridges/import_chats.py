@@ -120,7 +120,7 @@ def _keep(
         append(workspace, f"{root}/{note}", lambda text: "" if added in text else f"\n{added}")
         became = "grown"
     else:
-        title = " ".join(masked(title)[0].split()) or "A conversation"
+        title = " ".join(masked(title).split()) or "A conversation"
         words = "-".join(re.findall(r"\w+", title.lower()))[:60].strip("-")
         note = f"{_day(said[0][2])}-{words}-{tag[:8]}.md".lstrip("-")
         content = f"# {title}\n\n{_text(said, '')}\n".encode("utf-8", "replace")
@@ -140,7 +140,7 @@ def _text(said: list[Said], day: str) -> str:
         if (now := _day(time)) and now != day:
             blocks.append(f"## {now}")
             day = now
-        clean = masked(text)[0].strip()
+        clean = masked(text).strip()
         # An open block of code would take in what follows.
         blocks.append(f"{role}: {clean}" + "\n```" * (len(_FENCE.findall(clean)) % 2))
     return "\n\n".join(blocks)

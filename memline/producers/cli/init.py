@@ -198,7 +198,7 @@ def _mention_sessions(settings: AgentSettings) -> None:
     """Say what past sessions of other programs there are: they are private, and read only when asked for."""
     for name, title in environment.PROGRAMS.items():
         if name not in settings.memory.transcripts or "sessions" not in settings.memory.sources:
-            files = (file for store in FORMATS[name].find(settings) for file in store.discover().files)
+            files = FORMATS[name].find(settings).discover().files
             if count := sum(file.problem is None for file in files):
                 sessions = f"{counted(count, 'past session')} of {title}"
                 echo(f"\n{sessions} in this folder can be searched, too: memorySearch.transcripts.")

@@ -19,7 +19,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs, ledger
-from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
@@ -32,48 +31,6 @@ from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_
 
 #: Seconds without a change after which what there is of a transcript is read, however little.
 QUIET_S = 300.0
-
-
-class TranscriptGrowth:
-    """Measures the growth of one agent's transcripts; keeps nothing, so any thread may ask."""
-
-    def __init__(self, settings: AgentSettings, transcripts: Transcripts, *, clock: Clock) -> None:
-        self._index_path = settings.index_path
-        self._limits = settings.memory.sync.sessions
-        self._transcripts = transcripts
-        self._clock = clock
-
-    def check(self, paths: Iterable[str]) -> tuple[list[str], bool]:
-        """Return those of the changed transcripts that are to be read on, and whether a session is new."""
-        due: list[str] = []
-        has_new_session = False
-        with driver.reading_if_any(self._index_path) as reader:
-            for path in paths:
-                known = ledger.entry(reader, path) if reader else None
-                if reader is None or known is None or known.outcome == ledger.REMOVED:
-                    has_new_session = has_new_session or not is_archive(path)
-                    due.append(path)
-                elif self._is_due(path, known, ledger.transcript_lines(reader, path)):
-                    due.append(path)
-        return due, has_new_session
-
-    def _is_due(self, path: str, known: LedgerEntry, known_lines: int) -> bool:
-        limits = self._limits
-        try:
-            with self._transcripts.open(path) as opened:
-                grown = opened.size - known.size
-                if grown <= 0:
-                    # Cut short, or written anew; unless nothing changed at all.
-                    times = (known.mtime_ns, known.ctime_ns)
-                    return bool(grown) or times != (opened.mtime_ns, opened.ctime_ns)
-                is_quiet = self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S
-                if is_quiet or grown >= limits.delta_bytes or limits.delta_messages == 0:
-                    return True
-                lines = sum(line.endswith(b"\n") for line in opened.lines)
-                return lines - known_lines >= limits.delta_messages
-        except (FileRefused, OSError):
-            # Gone, or not a file any more: reading it says what it is.
-            return True
 
 
 #: Seconds between two scans of all files by size and time; 5,000 files cost about 0.1 s of CPU.
@@ -124,7 +81,7 @@ class Follower:
         """Return a line for each agent: what is followed, and how."""
         return [
             f"memline: agent {agent.settings.agent} follows {agent.settings.workspace}"
-            f"{' and its sessions' if agent.growth else ''}: {agent.mode()}"
+            f"{' and its sessions' if agent.transcripts else ''}: {agent.mode()}"
             for agent in self._agents
         ]
 
@@ -143,7 +100,7 @@ class Follower:
 
 
 class _AgentFollower:
-    """Follows the files of one agent. `enqueue` and `on_transcripts` are called by threads of watchers."""
+    """Follows the files of one agent. `enqueue` and `_request_scan` are called by threads of watchers."""
 
     def __init__(
         self, settings: AgentSettings, clock: Clock, on_change: Callable[[AgentSettings], None]
@@ -158,10 +115,10 @@ class _AgentFollower:
             quiet = watcher.Debounce(sync.watch_debounce_ms / 1000)
             self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
         transcripts = transcripts_of(settings)
-        self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
+        self.transcripts = transcripts
         if sync.watch and transcripts:
             quiet = watcher.Debounce(watcher.TRANSCRIPT_QUIET_S, watcher.TRANSCRIPT_CEILING)
-            self.watchers.append(Watcher(transcripts, quiet, on_paths=self.on_transcripts, on_rescan=rescan))
+            self.watchers.append(Watcher(transcripts, quiet, on_paths=self.enqueue, on_rescan=rescan))
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
         #: Whether a scan finds the first import, or what changed while this process was off. It becomes a
@@ -214,16 +171,6 @@ class _AgentFollower:
         names = (path, unprintable(path))
         return not any(os.path.lexists(self.settings.workspace / name) for name in names)
 
-    def on_transcripts(self, paths: Iterable[str]) -> None:
-        """Send those of the changed transcripts that grew enough."""
-        due, has_new_session = self.growth.check(paths) if self.growth else ([], False)
-        if has_new_session and self.settings.memory.sync.on_session_start:
-            # The user of a new session is going to ask about the last one.
-            self._is_catching_up = True
-            self._request_scan()
-        elif due:
-            self.enqueue(due)
-
     def _request_scan(self) -> None:
         """Note that a scan is due; it belongs to the thread that ticks."""
         self._next_scan_s = 0.0
@@ -273,7 +220,23 @@ class _AgentFollower:
         if self._is_catching_up or not self.settings.memory.sync.watch:
             self._is_catching_up = False
             return changes.growing
-        return self.growth.check(changes.growing)[0] if self.growth and changes.growing else ()
+        if not changes.growing or not self.transcripts:
+            return ()
+        with driver.reading(self.settings.index_path) as reader:
+            lines = {path: ledger.transcript_lines(reader, path) for path in changes.growing}
+        return [path for path, known in lines.items() if self._is_due(self.transcripts, path, known)]
+
+    def _is_due(self, transcripts: Transcripts, path: str, known_lines: int) -> bool:
+        """Tell whether a transcript came to rest, or has enough more lines than were read."""
+        try:
+            with transcripts.open(path) as opened:
+                if self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S:
+                    return True
+                lines = sum(line.endswith(b"\n") for line in opened.lines)
+        except (FileRefused, OSError):
+            # Gone, or not a file any more: reading it says what it is.
+            return True
+        return lines - known_lines >= self.settings.memory.sync.sessions.delta_messages
 
     def _advance(self, feeder: FileFeeder) -> None:
         with driver.reading_if_any(self.settings.index_path) as reader:

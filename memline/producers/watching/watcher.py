@@ -24,6 +24,7 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserverVFS
 
 from memline.shared.logs import Log
+from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable
@@ -164,12 +165,12 @@ class Watcher(events.FileSystemEventHandler):
                 self._add(_SCAN if event.event_type == "created" else _REWATCH)
             return
         for path in paths:
-            located = self._files.locate(path)
-            if located is not None:
+            if isinstance(self._files, Transcripts):
+                if self._files.concerns_file(path):
+                    # A scan finds out which sessions have grown enough.
+                    self._add(_SCAN)
+            elif located := self._files.locate(path):
                 self._add(located.path)
-            elif not isinstance(self._files, MemoryPaths) and self._files.is_shared(path):
-                # Which of its sessions changed, a scan finds out.
-                self._add(_SCAN)
             elif os.path.basename(path) in IGNORE_FILES:
                 # Other files belong to the memory now.
                 self._add(_REWATCH)

@@ -165,7 +165,7 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
         if issue.startswith(("no memory files found", "memory directory missing")):
             continue
-        is_sessions = issue.startswith(("sessions of ", "sessions directory "))
+        is_sessions = issue.startswith("sessions of ")
         key = "transcripts" if is_sessions else "extraPaths"
         action = f"put {'them in their' if is_sessions else 'it in its'} place, or change memorySearch.{key}"
         action += " (memline config show)"

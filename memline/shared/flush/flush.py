@@ -108,7 +108,7 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
         return Flushed(outcome=NOTHING, reason="the session has no text")
     answer = _ask(settings, turns, clock)
     # A model repeats what it was shown, and a note is sent to an embedding provider.
-    entry = chat_model.entry(mask(visible(answer))[0])
+    entry = chat_model.entry(mask(visible(answer)))
     if not any(map(_is_fact, _blocks(entry))):
         return Flushed(outcome=NOTHING, reason="there was nothing to keep")
     written = write(settings.workspace, note, entry)

@@ -70,8 +70,8 @@ def read_end(path: Path) -> SessionEnd:
 
 def turns_of(end: SessionEnd, format: TranscriptFormat, *, now: float) -> list[str]:
     """Return what was said, as `User: …` and `Assistant: …`, with secrets masked."""
-    records = Records((line + b"\n" for line in end.lines), format.relevant)
-    return [f"{each.speaker}: {each.text}" for each in messages_of(format.said(records), now=now)]
+    records = Records((line + b"\n" for line in end.lines), format.relevant, format.identity)
+    return [f"{each.role.capitalize()}: {each.text}" for each in messages_of(format.said(records), now=now)]
 
 
 def newest(turns: Sequence[str], max_tokens: int) -> tuple[list[str], bool]:

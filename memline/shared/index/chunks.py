@@ -14,7 +14,7 @@ from memline.shared.index import full_text, ledger
 from memline.shared.index.driver import json_ids
 from memline.shared.index.full_text import Document
 from memline.shared.index.rows import Chunk, FileRow
-from memline.shared.sessions.said import Counts, TranscriptFacts
+from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, name_key, path_key, stem_key
 from memline.shared.sources.markdown import outline, sections_of
@@ -155,7 +155,7 @@ def sessions_in(source: Connection) -> Iterator[FileRow]:
         yield FileRow(
             **dict(zip(columns.split(", "), row, strict=True)),
             chunks=tuple(Chunk(**dict(zip(parts.split(", "), each, strict=True))) for each in chunks),
-            transcript=TranscriptFacts(counts=Counts(first_day=first, last_day=last)),
+            transcript=TranscriptFacts(first_day=first, last_day=last),
         )
 
 

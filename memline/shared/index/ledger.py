@@ -187,7 +187,7 @@ def save_facts(connection: Connection, file_id: int, facts: TranscriptFacts | No
         return
     connection.execute(
         "INSERT OR REPLACE INTO transcripts (file_id, lines, first_day, last_day) VALUES (?, ?, ?, ?)",
-        (file_id, facts.lines, facts.counts.first_day, facts.counts.last_day),
+        (file_id, facts.lines, facts.first_day, facts.last_day),
     )
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sessions.said import MarkedParts, Record, Said, once, parse, seconds_of, text_of
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, held_in, within
+from memline.shared.sessions.said import MarkedParts, Record, Said, parse, seconds_of, text_of
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.tables import as_dict
 
@@ -48,7 +48,7 @@ _OTHERS = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
 
 def said(records: Iterable[Record]) -> Iterator[Said]:
     """Yield what the user typed, also while the program worked, what the model wrote, and titles."""
-    for line, record in once(records, "uuid"):
+    for line, record in records:
         kind, at = record.get("type"), seconds_of(record.get("timestamp"))
         message, attached = as_dict(record.get("message")), as_dict(record.get("attachment"))
         role = message.get("role")
@@ -72,14 +72,14 @@ def _typed(text: str) -> str:
     return "" if text.startswith(_WHOLE) else text
 
 
-def _cwd(lines: Iterator[bytes]) -> object:
+def _cwd(lines: Iterable[bytes]) -> object:
     """Return the folder in which a session began."""
-    named = (parse(line) or {} for line in islice(lines, _LOOK_LINES) if b'"cwd"' in line)
-    places = (record.get("cwd") for record in named)
+    records = (parse(line) or {} for line in islice(lines, _LOOK_LINES) if b'"cwd"' in line)
+    places = (record.get("cwd") for record in records)
     return next((each for each in places if isinstance(each, str) and each.startswith("/")), None)
 
 
-def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+def _find(settings: AgentSettings) -> SessionFiles:
     workspace = os.path.abspath(settings.workspace)
     workspaces = (workspace, os.path.realpath(workspace))
     encoded = tuple(re.sub("[^A-Za-z0-9]", "-", each)[:_NAMED_CHARS] for each in workspaces)
@@ -87,20 +87,20 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     # The memory that Claude Code keeps for a project is beside the sessions of that project.
     own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
     is_within = within(workspace)
-    store = SessionFiles(
+    return SessionFiles(
+        "Claude Code",
         root,
         f"{TRANSCRIPT_PREFIX}{NAME}/",
         "*",
-        title="Claude Code",
         is_own=lambda name: name in own or name.startswith(encoded),
-        belongs=lambda folder, absolute: folder in own or is_within(held_in(absolute, _cwd)),
+        belongs=lambda file: file.split(os.sep)[-2] in own or is_within(held_in(file, _cwd)),
     )
-    return (store,)
 
 
 FORMAT = TranscriptFormat(
     name=NAME,
     relevant=rb'"type"\s*:\s*"(?:user|assistant|custom-title|ai-title|queued_command)"',
+    identity="uuid",
     said=said,
     find=_find,
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, parse, seconds_of, text_of
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, held_in, within
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.tables import as_dict, as_list
 
@@ -66,23 +66,22 @@ def _prompt(event: dict[str, Any]) -> tuple[str, str] | None:
     return form, text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
 
 
-def _cwd(lines: Iterator[bytes]) -> object:
+def _cwd(lines: Iterable[bytes]) -> object:
     """Return the folder in which a person held a session; empty of one in which a model was the user."""
-    meta = _payload(parse(next(lines, b"")) or {}, "session_meta")
+    meta = _payload(parse(next(iter(lines), b"")) or {}, "session_meta")
     return "" if isinstance(meta.get("source"), dict) else meta.get("cwd")
 
 
-def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+def _find(settings: AgentSettings) -> SessionFiles:
     is_within = within(settings.workspace)
-    store = SessionFiles(
+    return SessionFiles(
+        "Codex",
         settings.transcript_places[NAME],
         f"{TRANSCRIPT_PREFIX}{NAME}/",
-        "sessions/[0-9]*/[0-9]*/[0-9]*",
+        "sessions/*/*/*",
         "archived_sessions",
-        title="Codex",
-        belongs=lambda _folder, absolute: is_within(held_in(absolute, _cwd)),
+        belongs=lambda file: is_within(held_in(file, _cwd)),
     )
-    return (store,)
 
 
 FORMAT = TranscriptFormat(

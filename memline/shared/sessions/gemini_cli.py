@@ -9,10 +9,11 @@ a compression replaced was said, and stays. Measured with Gemini CLI 0.61.
 import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from pathlib import Path
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, seconds_of
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, TranscriptStore, open_file, within
+from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, open_file, within
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 
@@ -57,26 +58,25 @@ def _text_of(content: object) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+def _find(settings: AgentSettings) -> SessionFiles:
     workspace = os.path.abspath(settings.workspace)
     is_within = within(workspace)
     hashes = {sha256(each.encode()).hexdigest() for each in (workspace, os.path.realpath(workspace))}
     root = settings.transcript_places[NAME] / "tmp"
-    store = SessionFiles(
+    return SessionFiles(
+        "Gemini CLI",
         root,
         f"{TRANSCRIPT_PREFIX}{NAME}/",
         "*/chats",
-        title="Gemini CLI",
-        is_own=lambda name: name in hashes or is_within(_place_of(str(root), name)),
-        belongs=lambda _folder, absolute: os.path.basename(absolute).startswith("session-"),
+        is_own=lambda name: name in hashes or is_within(_place_of(root / name)),
+        belongs=lambda file: os.path.basename(file).startswith("session-"),
     )
-    return (store,)
 
 
-def _place_of(root: str, project: str) -> str:
+def _place_of(project: Path) -> str:
     try:
-        with open_file(root, os.path.join(project, ".project_root")) as opened:
-            return next(opened.lines, b"")[:_MAX_PATH_BYTES].decode("utf-8", "replace").strip()
+        with open_file(str(project), ".project_root") as opened:
+            return next(iter(opened.lines), b"")[:_MAX_PATH_BYTES].decode("utf-8", "replace").strip()
     except (OSError, ValueError, FileRefused):
         return ""
 

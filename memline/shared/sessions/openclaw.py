@@ -1,24 +1,11 @@
-"""Read OpenClaw's sessions: JSONL files, and from 2026.9 on rows of the agent's database.
+"""Read what was said in OpenClaw's sessions: without what its runtime writes as the user or the agent."""
 
-    <state dir>/agents/<agent>/sessions/*.jsonl                    a file a session, and its archives
-    <state dir>/agents/<agent>/agent/openclaw-agent.sqlite         the same records as rows
-
-A session is called the same in both, and its lines are the same: row by row in their order. So what was
-indexed as a file stays what it is when OpenClaw takes the file into its database.
-"""
-
-import os
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from memline.shared.config.schema import AgentSettings
-from memline.shared.sessions import openclaw_rows
-from memline.shared.sessions.said import MarkedParts, Record, Said, once, seconds_of, text_of
-from memline.shared.sessions.stores import OpenTranscript, SessionFiles, TranscriptFormat, TranscriptStore
-from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
-from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sessions.openclaw_store import OpenClawTranscripts
+from memline.shared.sessions.said import MarkedParts, Record, Said, seconds_of, text_of
+from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.tables import as_dict, as_text
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.
@@ -132,91 +119,13 @@ def _is_silent(text: str) -> bool:
     return _SILENT.fullmatch(text) is not None or _SILENT_ACTION.fullmatch(text) is not None
 
 
-#: The database, below the state directory, and what SQLite keeps beside it.
-DATABASE = "openclaw-agent.sqlite"
-
-_ENDING = ".jsonl"
-
-
-class OpenClawTranscripts(SessionFiles):
-    """The sessions of one agent: rows of its database, then files; a session that is both is its rows."""
-
-    def __init__(self, state_dir: str | Path, agent: str) -> None:
-        folder = os.path.join("agents", agent, "sessions")
-        super().__init__(state_dir, TRANSCRIPT_PREFIX, folder, title="OpenClaw")
-        self.folder = os.path.join(self.root, folder)
-        self._database = Path(self.root, "agents", agent, "agent", DATABASE)
-
-    def discover(self) -> Discovery:
-        """Find all transcripts, and all that look so but cannot be read."""
-        files = super().discover()
-        if not self._has_rows():
-            return files
-        if not os.path.lexists(self.folder):
-            files = Discovery()
-        try:
-            found = openclaw_rows.list_sessions(self._database)
-        except FileRefused as error:
-            return Discovery(issues=(error.problem.reason,)).joined(files)
-        rows = {
-            (path := f"{TRANSCRIPT_PREFIX}{row.session}{_ENDING}"): DiscoveredFile(
-                path, os.path.join(self.folder, row.session + _ENDING), row.size, row.mtime_ns, row.ctime_ns
-            )
-            for row in found.rows
-        }
-        others = (file for file in files.files if file.path not in rows)
-        cold = (f"{TRANSCRIPT_PREFIX}{session}{_ENDING}" for session in found.cold)
-        return Discovery(
-            files=(*rows.values(), *others),
-            issues=(*found.issues, *files.issues),
-            left_out=tuple((path, "OpenClaw has put it into cold storage") for path in cold),
-        )
-
-    def open(self, path: str) -> OpenTranscript:
-        """Open the transcript of a ledger path. Raises FileRefused."""
-        session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(_ENDING)
-        opened = openclaw_rows.open_session(self._database, session) if self._has_rows() else None
-        return opened or super().open(path)
-
-    def locate(self, path: str) -> FileLocation | None:
-        """Return where the file of a ledger or absolute path is, or could be; None when it is no session."""
-        above, name = os.path.split(path)
-        is_named = above in (TRANSCRIPT_PREFIX.rstrip("/"), self.folder) and "\0" not in name
-        if not is_named or not is_storable(name) or not is_transcript_name(name):
-            return None
-        absolute = os.path.join(self.folder, name)
-        return FileLocation(path=TRANSCRIPT_PREFIX + name, absolute=absolute, anchor=self.root)
-
-    def folders(self) -> tuple[str, ...]:
-        """Return the folder of the files, and the one of the database."""
-        return (self.folder, str(self._database.parent))
-
-    def is_shared(self, absolute: str) -> bool:
-        """Tell whether it is the database or its log."""
-        return absolute in (str(self._database), f"{self._database}-wal")
-
-    def sessions_of(self, key: str) -> set[str]:
-        """Return the ids of the sessions that have this key in the database."""
-        return openclaw_rows.sessions_of(self._database, key) if self._has_rows() else set()
-
-    def _has_rows(self) -> bool:
-        try:
-            return self._database.is_file() and first_link(self.root, str(self._database)) is None
-        except OSError:
-            return False
-
-
-def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
-    return (OpenClawTranscripts(settings.state_dir, settings.agent),)
-
-
 def said(records: Iterable[Record]) -> Iterator[Said]:
     """Yield messages of user and agent, and names of the session.
 
     Of a session that a cron job began, what comes before the user's own words is left out: reports to itself.
     """
     is_named = is_muted = False
-    for line, record in once(records, "id"):
+    for line, record in records:
         message = as_dict(record.get("message"))
         at = seconds_of(message.get("timestamp")) or seconds_of(record.get("timestamp"))
         role = as_text(message.get("role"))
@@ -240,6 +149,7 @@ def said(records: Iterable[Record]) -> Iterator[Said]:
 FORMAT = TranscriptFormat(
     name="openclaw",
     relevant=rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"',
+    identity="id",
     said=said,
-    find=_find,
+    find=lambda settings: OpenClawTranscripts(settings.state_dir, settings.agent),
 )

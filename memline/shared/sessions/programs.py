@@ -5,18 +5,25 @@ A further program is a module beside this one that ends in its `FORMAT`, and a r
 """
 
 import os
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, closing
 
 from msgspec.structs import replace
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.sessions import claude_code, codex, gemini_cli, openclaw, opencode
+from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import GONE, Problem
-from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
+from memline.shared.sources.paths import (
+    SESSIONS,
+    TRANSCRIPT_PREFIX,
+    is_storable,
+    is_transcript,
+    is_transcript_name,
+)
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sqlite import library
 
@@ -28,42 +35,42 @@ FORMATS: dict[str, TranscriptFormat] = {
 
 
 class Transcripts:
-    """Locates, lists and opens the transcripts of one agent."""
+    """Lists and opens the transcripts of one agent."""
 
-    def __init__(self, stores: Sequence[TranscriptStore], *, barred: Collection[str] = ()) -> None:
-        """`barred`: the ledger paths of those that were forgotten, which are not there for any reader."""
-        self._stores = tuple(stores)
+    def __init__(self, stores: Mapping[str, TranscriptStore], *, barred: Collection[str] = ()) -> None:
+        """`stores`: by their program. `barred`: the ledger paths of sessions that were forgotten."""
+        self._stores = stores
         self._barred = barred
 
-    def locate(self, path: str) -> FileLocation | None:
-        """Return where the file of a ledger or absolute path is; None when it is not a transcript."""
-        located = next(filter(None, (store.locate(path) for store in self._stores)), None)
-        return None if located is not None and located.path in self._barred else located
+    def covers(self, path: str) -> bool:
+        """Tell whether a ledger path can be that of a transcript of this agent; it may not exist."""
+        is_path = is_transcript(path) and is_storable(path) and "\0" not in path
+        return is_path and path not in self._barred and program_of(path) in self._stores
 
     def discover(self) -> Discovery:
         """Find all transcripts, and all that look so but cannot be read; each path once."""
-        found, files = Discovery(), dict[str, DiscoveredFile]()
-        for store in self._stores:
-            found = found.joined(store.discover())
-        for file in found.files:
+        joined, files = Discovery(), dict[str, DiscoveredFile]()
+        for store in self._stores.values():
+            joined = joined.joined(store.discover())
+        for file in joined.files:
             if file.path not in self._barred:
                 files.setdefault(file.path, file)
-        return replace(found, files=tuple(files.values()))
+        return replace(joined, files=tuple(files.values()))
 
-    def open(self, path: str) -> OpenTranscript:
-        """Open the transcript of a ledger path. Raises FileRefused."""
-        for store in self._stores if path not in self._barred else ():
-            if store.locate(path) is not None:
-                return store.open(path)
-        raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+    def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
+        """Open the transcript of a ledger path for a block. Raises FileRefused."""
+        if not self.covers(path):
+            raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+        return self._stores[program_of(path)].open(path)
 
     def folders(self) -> tuple[str, ...]:
         """Return the folders in which changes show; they may not exist."""
-        return tuple(dict.fromkeys(folder for store in self._stores for folder in store.folders()))
+        return tuple(dict.fromkeys(folder for store in self._stores.values() for folder in store.folders()))
 
-    def is_shared(self, absolute: str) -> bool:
-        """Tell whether a file holds several transcripts, so that a change of it asks for a scan."""
-        return any(store.is_shared(absolute) for store in self._stores)
+    def concerns_file(self, absolute: str) -> bool:
+        """Tell whether a change of a file in one of the folders can be a change of a transcript."""
+        name = os.path.basename(absolute)
+        return is_transcript_name(name) or name.removesuffix("-wal").endswith((".sqlite", ".db"))
 
     def concerns_folder(self, absolute: str) -> bool:
         """Tell whether a folder that was made, moved or removed can change what transcripts there are."""
@@ -71,9 +78,9 @@ class Transcripts:
         return any((folder + os.sep).startswith(inside) for folder in self.folders())
 
     def sessions_of(self, key: str) -> set[str]:
-        """Return the ids of the sessions that have this key in the original's database."""
-        own = (store for store in self._stores if isinstance(store, openclaw.OpenClawTranscripts))
-        return {session for store in own for session in store.sessions_of(key)}
+        """Return the ids of the sessions that have this key in OpenClaw's database."""
+        store = self._stores.get(openclaw.FORMAT.name)
+        return store.sessions_of(key) if isinstance(store, OpenClawTranscripts) else set()
 
 
 def transcripts_of(settings: AgentSettings) -> Transcripts | None:
@@ -81,7 +88,7 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
     memory = settings.memory
     if SESSIONS not in memory.sources or not memory.experimental.session_memory:
         return None
-    stores = [store for name in memory.transcripts for store in FORMATS[name].find(settings)]
+    stores = {name: FORMATS[name].find(settings) for name in memory.transcripts}
     return Transcripts(stores, barred=_barred(settings))
 
 
@@ -102,7 +109,12 @@ def _barred(settings: AgentSettings) -> frozenset[str]:
         raise IndexFault(f"{path} cannot be read: {error}", hint="memline doctor") from error
 
 
+def program_of(path: str) -> str:
+    """Return the program of the transcript of a ledger path."""
+    name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
+    return name if rest and name in FORMATS else openclaw.FORMAT.name
+
+
 def format_of(path: str) -> TranscriptFormat:
     """Return the format of the transcript of a ledger path."""
-    name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
-    return FORMATS[name if rest and name in FORMATS else openclaw.FORMAT.name]
+    return FORMATS[program_of(path)]

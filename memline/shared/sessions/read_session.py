@@ -1,13 +1,15 @@
 """Read a session whole: its chunks, with secrets masked, and what is known of it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from memline.shared.clock import Clock
-from memline.shared.sessions.said import Counts, Records, Said, TranscriptFacts
+from memline.shared.sessions.said import Records, Said, TranscriptFacts
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat
 from memline.shared.sources.chunking import AT_HEADING, AT_PARAGRAPH, WITHIN_LINE, Chunk, Unit, cut
@@ -22,20 +24,21 @@ MAX_CHARS = 32_000_000
 #: Characters of the first user message that name a session without a title.
 TITLE_CHARS = 80
 
-#: Days by which a record may be ahead of the clock that reads it; a later one has no day.
+#: Seconds by which a record may be ahead of the clock that reads it; a later one has no day.
 _AHEAD_S = 86_400.0
 
 #: 2001: what is earlier is not a time of a session.
 _EARLIEST_S = 978_307_200.0
 
-#: Smallest chunk that has room for the names of the speakers.
-_LABELLED_FROM = 64
-
 #: Control characters and lone surrogates, which neither a full-text index nor UTF-8 can hold, and characters
 #: without width that may stand anywhere in a word, also in one that announces a secret.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 
-_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+#: Smallest chunk that has room for the names of the speakers.
+_LEAST_TOKENS = 20
+
+#: The names of the speakers in a chunk.
+_LABELS = {"user": "User: ", "assistant": "Assistant: "}
 
 
 class SessionReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,23 +55,8 @@ class SessionReading(msgspec.Struct, frozen=True, kw_only=True):
     ctime_ns: int = 0
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user or the agent wrote, on one line and masked."""
-
-    #: `User` or `Assistant`.
-    speaker: str
-    text: str
-    #: Number of its line, from 1.
-    line: int
-    #: Day on which it was written (ISO, UTC), and what the session was called by then.
-    day: str
-    title: str
-    #: Places where a secret was masked.
-    secrets: int
-
-
 def read_session(
-    open_: Callable[[], OpenTranscript],
+    open_: Callable[[], AbstractContextManager[OpenTranscript]],
     *,
     format: TranscriptFormat,
     max_tokens: int,
@@ -79,10 +67,10 @@ def read_session(
 
     Never raises for what is on the disk, never follows a link.
     """
-    messages, chars = list[Message](), 0
+    messages, chars = list[Said](), 0
     try:
         with open_() as opened:
-            records = Records(opened.lines, format.relevant)
+            records = Records(opened.lines, format.relevant, format.identity)
             for message in messages_of(format.said(records), now=clock.now()):
                 chars += len(message.text)
                 if chars > MAX_CHARS:
@@ -93,61 +81,50 @@ def read_session(
     except OSError as error:
         problem = unreadable(error)
         return SessionReading(outcome=problem.outcome, reason=problem.reason)
-    title = messages[-1].title if messages else ""
-    days = [message.day for message in messages if message.day]
-    counts = Counts(
-        messages=len(messages),
-        broken=records.broken,
-        first_day=min(days, default=""),
-        last_day=max(days, default=""),
-        secrets=sum(message.secrets for message in messages),
-    )
-    outcome, reason = _outcome(counts, records.lines)
+    lines, broken = counted(records.lines, "line"), records.broken
+    if messages:
+        outcome, reason = INDEXED, f"no valid record on {counted(broken, 'line')}, left out" if broken else ""
+    elif broken > records.lines // 2:
+        outcome, reason = NOT_TEXT, f"no valid record on {broken} of its {lines}"
+    else:
+        outcome, reason = EMPTY, "it has no messages" if records.lines else "no complete line yet"
+    days = [day for day in map(day_of, messages) if day]
     return SessionReading(
         outcome=outcome,
         reason=f"only the first {MAX_CHARS:,} characters are read" if chars > MAX_CHARS else reason,
-        chunks=tuple(chunks_of(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens)),
+        chunks=tuple(_chunks(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens)),
         digest=records.digest.hexdigest(),
-        facts=TranscriptFacts(title=title, lines=records.lines, counts=counts),
+        facts=TranscriptFacts(
+            lines=records.lines, first_day=min(days, default=""), last_day=max(days, default="")
+        ),
         size=opened.size,
         mtime_ns=opened.mtime_ns,
         ctime_ns=opened.ctime_ns,
     )
 
 
-def _outcome(counts: Counts, lines: int) -> tuple[str, str]:
-    broken = counts.broken
-    if counts.messages:
-        return INDEXED, f"no valid record on {counted(broken, 'line')}, left out" if broken else ""
-    if broken > lines // 2:
-        return NOT_TEXT, f"no valid record on {broken} of its {counted(lines, 'line')}"
-    return EMPTY, "it has no messages" if lines else "no complete line yet"
+def messages_of(said: Iterable[Said], *, now: float) -> Iterator[Said]:
+    """Yield the messages of a session, each on one line, masked, and with the title and time it has by then.
 
-
-def messages_of(said: Iterator[Said], *, now: float) -> Iterator[Message]:
-    """Yield the messages of a session, masked; `now` (s since the epoch) decides which days are to come."""
-    day = title = ""
+    A time before 2001, or after `now` (s since the epoch), is none: the one before it holds.
+    """
+    at, title = 0.0, ""
     for each in said:
-        if _EARLIEST_S <= each.at <= now + _AHEAD_S:
-            day = datetime.fromtimestamp(each.at, UTC).date().isoformat()
-        title = _first_words(_on_one_line(each.title)[0]) or title
-        text, secrets = _on_one_line(each.text)
-        if not text or each.role not in _SPEAKERS:
-            continue
-        if each.role == "user":
-            title = title or _first_words(text)
-        speaker = _SPEAKERS[each.role]
-        yield Message(speaker=speaker, text=text, line=each.line, day=day, title=title, secrets=secrets)
+        at = each.at if _EARLIEST_S <= each.at <= now + _AHEAD_S else at
+        title = _first_words(_on_one_line(each.title)) or title
+        text = _on_one_line(each.text)
+        if text and each.role in _LABELS:
+            title = title or (_first_words(text) if each.role == "user" else "")
+            yield replace(each, text=text, title=title, at=at)
 
 
-def masked(text: str) -> tuple[str, int]:
-    """Return a text without secrets and what may hide them, and how many secrets it had."""
+def masked(text: str) -> str:
+    """Return a text without secrets, and without characters that may hide them."""
     return mask(_UNPRINTABLE.sub("", text))
 
 
-def _on_one_line(text: str) -> tuple[str, int]:
-    clean, secrets = masked(text)
-    return " ".join(clean.split()), secrets
+def _on_one_line(text: str) -> str:
+    return " ".join(masked(text).split())
 
 
 def _first_words(text: str) -> str:
@@ -157,56 +134,48 @@ def _first_words(text: str) -> str:
     return (cut_off or text[:TITLE_CHARS]) + " …"
 
 
-def heading(day: str, title: str) -> str:
-    """Return what a chunk is found by in addition to its words: `2026-02-10 10 February 2026 > title`."""
-    words = f"{day} {datetime.fromisoformat(day):%-d %B %Y}" if day else ""
-    return " > ".join(filter(None, (words, title)))
+def day_of(message: Said) -> str:
+    """Return the day of a message (ISO, UTC); empty without a time."""
+    return f"{datetime.fromtimestamp(message.at, UTC):%Y-%m-%d}" if message.at else ""
 
 
-def _units(messages: list[Message], *, max_tokens: int, overlap_tokens: int) -> Iterator[Unit]:
+def _chunks(messages: list[Said], *, max_tokens: int, overlap_tokens: int) -> Iterator[Chunk]:
+    """Cut a conversation into chunks: runs of messages, a long one in pieces.
+
+    What follows a chunk does not change it, but for the last one.
+    """
+    max_tokens = max(_LEAST_TOKENS, max_tokens)
+    units = list(_units(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens))
+    for first, last in cut(units, max_tokens=max_tokens, overlap_tokens=overlap_tokens):
+        begin, end = messages[units[first].line], messages[units[last].line]
+        lines = []
+        for each in units[first : last + 1]:
+            # Also a piece says who speaks, where a chunk begins with it.
+            is_labelled = each.rank != WITHIN_LINE or each is units[first]
+            lines.append((_LABELS[messages[each.line].role] if is_labelled else "") + each.text)
+        # A session is found by its day, in two spellings, and its title.
+        words = f"{day_of(begin)} {datetime.fromtimestamp(begin.at, UTC):%-d %B %Y}" if begin.at else ""
+        yield Chunk(
+            start_line=begin.line,
+            end_line=end.line,
+            text="\n".join(lines),
+            heading=" > ".join(filter(None, (words, end.title))),
+        )
+
+
+def _units(messages: list[Said], *, max_tokens: int, overlap_tokens: int) -> Iterator[Unit]:
     """Yield messages, long ones in pieces; a cut is best before a question, then before an answer.
 
     The line of a unit is the place of its message in the list.
     """
-    limit = max(1, max_tokens) * CHARS_PER_TOKEN
+    limit = max_tokens * CHARS_PER_TOKEN
     overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, limit // 2)
     for number, message in enumerate(messages):
-        label = len(_label(message, max_tokens))
+        label = len(_LABELS[message.role])
         room = max(limit // 8, min(limit // 4, overlap)) - label
-        rank = AT_HEADING if message.speaker == "User" else AT_PARAGRAPH
+        rank = AT_HEADING if message.role == "user" else AT_PARAGRAPH
         is_short = weighted_length(message.text) <= limit // 2 - label
         for part in [message.text] if is_short else pieces(message.text, room):
             if text := part.strip():
                 yield Unit(text=text, line=number, weight=weighted_length(text) + label, rank=rank)
                 rank = WITHIN_LINE
-
-
-def _label(message: Message, max_tokens: int) -> str:
-    """Return the name of the speaker as it stands in a chunk."""
-    return f"{message.speaker}: " if max_tokens * CHARS_PER_TOKEN >= _LABELLED_FROM else ""
-
-
-def chunks_of(messages: list[Message], *, max_tokens: int, overlap_tokens: int) -> Iterator[Chunk]:
-    """Cut a conversation into chunks: runs of messages, a long one in pieces.
-
-    What follows a chunk does not change it, but for the last one.
-    """
-    units = list(_units(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens))
-    for first, last in cut(units, max_tokens=max_tokens, overlap_tokens=overlap_tokens):
-        begin, end = messages[units[first].line], messages[units[last].line]
-        lines = (
-            # Also a piece says who speaks, where a chunk begins with it.
-            (
-                _label(messages[each.line], max_tokens)
-                if each.rank != WITHIN_LINE or each is units[first]
-                else ""
-            )
-            + each.text
-            for each in units[first : last + 1]
-        )
-        yield Chunk(
-            start_line=begin.line,
-            end_line=end.line,
-            text="\n".join(lines),
-            heading=heading(begin.day, end.title),
-        )

@@ -8,7 +8,7 @@ their results are left out, and so is what was taken back.
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,9 +20,10 @@ from memline.shared.tables import as_dict, as_list
 #: Longest line that is read. A message with images in it has a few megabytes.
 MAX_LINE_BYTES = 64 << 20
 
+# It takes what JSON forbids inside strings: control characters.
 _DECODER = json.JSONDecoder(strict=False)
 
-#: A record of a session: the number of its line, from 1, and what it says.
+#: A record of a session: the number of its line, from 1, and its content.
 Record = tuple[int, dict[str, Any]]
 
 
@@ -40,39 +41,27 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted in a session."""
+class TranscriptFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index keeps of a session beside its chunks."""
 
-    messages: int = 0
-    #: Lines that are not a record.
-    broken: int = 0
+    #: Lines that were read; a last one that is not complete is not.
+    lines: int = 0
     #: First and last day of a message (ISO, UTC); empty when none has a day.
     first_day: str = ""
     last_day: str = ""
-    #: Places in them where a secret was masked.
-    secrets: int = 0
-
-
-class TranscriptFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session held when it was read."""
-
-    title: str = ""
-    #: Lines that were read; a last one that is not complete is not.
-    lines: int = 0
-    counts: Counts = Counts()
-
-
-#: Yields what was said in a session. Never raises for what a record holds.
-SaidIn = Callable[[Iterable[Record]], Iterator[Said]]
 
 
 class Records:
-    """The records of a session: iterate once, then ask what was counted."""
+    """The records of a session: iterate once, then ask for the counts."""
 
-    def __init__(self, lines: Iterable[bytes], relevant: bytes) -> None:
-        """`relevant` matches the lines that are parsed: results of tools are most of a session."""
+    def __init__(self, lines: Iterable[bytes], relevant: bytes, identity: str = "") -> None:
+        """`relevant` matches the lines that are parsed: results of tools are most of a session.
+
+        A record is read once: of several with the same `identity`, a field, or on the same line, the first.
+        """
         self._lines = lines
         self._relevant = re.compile(relevant)
+        self._identity = identity
         #: Lines that were read; half a record at the end is not.
         self.lines = 0
         #: Lines that are no record.
@@ -81,7 +70,7 @@ class Records:
         self.digest = sha256()
 
     def __iter__(self) -> Iterator[Record]:
-        seen: set[bytes] = set()
+        seen: set[str | bytes] = set()
         for raw in self._lines:
             line = raw.strip(b" \t\r\n\x00\xef\xbb\xbf")
             is_relevant = self._relevant.search(line) is not None
@@ -96,29 +85,18 @@ class Records:
             if line and not is_record:
                 self.broken += 1
             elif record:
-                # A line that its program wrote twice is read once.
-                key = sha256(line).digest() if "timestamp" in record else b""
+                key = record.get(self._identity)
+                if not isinstance(key, str) and "timestamp" in record:
+                    key = sha256(line).digest()
                 if key not in seen:
-                    seen.add(key or b"?")
                     yield self.lines, record
-
-
-def once(records: Iterable[Record], name: str) -> Iterator[Record]:
-    """Yield records whose identity, the field `name`, was not there before."""
-    seen: set[str] = set()
-    for number, record in records:
-        identity = record.get(name)
-        if not isinstance(identity, str):
-            yield number, record
-        elif identity not in seen:
-            seen.add(identity)
-            yield number, record
+                if isinstance(key, str | bytes):
+                    seen.add(key)
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
     """Return the record on a line; None when it is not one. Never raises."""
     try:
-        # The decoder takes what JSON forbids inside strings (control characters); bytes may be anything.
         record = _DECODER.decode(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
@@ -127,20 +105,17 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 def seconds_of(stamp: object) -> float:
     """Return a time in seconds since the epoch; 0 for what is not one."""
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
-        # 1e11 s is the year 5138: a larger number counts milliseconds.
-        try:
-            seconds = float(stamp) if stamp < 1e11 else stamp / 1000
-        except OverflowError:
-            return 0.0
-        return seconds if math.isfinite(seconds) else 0.0
-    if not isinstance(stamp, str) or not 10 <= len(stamp) <= 40:
-        return 0.0
     try:
-        moment = datetime.fromisoformat(stamp)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if isinstance(stamp, str) and 10 <= len(stamp) <= 40:
+            moment = datetime.fromisoformat(stamp)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if isinstance(stamp, int | float) and not isinstance(stamp, bool):
+            # 1e11 s is the year 5138: a larger number counts milliseconds.
+            seconds = float(stamp) if stamp < 1e11 else stamp / 1000
+            return seconds if math.isfinite(seconds) else 0.0
     except (ValueError, OverflowError):
-        return 0.0
+        pass
+    return 0.0
 
 
 def text_of(content: object, kind: str = "text") -> str:
@@ -160,23 +135,26 @@ class MarkedParts:
 
     def __init__(self, names: str) -> None:
         """`names`: a regular expression for the names of the marks."""
-        self._begin = re.compile(rf"(?<!`)<({names})>", re.IGNORECASE)
-        self._end = re.compile(rf"(?<!`)</({names})>", re.IGNORECASE)
+        self._mark = re.compile(rf"(?<!`)<(/?)({names})>", re.IGNORECASE)
 
     def taken_out(self, text: str) -> str:
         """Return the message without these parts."""
-        # Where each is closed last: looking on for an end that is not there would be quadratic.
-        last = {end[1].lower(): end.start() for end in self._end.finditer(text)}
-        kept, start, is_first = list[str](), 0, True
-        for begin in self._begin.finditer(text):
-            if begin.start() < start:
-                continue
-            name = begin[1].lower()
-            is_first = is_first and not text[start : begin.start()].strip()
-            if last.get(name, -1) >= begin.end():
-                kept.append(text[start : begin.start()])
-                ends = self._end.finditer(text, begin.end())
-                start = next(end.end() for end in ends if end[1].lower() == name)
-            elif is_first:
-                return ""
-        return "".join(kept) + text[start:]
+        opened, parts = dict[str, int](), list[tuple[int, int]]()
+        for mark in self._mark.finditer(text):
+            name = mark[2].lower()
+            if not mark[1]:
+                opened.setdefault(name, mark.start())
+            elif name in opened:
+                start = opened[name]
+                opened = {other: place for other, place in opened.items() if place < start}
+                while parts and parts[-1][0] > start:
+                    parts.pop()
+                parts.append((start, mark.end()))
+        if opened and not _without(text[: min(opened.values())], parts).strip():
+            return ""
+        return _without(text, parts)
+
+
+def _without(text: str, parts: list[tuple[int, int]]) -> str:
+    begins, ends = [0, *(end for _, end in parts)], [*(start for start, _ in parts), len(text)]
+    return "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))

@@ -60,14 +60,13 @@ _Secret = tuple[int, int, str]
 _Match = re.Match[str]
 
 
-def mask(text: str) -> tuple[str, int]:
-    """Return `text` with `***` for every secret that can be recognised, and the number of places masked."""
-    pieces: list[str] = []
-    done = count = 0
+def mask(text: str) -> str:
+    """Return `text` with `***` for every secret that can be recognised."""
+    pieces, done = list[str](), 0
     for start, stop, shown in _joined(sorted([*_keys(text), *_announced(text)])):
         pieces += (text[done:start], shown or MASK)
-        done, count = stop, count + 1
-    return "".join((*pieces, text[done:])), count
+        done = stop
+    return "".join((*pieces, text[done:]))
 
 
 def _joined(secrets: list[_Secret]) -> list[_Secret]:

@@ -6,60 +6,47 @@ forgotten, so nothing here has to tell a session that was deleted from one that 
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
+from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from sqlite3 import Connection
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, Protocol
 
 import msgspec
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sessions.said import MAX_LINE_BYTES, SaidIn
+from memline.shared.sessions.said import MAX_LINE_BYTES, Record, Said
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discovered, first_link, status_of
 from memline.shared.sources.outcomes import FAILED, GONE, Problem, code
-from memline.shared.sources.paths import FileLocation, is_storable, is_transcript_name
+from memline.shared.sources.paths import is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sqlite import library, reading_foreign
 
 
 class OpenTranscript(msgspec.Struct, frozen=True, kw_only=True):
-    """An open session, a context manager. Reading its lines may raise OSError and FileRefused."""
+    """An open session. Reading its lines may raise OSError."""
 
     #: With their ends; one that is too long is no record.
-    lines: Iterator[bytes]
+    lines: Iterable[bytes]
     size: int
     mtime_ns: int
-    ctime_ns: int
-    #: Closes what the lines are read from.
-    close: Callable[[], object] = bool
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    ctime_ns: int = 0
 
 
 class TranscriptStore(Protocol):
     """A place with sessions of one program."""
 
-    def locate(self, path: str) -> FileLocation | None:
-        """Return where the file of a ledger or absolute path is; None when it is not a session of this."""
-
     def discover(self) -> Discovery:
         """Find all sessions, and all that look so but cannot be read."""
 
-    def open(self, path: str) -> OpenTranscript:
-        """Open the session of a ledger path. Raises FileRefused."""
+    def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
+        """Open the session of a ledger path for a block. Raises FileRefused."""
 
-    def folders(self) -> tuple[str, ...]:
+    def folders(self) -> list[str]:
         """Return the folders in which changes show; they may not exist."""
-
-    def is_shared(self, absolute: str) -> bool:
-        """Tell whether a file holds several sessions, so that a change of it asks for a scan."""
-        return False
 
 
 class TranscriptFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,153 +56,121 @@ class TranscriptFormat(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     #: Matches lines that are parsed. Results of tools are most of a session, and are left out by this.
     relevant: bytes
-    #: Reads the records of a session.
-    said: SaidIn
+    #: The field in which a record that was written twice is the same.
+    identity: str = ""
+    #: Yields what was said. Never raises for what a record holds.
+    said: Callable[[Iterable[Record]], Iterator[Said]]
     #: Finds the sessions of an agent and its workspace.
-    find: Callable[[AgentSettings], tuple[TranscriptStore, ...]]
+    find: Callable[[AgentSettings], TranscriptStore]
 
 
-class SessionFiles(TranscriptStore):
+class SessionFiles:
     """Sessions as files, in folders below a trusted one, in which no link is followed."""
 
     def __init__(
         self,
+        title: str,
         root: str | Path,
         prefix: str,
         *patterns: str,
-        title: str,
         is_own: Callable[[str], bool] = lambda name: True,
-        belongs: Callable[[str, str], bool] = lambda folder, absolute: True,
+        belongs: Callable[[str], bool] = lambda absolute: True,
     ) -> None:
         """`patterns`: globs of the folders, relative to the root (`sessions/*/*/*`).
 
         `is_own` tells of a name in the root whether there can be sessions of this agent below it, `belongs`
-        of a folder and an absolute path in it whether that session is of this agent.
+        of the absolute path of a session whether it is of this agent.
         """
         self.root = os.path.abspath(os.path.expanduser(root))
-        self.prefix = prefix
-        self._patterns, self._title = patterns, title
+        self._title, self._prefix, self._patterns = title, prefix, patterns
         self._is_own, self._belongs = is_own, belongs
 
-    def _below(self, pattern: str) -> list[str]:
-        """Return the folders that match, relative to the root, those with a short name first."""
-        found = (os.path.relpath(each, self.root) for each in Path(self.root).glob(pattern) if each.is_dir())
-        # Gemini CLI copied what it had under a hash into a folder with a name, and goes on there.
-        return sorted(filter(self._is_mine, found), key=lambda folder: (len(folder), folder))
-
-    def _is_mine(self, folder: str) -> bool:
-        return self._is_own(folder.partition(os.sep)[0])
-
-    def _folders(self) -> list[str]:
-        return [folder for pattern in self._patterns for folder in self._below(pattern)]
-
-    def locate(self, path: str) -> FileLocation | None:
-        """Return where the file of a ledger or absolute path is, or could be; None when it is no session."""
-        above, name = os.path.split(path)
-        if "\0" in path or not is_storable(path) or not is_transcript_name(name):
-            return None
-        first = None
-        for folder in self._folders():
-            absolute = os.path.join(self.root, folder, name)
-            is_named = above in (self.prefix.rstrip("/"), os.path.dirname(absolute))
-            if is_named and self._belongs(folder, absolute):
-                located = FileLocation(path=self.prefix + name, absolute=absolute, anchor=self.root)
-                if os.path.lexists(absolute):
-                    return located
-                first = first or located
-        return first
+    def folders(self) -> list[str]:
+        """Return the folders of sessions, and those in which more of them may appear."""
+        above = [each for pattern in self._patterns for each in accumulate(pattern.split("/"), os.path.join)]
+        return [self.root, *self._matching(above)]
 
     def discover(self) -> Discovery:
         """Find all sessions, and all that look so but cannot be read."""
-        try:
-            os.scandir(self.root).close()
-        except OSError as error:
-            issue = f"sessions of {self._title} not readable ({self.root}): {code(error)}"
-            return Discovery(issues=(issue,))
-        folders, found = self._folders(), Discovery()
-        if not folders and "*" not in self._patterns[0]:
-            inside = os.path.join(self.root, self._patterns[0])
-            found = Discovery(issues=(f"sessions directory missing ({inside})",))
-        for folder in folders:
-            found = found.joined(self._discover_in(folder))
-        return found
+        files, issues = list[DiscoveredFile](), list[str]()
+        above = os.path.join(self.root, self._patterns[0].partition("*")[0]).rstrip(os.sep)
+        for folder in self._matching(self._patterns) or [above]:
+            try:
+                is_link = first_link(self.root, folder) is not None
+                reason = "a symbolic link, which is not followed" if is_link else ""
+                files += () if is_link else self._files_in(folder)
+            except OSError as error:
+                reason = code(error)
+            if reason:
+                issues.append(f"sessions of {self._title} not readable ({folder}): {reason}")
+        return Discovery(files=tuple(files), issues=tuple(issues))
 
-    def _discover_in(self, folder: str) -> Discovery:
-        inside = os.path.join(self.root, folder)
-        try:
-            if link := first_link(self.root, inside):
-                issue = f"sessions directory is a symbolic link and not followed ({link})"
-                return Discovery(issues=(issue,))
-            with os.scandir(inside) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except OSError as error:
-            return Discovery(issues=(f"sessions directory not accessible ({inside}): {code(error)}",))
-        return Discovery(files=tuple(filter(None, (self._discovered(folder, each) for each in entries))))
+    def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
+        """Open the session of a ledger path for a block. Raises FileRefused."""
+        name = os.path.basename(path)
+        for folder in self._matching(self._patterns):
+            absolute = os.path.join(folder, name)
+            if os.path.lexists(absolute) and self._belongs(absolute):
+                return open_file(self.root, os.path.relpath(absolute, self.root))
+        raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
 
-    def _discovered(self, folder: str, entry: os.DirEntry[str]) -> DiscoveredFile | None:
-        if (
-            not is_transcript_name(entry.name)
-            or not is_storable(entry.name)
-            or entry.is_dir(follow_symlinks=False)
-        ):
-            return None
-        status = status_of(entry)
-        if status is None or not self._belongs(folder, entry.path):
-            return None
-        return discovered(self.prefix + entry.name, entry.path, status)
+    def _matching(self, patterns: Iterable[str]) -> list[str]:
+        """Return the folders that match, those with a short name first."""
+        matching = (
+            str(folder)
+            for pattern in patterns
+            for folder in Path(self.root).glob(pattern)
+            if folder.is_dir() and self._is_own(folder.relative_to(self.root).parts[0])
+        )
+        # Gemini CLI copied what it had under a hash into a folder with a name, and goes on there.
+        return sorted(matching, key=lambda folder: (len(folder), folder))
 
-    def open(self, path: str) -> OpenTranscript:
-        """Open the session of a ledger path. Raises FileRefused."""
-        if (located := self.locate(path)) is None:
-            raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
-        return open_file(self.root, os.path.relpath(located.absolute, self.root))
-
-    def folders(self) -> tuple[str, ...]:
-        """Return the folders of sessions, and those in which more of them may appear."""
-        found = [self.root]
-        for parts in (pattern.split("/") for pattern in self._patterns):
-            for depth in range(1, len(parts) + 1):
-                found += [os.path.join(self.root, each) for each in self._below("/".join(parts[:depth]))]
-        return tuple(dict.fromkeys(found))
+    def _files_in(self, folder: str) -> Iterator[DiscoveredFile]:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=attrgetter("name"))
+        for entry in entries:
+            if not is_transcript_name(entry.name) or not is_storable(entry.name):
+                continue
+            is_file = not entry.is_dir(follow_symlinks=False) and self._belongs(entry.path)
+            if is_file and (status := status_of(entry)):
+                yield discovered(self._prefix + entry.name, entry.path, status)
 
 
-def open_file(root: str, relative: str) -> OpenTranscript:
-    """Open a session below the trusted folder `root`, following no link. Raises FileRefused."""
+@contextmanager
+def open_file(root: str, relative: str) -> Iterator[OpenTranscript]:
+    """Open a session below the trusted folder `root` for a block, following no link. Raises FileRefused."""
     # Read in large blocks: lines of a session are long.
-    file = os.fdopen(open_regular(root, relative), "rb", buffering=1 << 20)
-    status = os.fstat(file.fileno())
-    return OpenTranscript(
-        lines=_lines(file, status.st_size),
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        ctime_ns=status.st_ctime_ns,
-        close=file.close,
-    )
+    with os.fdopen(open_regular(root, relative), "rb", buffering=1 << 20) as file:
+        status = os.fstat(file.fileno())
+        yield OpenTranscript(
+            lines=_lines(file, status.st_size),
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            ctime_ns=status.st_ctime_ns,
+        )
 
 
 def _lines(file: BinaryIO, size: int) -> Iterator[bytes]:
     """Yield the lines of the first `size` bytes, the last one perhaps without its end."""
+    is_rest = False
     while size > 0 and (line := file.readline(min(MAX_LINE_BYTES, size))):
         size -= len(line)
-        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-            # Not a record: it is counted as broken, and nothing of it is kept.
-            while size > 0 and (rest := file.readline(min(MAX_LINE_BYTES, size))):
-                size -= len(rest)
-                if rest.endswith(b"\n"):
-                    break
-            line = b"too long\n"
-        yield line
+        is_cut = len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
+        if not is_rest:
+            # Nothing of a line that is too long is kept, and it is counted as broken.
+            yield b"too long\n" if is_cut else line
+        is_rest = is_cut
 
 
 def within(workspace: str | Path) -> Callable[[str], bool]:
-    """Return what tells of a folder whether it is a workspace, or below it."""
+    """Return a test that tells of a folder whether it is a workspace, or below it."""
     # A program records the path as the system knows it, links resolved or not.
     paths = (os.path.abspath(workspace), os.path.realpath(workspace))
     inside = tuple(f"{each.rstrip('/')}/" for each in paths)
     return lambda place: place.startswith("/") and f"{os.path.normpath(place)}/".startswith(inside)
 
 
-def held_in(absolute: str, place_in: Callable[[Iterator[bytes]], object]) -> str:
+def held_in(absolute: str, place_in: Callable[[Iterable[bytes]], object]) -> str:
     """Return the folder in which a session was held, which `place_in` finds in its lines; empty: unknown."""
     try:
         return _held_in(absolute, os.lstat(absolute).st_ino, place_in)
@@ -224,12 +179,11 @@ def held_in(absolute: str, place_in: Callable[[Iterator[bytes]], object]) -> str
 
 
 @lru_cache(maxsize=8192)
-def _held_in(absolute: str, _inode: int, place_in: Callable[[Iterator[bytes]], object]) -> str:
-    folder, name = os.path.split(absolute)
-    with open_file(folder, name) as opened:
+def _held_in(absolute: str, _inode: int, place_in: Callable[[Iterable[bytes]], object]) -> str:
+    with open_file(*os.path.split(absolute)) as opened:
         if isinstance(place := place_in(opened.lines), str):
             return place
-    # Not kept: it may say so later.
+    # An error is not kept in the cache: the session may say so later.
     raise ValueError("it does not say where it was held")
 
 
@@ -242,6 +196,13 @@ def reading_database(program: str, database: Path) -> Iterator[Connection]:
     except (library().Error, OverflowError) as error:
         reason = f"sessions of {program} not readable ({database}): {error}"
         raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
+
+
+def path_of(prefix: str, session: object) -> str:
+    """Return the ledger path of a session of a database; empty for an id that cannot be a file name."""
+    name = f"{session}.jsonl"
+    is_name = is_transcript_name(name) and is_storable(name) and len(name) <= 200
+    return prefix + name if is_name and "/" not in name and "\0" not in name else ""
 
 
 def byte_length(column: str) -> str:

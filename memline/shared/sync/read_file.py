@@ -96,7 +96,7 @@ class FileReader:
 
     def _read_session(self, row: FileRow, entry: LedgerEntry | None, force: bool) -> FileRow:
         transcripts = self._transcripts
-        if transcripts is None or transcripts.locate(row.path) is None:
+        if transcripts is None or not transcripts.covers(row.path):
             return row
         read = read_session(
             partial(transcripts.open, row.path),

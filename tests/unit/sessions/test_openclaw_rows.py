@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.sessions.openclaw import FORMAT, OpenClawTranscripts
+from memline.shared.sessions.openclaw import FORMAT
+from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import SessionFiles
 from tests.support.openclaw_rows import SessionDatabase
@@ -32,7 +33,7 @@ def read(store, path=PATH):
 
 
 def files_of(state):
-    return SessionFiles(state, "sessions/", "agents/main/sessions", title="OpenClaw")
+    return SessionFiles("OpenClaw", state, "sessions/", "agents/main/sessions")
 
 
 def fingerprint(folder):
@@ -104,7 +105,7 @@ def test_rows_that_are_damaged_take_their_place_and_say_nothing(state):
 
     assert [chunk.text for chunk in part.chunks] == ["User: one\nUser: last"]
     assert part.chunks[0].end_line == 4
-    assert part.facts.counts.broken == 2
+    assert part.reason == "no valid record on 2 lines, left out"
 
 
 def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):

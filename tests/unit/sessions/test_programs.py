@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+from contextlib import nullcontext
 
 import pytest
 
-from memline.shared.sessions.openclaw import OpenClawTranscripts
+from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
+from memline.shared.sources.safe_open import FileRefused
 from tests.support.transcripts import names_in, opening, said_in, sessions_folder, store_of
 
 AT = "2026-11-23T03:27:13.592Z"
@@ -178,7 +180,7 @@ def test_codex_the_first_record_decides_also_of_an_archived_session(tmp_path):
     (tmp_path / "archived_sessions").mkdir()
     own.rename(tmp_path / "archived_sessions" / own.name)
 
-    assert before == names_in(store) == ["below", "own"]
+    assert sorted(before) == sorted(names_in(store)) == ["below", "own"]
     assert said_in(store, "codex", "own") == ["User: hello"]
     watched = {os.path.relpath(each, tmp_path) for each in store.folders()}
     assert {
@@ -343,30 +345,34 @@ def test_no_link_on_the_way_is_followed(scope, tmp_path, part):
 
     discovery = scope.discover()
 
-    assert discovery.files == () and "symbolic link and not followed" in discovery.issues[0]
+    assert discovery.files == () and "a symbolic link, which is not followed" in discovery.issues[0]
 
 
 def test_a_folder_that_is_away_is_an_issue(scope, tmp_path):
     (tmp_path / "state").mkdir()
 
-    assert "sessions directory missing" in scope.discover().issues[0]
+    assert "sessions of OpenClaw not readable" in scope.discover().issues[0]
 
 
-def test_paths_are_located_in_the_own_folder_alone(scope, tmp_path):
+@pytest.mark.parametrize(
+    ("path", "is_covered"),
+    [
+        ("sessions/a.jsonl", True),
+        *((f"sessions/{name}", False) for name in ("../a.jsonl", "a.json", "x/a.jsonl", "\0.jsonl", "")),
+        *(("sessions/codex/a.jsonl", False), ("a.jsonl", False)),
+    ],
+)
+def test_a_path_is_that_of_a_transcript_of_this_agent_or_it_is_not_opened(scope, tmp_path, path, is_covered):
+    (sessions_folder(tmp_path / "state") / "a.jsonl").write_text(opening())
+    transcripts = Transcripts({"openclaw": scope})
+
+    assert transcripts.covers(path) is is_covered
+    with pytest.raises(FileRefused) if not is_covered else nullcontext(), transcripts.open(path):
+        pass
+
+
+def test_a_folder_on_the_way_concerns_the_transcripts(scope, tmp_path):
     folder = sessions_folder(tmp_path / "state")
-    located = scope.locate("sessions/a.jsonl")
 
-    assert located == scope.locate(str(folder / "a.jsonl"))
-    assert (located.path, located.absolute) == ("sessions/a.jsonl", str(folder / "a.jsonl"))
-    other = str(folder.parent.parent / "other/sessions/a.jsonl")
-    for path in (
-        "sessions/../a.jsonl",
-        "sessions/a.json",
-        "sessions/x/a.jsonl",
-        other,
-        "sessions/\0.jsonl",
-        "",
-    ):
-        assert scope.locate(path) is None
-    assert Transcripts([scope]).concerns_folder(str(folder.parent))
-    assert not Transcripts([scope]).concerns_folder(str(folder / "inner"))
+    assert Transcripts({"openclaw": scope}).concerns_folder(str(folder.parent))
+    assert not Transcripts({"openclaw": scope}).concerns_folder(str(folder / "inner"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memline.shared.sessions.openclaw import FORMAT, assistant_words, user_words
-from memline.shared.sessions.read_session import messages_of
+from memline.shared.sessions.read_session import day_of, messages_of
 from memline.shared.sessions.said import Records
 
 NOW = 1_770_000_000.0  # 2 February 2026
@@ -83,7 +83,7 @@ def test_control_characters_and_lone_surrogates_are_taken_out():
 def test_the_day_is_that_of_the_record_unless_it_is_none_or_to_come(stamp, day):
     (message,) = messages(record("user", "hello", timestamp=stamp))
 
-    assert message.day == day
+    assert day_of(message) == day
 
 
 def test_a_session_is_called_by_its_name_or_by_the_first_words_of_the_user():

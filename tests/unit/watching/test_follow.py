@@ -8,6 +8,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs
 from memline.shared.queue import feed as feed_module
+from tests.support.transcripts import opening, said, sessions_folder, talk
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"}, sync={"watch": False, "intervalMinutes": 1})
 
@@ -123,3 +124,38 @@ def test_very_many_files_that_a_scan_finds_are_a_job(place, queue, monkeypatch):
 
     assert opened(place) == [("backfill", [f"memory/{number}.md" for number in range(3)])]
     assert queue.enqueued == []
+
+
+#: Settings of `sync.sessions`, what is added to a session, seconds of rest, and whether it is read on.
+GROWTH = {
+    "a little growth waits": ({}, said("user", "a") * 49, 0, False),
+    "fifty lines are enough": ({}, said("user", "a") * 50, 0, True),
+    "and so are 100,000 bytes without a line end": ({}, "x" * 100_000, 0, True),
+    "one byte less is not": ({}, "x" * 99_999, 0, False),
+    "what came to rest is read however little": ({}, said("user", "good night"), follow_module.QUIET_S, True),
+    "bytes of the configuration": ({"deltaBytes": 40}, said("user", "a"), 0, True),
+    "lines of the configuration": ({"deltaMessages": 2}, said("user", "a") * 2, 0, True),
+    "without a limit of bytes each change is enough": ({"deltaBytes": 0}, said("user", "a"), 0, True),
+    "without a limit of lines, too": ({"deltaMessages": 0}, said("user", "a"), 0, True),
+}
+
+
+@pytest.mark.place(sources=["memory", "sessions"], experimental={"sessionMemory": True})
+@pytest.mark.parametrize(("limits", "more", "rest_s", "is_due"), GROWTH.values(), ids=GROWTH)
+def test_a_session_is_read_on_when_it_grew_enough_or_came_to_rest(
+    place, queue, tmp_path, monkeypatch, limits, more, rest_s, is_due
+):
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
+    file = sessions_folder(tmp_path / "state") / "a.jsonl"
+    file.write_text(opening() + talk(4))
+    place.configure(sync={"sessions": limits, "watch": True})
+    place.run("index")
+    clock = ManualClock(file.stat().st_mtime)
+
+    with Follower([place.agent], clock=clock) as follow:
+        with file.open("a") as handle:
+            handle.write(more)
+        clock.advance(follow_module.SCAN_EVERY_S + rest_s)
+        follow.tick()
+
+    assert queue.enqueued == [["sessions/a.jsonl"]] * is_due

@@ -11,7 +11,7 @@ from watchdog.observers import Observer
 from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.watcher import POLLING, WATCHING, Debounce, Watcher
 from memline.shared.config.schema import ExtraPath
-from memline.shared.sessions.openclaw import OpenClawTranscripts
+from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.openclaw_rows import SessionDatabase
@@ -173,7 +173,7 @@ def test_a_name_that_is_not_unicode_requests_a_scan(workspace, reports):
 
 def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path, reports):
     database = SessionDatabase(tmp_path)
-    transcripts = Transcripts([OpenClawTranscripts(str(tmp_path), "main")])
+    transcripts = Transcripts({"openclaw": OpenClawTranscripts(str(tmp_path), "main")})
     watcher = Watcher(transcripts, Debounce(0.05), on_paths=reports.paths, on_rescan=reports.rescan)
     with watcher:
         database.say("a", said("user", "hello"))
