@@ -13,7 +13,6 @@ from types import FrameType
 from memline.shared import logs
 from memline.shared.config import environment
 from memline.shared.liveness import Liveness
-from memline.shared.log_stream import protect_errors
 
 
 def liveness() -> Liveness:
@@ -26,7 +25,7 @@ def write_log(*, default_level: str = "WARNING") -> None:
 
     Neither they nor anything else on standard error waits for a reader from here on.
     """
-    protect_errors()
+    logs.protect_errors()
     logs.configure(*environment.log_options(default=default_level))
 
 
