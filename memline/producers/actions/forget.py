@@ -7,16 +7,17 @@ again: whatever was read earlier is older than that, and loses against it.
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
 
 import msgspec
 
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNotAllowed
 from memline.shared.index import accounts, batches, driver, identities, maintenance
@@ -28,7 +29,7 @@ from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
 from memline.shared.sources.excerpt import parse_citation
 from memline.shared.sources.outcomes import EMPTY, INDEXED
-from memline.shared.sources.paths import SESSIONS, MemoryPaths, is_transcript
+from memline.shared.sources.paths import SESSIONS, FileLocation, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sync.read_file import FileReader
@@ -38,9 +39,11 @@ from memline.shared.words import cite
 #: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
 MIN_NEEDLE = 12
 
-#: Bytes that are looked through at a time, and files that hold no text of notes and may be large.
-_BLOCK = 1 << 20
+#: Files that hold no text of notes, and may be large.
 _MODELS = (".gguf", ".onnx", ".onnx_data")
+
+#: Byte order marks of UTF-16 and UTF-32.
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,17 +85,14 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
         known = transcripts_of(agent)
         is_there = known is not None and any(each.path == citation.path for each in known.discover().files)
         return [Target(path=citation.path)] if is_there or _is_indexed(agent, citation.path) else []
-    located = MemoryPaths.of(agent).locate(citation.path)
-    if located is None:
-        what = f"{citation.path} is not a memory file of this agent"
-        raise PathNotAllowed(what, hint="memline search QUERY")
+    located = _locate(agent, citation.path)
     if not os.path.lexists(located.absolute):
         return [Target(path=located.path)] if _is_indexed(agent, located.path) else []
-    lines = _lines_of(agent, located.path)
+    lines = _lines_of(located)
     first, last = 1, len(lines)
     if citation.first is not None:
         first, last = max(1, citation.first), min(last, citation.first + (citation.lines or 1) - 1)
-    return [_of_lines(located.path, lines, first, last)] if first <= last else []
+    return [_target(located.path, lines, first, last)] if first <= last else []
 
 
 def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
@@ -104,8 +104,8 @@ def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
             hint='in memorySearch set sources: ["memory", "sessions"] and experimental.sessionMemory: true',
         )
     ids = transcripts.sessions_of(key) or {key.partition(".jsonl")[0]}
-    found = [each.path for each in transcripts.discover().files if each.problem is None]
-    return [Target(path=path) for path in found if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+    paths = [each.path for each in transcripts.discover().files if each.problem is None]
+    return [Target(path=path) for path in paths if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
 
 
 def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
@@ -119,18 +119,16 @@ def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
     def has_all(line: str) -> bool:
         return all(pattern.search(line) for pattern in patterns)
 
-    found: list[Target] = []
+    targets: list[Target] = []
     for file in discover(MemoryPaths.of(agent)).files if patterns else ():
-        lines = _lines_of(agent, file.path)
-        chosen = [number for number, line in enumerate(lines, 1) if has_all(line)]
-        found += [_of_lines(file.path, lines, number, number) for number in chosen]
+        lines = _lines_of(_locate(agent, file.path))
+        numbers = [number for number, line in enumerate(lines, 1) if has_all(line)]
+        targets += [_target(file.path, lines, number, number) for number in numbers]
+    chunks = "SELECT path, text FROM chunks JOIN files ON files.id = file_id WHERE source = ?"
     with driver.reading_if_any(agent.index_path) as reader:
-        texts = reader.execute(_TEXTS_OF_SESSIONS, (SESSIONS,)) if reader and patterns else ()
+        texts = reader.execute(chunks, (SESSIONS,)) if reader and patterns else ()
         paths = dict.fromkeys(path for path, text in texts if any(map(has_all, text.split("\n"))))
-    return found + [Target(path=path) for path in paths]
-
-
-_TEXTS_OF_SESSIONS = "SELECT path, text FROM chunks JOIN files ON files.id = file_id WHERE source = ?"
+    return targets + [Target(path=path) for path in paths]
 
 
 def targets_before(agent: AgentSettings, day: date) -> list[Target]:
@@ -138,24 +136,24 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
 
     A note is of the day in its front matter, as the index has it, else of that in its name.
     """
+    query = (
+        "SELECT path FROM files JOIN transcripts ON file_id = files.id"
+        " WHERE last_day <> '' AND last_day < ? ORDER BY path"
+    )
     with driver.reading_if_any(agent.index_path) as reader:
         days = dict(reader.execute("SELECT path, day FROM files WHERE day <> ''")) if reader else {}
-        query = (
-            "SELECT path FROM files JOIN transcripts ON file_id = files.id"
-            " WHERE last_day <> '' AND last_day < ? ORDER BY path"
-        )
         sessions = reader.execute(query, (day.isoformat(),)).fetchall() if reader else []
-    found: list[Target] = []
+    targets: list[Target] = []
     for file in discover(MemoryPaths.of(agent)).files:
         dated = date.fromisoformat(days[file.path]) if file.path in days else day_of_path(file.path)
         if file.problem is None and dated is not None and dated < day:
-            found += targets_of_path(agent, file.path)
-    return found + [Target(path=path) for (path,) in sessions]
+            targets += targets_of_path(agent, file.path)
+    return targets + [Target(path=path) for (path,) in sessions]
 
 
-def forget(agent: AgentSettings, targets: Sequence[Target], clock: Clock | None = None) -> Forgotten:
+def forget(agent: AgentSettings, targets: Sequence[Target]) -> Forgotten:
     """Forget these lines and sessions. Safe to run again after a kill. Raises MemlineErrors and OSErrors."""
-    clock = clock or SystemClock()
+    clock = SystemClock()
     # From the end of a note to its beginning: the numbers of the lines before stay.
     of_notes = sorted((each for each in targets if each.first), key=lambda each: (each.path, -each.first))
     for target in of_notes:
@@ -167,13 +165,24 @@ def forget(agent: AgentSettings, targets: Sequence[Target], clock: Clock | None 
         sessions = [path for path in paths if is_transcript(path)]
         accounts.bar_sessions(writer.accounts.file, agent.agent, sessions, clock.now())
         for target in of_notes:
-            _take_out(agent, target)
+            located, data = _read_checked(agent, target)
+            is_same = tuple(_lines_of(located)[target.first - 1 : target.last]) == target.lines
+            relative = os.path.relpath(located.absolute, located.anchor)
+            options = target.first, target.last, data
+            if not (is_same and note_files.remove_lines(located.anchor, relative, *options)):
+                what = f"{target.path} was changed meanwhile, and its lines stay"
+                raise MemlineError(what, hint="run it again")
         reader = FileReader(agent, clock=clock)
         for path in paths:
             writer.store_file(reader.read(path, entry=None, force=True))
         with writer.session() as (connection, _):
             vectors, tokens = maintenance.drop_vectors(connection)
-            at_provider = [_named(batches.get(connection, token), connection) for token in tokens]
+            at_provider = []
+            for batch in filter(None, (batches.get(connection, token) for token in tokens)):
+                row = identities.by_id(connection, batch.identity_id)
+                provider = row.identity.provider if row else "its provider"
+                file = f", file {batch.file_id}" if batch.file_id else ""
+                at_provider.append(f"{batch.token[:8]} at {provider}{file}")
             maintenance.erase(connection)
     long = {each for each in needles if len(each) >= MIN_NEEDLE}
     return Forgotten(
@@ -186,22 +195,28 @@ def forget(agent: AgentSettings, targets: Sequence[Target], clock: Clock | None 
     )
 
 
-def _of_lines(path: str, lines: Sequence[str], first: int, last: int) -> Target:
+def _locate(agent: AgentSettings, path: str) -> FileLocation:
+    located = MemoryPaths.of(agent).locate(path)
+    if located is None:
+        raise PathNotAllowed(f"{path} is not a memory file of this agent", hint="memline search QUERY")
+    return located
+
+
+def _target(path: str, lines: Sequence[str], first: int, last: int) -> Target:
     return Target(path=path, first=first, last=last, lines=tuple(lines[first - 1 : last]))
 
 
-def _lines_of(agent: AgentSettings, path: str) -> list[str]:
+def _lines_of(located: FileLocation) -> list[str]:
     """Read the lines of a note as they are now; none when it cannot be read."""
-    located = MemoryPaths.of(agent).locate(path)
-    reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
-    if not reading or reading.outcome not in (INDEXED, EMPTY) or not reading.text:
+    reading = read_file(located.absolute, root=located.anchor, clock=SystemClock())
+    if reading.outcome not in (INDEXED, EMPTY) or not reading.text:
         return []
     return reading.text.removesuffix("\n").split("\n")
 
 
 def _is_indexed(agent: AgentSettings, path: str) -> bool:
+    query = "SELECT 1 FROM files JOIN chunks ON file_id = files.id WHERE path = ? LIMIT 1"
     with driver.reading_if_any(agent.index_path) as reader:
-        query = "SELECT 1 FROM files JOIN chunks ON file_id = files.id WHERE path = ? LIMIT 1"
         return reader is not None and driver.scalar(reader, query, path) is not None
 
 
@@ -212,61 +227,37 @@ def _indexed_lines(writer: IndexWriter, paths: Sequence[str]) -> set[bytes]:
     return {line.strip().encode() for text in texts for line in text.split("\n")}
 
 
-def _read_checked(agent: AgentSettings, target: Target) -> tuple[str, str, bytes]:
-    """Return root, path below it and bytes of a note. Raises MemlineError where its lines cannot go."""
-    located = MemoryPaths.of(agent).locate(target.path)
-    if located is None:
-        raise PathNotAllowed(f"{target.path} is not a memory file of this agent", hint="memline search QUERY")
+def _read_checked(agent: AgentSettings, target: Target) -> tuple[FileLocation, bytes]:
+    """Return where a note is, and its bytes. Raises MemlineError where its lines cannot go."""
+    located = _locate(agent, target.path)
     relative = os.path.relpath(located.absolute, located.anchor)
     with os.fdopen(open_regular(located.anchor, relative), "rb") as file:
         data = file.read()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
-        what = f"{target.path} is not UTF-8, so its lines are not taken out; nothing was changed"
-        raise MemlineError(what, hint="save it as UTF-8, or edit it yourself, then: memline index")
+    kept = "so its lines are not taken out; nothing was changed"
+    if data.startswith(_WIDE):
+        hint = "save it as UTF-8, or edit it yourself, then: memline index"
+        raise MemlineError(f"{target.path} is not UTF-8, {kept}", hint=hint)
     # A new file takes the place of the old one.
     folder = os.path.dirname(located.absolute)
     if not (os.access(located.absolute, os.W_OK) and os.access(folder, os.W_OK | os.X_OK)):
-        what = f"{target.path} may not be written, so its lines are not taken out; nothing was changed"
-        raise MemlineError(what, hint="fix the permissions of the file and its folder")
-    return located.anchor, relative, data
-
-
-def _take_out(agent: AgentSettings, target: Target) -> None:
-    for _ in range(5):
-        anchor, relative, data = _read_checked(agent, target)
-        if tuple(_lines_of(agent, target.path)[target.first - 1 : target.last]) != target.lines:
-            break
-        if note_files.remove_lines(anchor, relative, target.first, target.last, data):
-            return
-    raise MemlineError(f"{target.path} was changed meanwhile, and its lines stay", hint="run it again")
-
-
-def _named(batch: batches.Batch | None, connection: object) -> str:
-    assert batch is not None
-    row = identities.by_id(connection, batch.identity_id)  # type: ignore[arg-type]
-    file = f", file {batch.file_id}" if batch.file_id else ""
-    return f"{batch.token[:8]} at {row.identity.provider if row else 'its provider'}{file}"
+        hint = "fix the permissions of the file and its folder"
+        raise MemlineError(f"{target.path} may not be written, {kept}", hint=hint)
+    return located, data
 
 
 def _files_with(agent: AgentSettings, needles: Collection[bytes]) -> Iterator[str]:
     """Yield the files of the home that have one of these lines, but for the index, which has none."""
     ours = {f"{path}{end}" for path in (agent.index_path, agent.account_path) for end in ("", *COMPANIONS)}
-    overlap = max(map(len, needles), default=1) - 1
     for path in sorted(agent.home.rglob("*")) if needles else ():
         if not path.is_file() or path.is_symlink() or str(path) in ours or path.name.endswith(_MODELS):
             continue
-        if not path.is_relative_to(agent.workspace) and _has_any(path, needles, overlap):
+        if not path.is_relative_to(agent.workspace) and _has_any(path, needles):
             yield str(path)
 
 
-def _has_any(path: Path, needles: Collection[bytes], overlap: int) -> bool:
-    data = b""
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                data = data[len(data) - min(overlap, len(data)) :] + block
-                if any(needle in data for needle in needles):
-                    return True
-    except OSError:
-        return False
+def _has_any(path: Path, needles: Collection[bytes]) -> bool:
+    with suppress(OSError, ValueError), path.open("rb") as file:  # an empty file cannot be mapped: ValueError
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with closing(content):
+            return any(content.find(needle) >= 0 for needle in needles)
     return False

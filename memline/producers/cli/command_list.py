@@ -35,9 +35,9 @@ GROUPS = {
         ("jobs", "jobs:jobs", "List, show, pause, resume and cancel jobs and batches."),
     ),
     "Keep": (
-        ("forget", "forget_command:forget", "Forget lines of notes, or sessions, for good."),
-        ("import", "moving:import_command", "Take over the conversations of ChatGPT or Claude."),
-        ("backup", "moving:backup", "Copy the indexes, and bring such a copy back."),
+        ("forget", "keep:forget", "Forget lines of notes, or sessions, for good."),
+        ("import", "keep:import_command", "Take over the conversations of ChatGPT or Claude."),
+        ("backup", "keep:backup", "Copy the indexes, and bring such a copy back."),
     ),
 }
 

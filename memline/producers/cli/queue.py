@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from memline.producers.actions.verbs import VERBS
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
-from memline.producers.cli.jobs import act_on
+from memline.producers.cli.jobs import act
 from memline.producers.cli.output import echo, note, print_findings, print_json, print_result, table
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
@@ -129,11 +128,8 @@ def dead(invocation: Invocation, error: str | None, as_json: bool) -> None:
 @_IDS
 @AS_JSON
 def requeue(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_json: bool) -> int | None:
-    """Put dead messages back on their queues. Safe: every actor may run twice.
-
-    A dead request to embed is removed instead: its texts are wanted again, and go out by themselves.
-    """
-    return act_on(invocation, VERBS["queue requeue"], as_json, error=error, ids=ids)
+    """Put dead messages back on their queues. Safe: every actor may run twice."""
+    return act(invocation, "queue requeue", as_json, error=error, ids=ids)
 
 
 @command(
@@ -143,12 +139,8 @@ def requeue(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_
 @_IDS
 @AS_JSON
 def drop(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_json: bool) -> int | None:
-    """Remove dead messages for good.
-
-    What they were about is in the rows. The exception is an answer that waits to be stored (store_vectors):
-    its texts are sent, and paid for, again.
-    """
-    return act_on(invocation, VERBS["queue drop"], as_json, error=error, ids=ids)
+    """Remove dead messages for good: the texts of an answer that waits to be stored are paid for again."""
+    return act(invocation, "queue drop", as_json, error=error, ids=ids)
 
 
 @command(
@@ -163,10 +155,9 @@ def drop(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_jso
 def pause(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
     """Send no more texts to the provider until `resume`; running requests end, files stay searchable.
 
-    With --mode batch no new batches are made and texts are sent in requests, at full price, about twice that
-    of a batch; open batches are still collected.
+    With --mode batch no new batches are made and texts are sent in requests, at full price.
     """
-    return act_on(invocation, VERBS["queue pause"], as_json, provider=provider, mode=mode)
+    return act(invocation, "queue pause", as_json, provider=provider, mode=mode)
 
 
 @command(
@@ -182,10 +173,9 @@ def resume(invocation: Invocation, provider: str | None, mode: str | None, as_js
     """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
     Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
-    again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries, and
-    the others follow when it works. At a ceiling of the day texts wait all the same, and the answer says so.
+    again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries.
     """
-    return act_on(invocation, VERBS["queue resume"], as_json, provider=provider, mode=mode)
+    return act(invocation, "queue resume", as_json, provider=provider, mode=mode)
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
-from memline.producers.reports.state import AgentState, agent_state, state
+from memline.producers.reports.state import agent_state, state
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import NONE
 from memline.shared.embedders.local.downloads import engine_report
@@ -46,41 +46,30 @@ def examine_agent(
     settings: Settings, agent: AgentSettings, *, deep: bool = False, met: Sequence[Finding] = ()
 ) -> Iterator[Finding]:
     """Examine one agent; `deep` as in `reports.state.agent_state`, `met`: what its backend met."""
-    if damaged := _damage(agent):
-        yield from of_agent(agent.agent, (damaged,))
+    damage = _damage(agent)
+    if damage is not None:
+        yield from of_agent(agent.agent, (damage,))
     now = agent_state(settings, agent, deep=deep, met=met)
     yield from now.findings
-    if now.has_index and not damaged:
-        yield _ok(_counts(now), agent.agent)
-    choice = now.choice
+    if now.has_index and damage is None:
+        counts = (now.files, "file"), (now.chunks, "chunk"), (now.backlog.ready, "vector")
+        yield _ok(f"{', '.join(counted(*each) for each in counts)} in {agent.index_path}", agent.agent)
+    choice, codes = now.choice, {each.code for each in now.findings}
     if choice.requested == NONE:
         yield _ok(f"keyword search only: {choice.reason}", agent.agent)
-    elif choice.identity is not None and not _provider_codes(now):
-        asked = "asked for one vector" if deep else "not asked (memline doctor --deep)"
+    elif choice.identity and not codes & {"provider_fails", "provider_unusable", "fallback_active"}:
+        is_asked = "asked for one vector" if deep else "not asked (memline doctor --deep)"
         engine = engine_report(agent, choice.provider)
         by = f" by {engine['version']}" if engine else ""
-        yield _ok(f"embeds with {choice.provider} {choice.model}{by}, {asked}", agent.agent)
+        yield _ok(f"embeds with {choice.provider} {choice.model}{by}, {is_asked}", agent.agent)
 
 
 def _damage(agent: AgentSettings) -> Finding | None:
     """Return the finding that pages of an index are damaged, which reading its rows may not meet."""
-    try:
-        with driver.reading_if_any(agent.index_path) as reader:
-            verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0] if reader is not None else "ok"
-    except IndexFault:
-        # Reading its rows meets it again, and says so.
-        return None
+    verdict = "ok"
+    # Reading its rows meets an IndexFault again, and says so.
+    with suppress(IndexFault), driver.reading_if_any(agent.index_path) as reader:
+        verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0] if reader is not None else "ok"
     if verdict == "ok":
         return None
-    what = f"the index is damaged: {verdict}"
-    return problem("index_unusable", what, "memline index")
-
-
-def _counts(now: AgentState) -> str:
-    counts = (now.files, "file"), (now.chunks, "chunk"), (now.backlog.ready, "vector")
-    return f"{', '.join(counted(*each) for each in counts)} in {now.settings.index_path}"
-
-
-def _provider_codes(now: AgentState) -> set[str]:
-    codes = {each.code for each in now.findings}
-    return codes & {"provider_fails", "provider_unusable", "fallback_active"}
+    return problem("index_unusable", f"the index is damaged: {verdict}", "memline index")

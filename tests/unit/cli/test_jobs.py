@@ -47,7 +47,7 @@ def test_a_place_without_jobs_says_so(place, capsys):
 def test_a_job_is_shown_by_the_beginning_of_its_id(place, job, capsys):
     shown = output(place, capsys, "jobs", "show", job[:5])
 
-    assert re.search(rf"^Job: +{job}$", shown, re.M)
+    assert re.search(rf"^Id: +{job}$", shown, re.M)
     assert "1 of 2 files read, 0 of 1 text embedded, total about 2" in shown
     assert re.search("^Asked by: +me@here$", shown, re.M)
 
@@ -134,7 +134,7 @@ def test_batches_are_jobs(place, batch, capsys):
     assert (listed["kind"], listed["id"], listed["state"]) == ("batch", batch, "submitted")
     for text in (table, shown):
         assert "batch\\x1b[95m_7" in text and "at the provider" in text
-    assert "2: 1 stored, 2 to come" in shown
+    assert re.search("^Stored: +1$", shown, re.M) and re.search("^Texts left: +2$", shown, re.M)
 
 
 def test_a_batch_is_cancelled_and_says_what_becomes_of_its_texts(place, batch, capsys):
