@@ -156,13 +156,13 @@ class _Sending:
         wait_s = pace.take(self.account, moves, max_wait_s=MAX_WAIT_S)
         if wait_s > MAX_WAIT_S:
             # Until the place is near enough to be waited for.
-            is_asked = pace.cooldown_s(self.account) > 0
+            is_asked = pace.take(self.account, {}) > 0
             words = "asked to wait (429)" if is_asked else "is at the limits of this configuration"
             raise _Unsent(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
         if wait_s > 0:
             self._context.clock.sleep(wait_s)
             # Another worker may have heard a no meanwhile.
-            if cooldown_s := pace.cooldown_s(self.account):
+            if cooldown_s := pace.take(self.account, {}):
                 raise _Unsent(f"{provider} has a cooldown", retry_after_s=cooldown_s)
 
 

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Thread
 from typing import Protocol
 
 import dramatiq
@@ -84,8 +83,6 @@ class InProcessWorkers:
 
     def _start(self) -> None:
         self._broker = queue_broker.in_process()
-        queue_broker.forget_messages(self._broker)
-        queue_broker.faults(self._broker).last = None
         self._requests = InFlightRequests(self._broker, serves_batches="batch" in self._queues)
         self._context = context.Context(
             self._settings,
@@ -123,8 +120,6 @@ class InProcessWorkers:
             if not is_index_lost:
                 self._context.end_unsent(self._requests.begun)
         finally:
-            threads = [thread for worker in self._workers.values() for thread in worker.workers]
-            queue_broker.faults(self._broker).left_behind.update(filter(Thread.is_alive, threads))
             self._context.close()
 
     def _store_all(self) -> None:
@@ -137,13 +132,13 @@ class InProcessWorkers:
 
     def check(self, *, wants_vectors: bool = True) -> str:
         """Raise the last error that ended an actor, if any: a command that waits ends with it."""
-        if (fault := queue_broker.faults(self._broker).last) is not None:
+        if (fault := queue_broker.last_error()) is not None:
             raise fault
         return ""
 
     def tick(self) -> None:
         """Raise IndexCorrupt when a worker met it; other errors are logged, and their work is done again."""
-        if isinstance(fault := queue_broker.faults(self._broker).last, IndexCorrupt):
+        if isinstance(fault := queue_broker.last_error(), IndexCorrupt):
             raise fault
 
 

@@ -6,12 +6,11 @@ Without `queue.url` the same actors run in one process on dramatiq's StubBroker.
 from __future__ import annotations
 
 import logging
-import threading
+from collections import deque
 from collections.abc import Callable
 from functools import cache, partial, wraps
 from queue import Queue
 from typing import Any
-from weakref import WeakSet
 
 import dramatiq
 import msgspec
@@ -19,7 +18,7 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
 from dramatiq.middleware import Retries
 
-from memline.shared.errors import IndexUnwritable, MemlineError, ModelMismatch, QueueError
+from memline.shared.errors import IndexUnwritable, MemlineError, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages
 from memline.shared.queue.messages import ENVELOPES, KINDS, Envelope, M, MessageRefused, Wire, agent_of
@@ -61,24 +60,16 @@ class MessagePack(Encoder):
 
 
 class Faults(Retries):
-    """dramatiq's retries, as the kinds of messages have them; remembers the last error that an actor raised.
-
-    A command that waits for the work can end with it.
-    """
-
-    last: BaseException | None = None
+    """dramatiq's retries, as the kinds of messages have them, with a line in the log."""
 
     def __init__(self) -> None:
         super().__init__(max_retries=MESSAGE_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
-        #: Threads that a run which ended left to themselves: what they raise is no trouble of the next run.
-        self.left_behind: WeakSet[threading.Thread] = WeakSet()
 
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
-        if exception is None or threading.current_thread() in self.left_behind:
+        if exception is None:
             return
-        self.last = exception
         Log("queue").error(
             "message.failed",
             message_id=message.message_id,
@@ -102,8 +93,8 @@ def is_retried(kind: type[Wire], tries: int, error: BaseException) -> bool:
     """Tell whether a message is tried again after this error, when it was so often already."""
     if isinstance(error, MessageRefused):
         return False
-    if isinstance(error, ModelMismatch) or (isinstance(error, IndexUnwritable) and kind.waits_for_disk):
-        # Another worker may be set up for its model; the disk may have room again.
+    if isinstance(error, IndexUnwritable) and kind.waits_for_disk:
+        # It may have room again.
         return True
     return kind.is_retried and tries < MESSAGE_RETRIES
 
@@ -142,6 +133,10 @@ logging.getLogger("dramatiq").addHandler(logging.NullHandler())
 #: Calls what `send` does, again while Redis is away; None where the queues are in memory.
 _retry: Callable[..., object] | None = None
 
+#: The last error that an actor of this run raised. Each run has its own: a thread that one which ended left
+#: behind is no trouble of the next.
+_errors: deque[Exception] = deque(maxlen=1)
+
 
 def use(broker: dramatiq.Broker, retry: Callable[..., object] | None = None) -> None:
     """Make a broker the process's; `retry` calls what sends."""
@@ -151,8 +146,16 @@ def use(broker: dramatiq.Broker, retry: Callable[..., object] | None = None) -> 
 
 
 def in_process() -> StubBroker:
-    """Make the broker for one process the process's broker; its queues are in memory, the truth in rows."""
+    """Make the broker for one process the process's broker, without what an earlier run left in it.
+
+    Its queues are in memory, the truth in rows.
+    """
+    global _errors
+    _errors = deque(maxlen=1)
     broker = _stub()
+    for name in broker.queues:
+        # Flushed only, the queue would wait for ever for messages that a stopped thread had taken.
+        broker.queues[name] = Queue()
     # Also when it was made before: a command may have used a fleet in between.
     use(broker)
     return broker
@@ -167,16 +170,9 @@ def _stub() -> StubBroker:
     return StubBroker(middleware=[Faults()])
 
 
-def forget_messages(broker: StubBroker) -> None:
-    """Drop what an earlier run of this process left, and the count of what its threads had fetched."""
-    for name in broker.queues:
-        # Flushed only, the queue would wait for ever for messages that a stopped thread had taken.
-        broker.queues[name] = Queue()
-
-
-def faults(broker: dramatiq.Broker) -> Faults:
-    """Give the error memory of a broker made here."""
-    return next(item for item in broker.middleware if isinstance(item, Faults))
+def last_error() -> Exception | None:
+    """Return the last error that an actor of this run raised: a command that waits can end with it."""
+    return _errors[-1] if _errors else None
 
 
 def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any] | M], None]]:
@@ -185,7 +181,12 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
     def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any] | M], None]:
         @wraps(function)
         def run(raw: dict[str, Any] | M) -> None:
-            function(raw if isinstance(raw, kind) else messages.decode(raw, kind))
+            errors = _errors
+            try:
+                function(raw if isinstance(raw, kind) else messages.decode(raw, kind))
+            except Exception as error:
+                errors.append(error)
+                raise
 
         declared: Callable[[dict[str, Any] | M], None] = dramatiq.actor(
             queue_name=kind.queue, actor_name=kind.actor, retry_when=partial(is_retried, kind)

@@ -72,16 +72,12 @@ class RedisLimits:
     def close(self) -> None:
         self._client.close()
 
-    def cooldown_s(self, account: str) -> float:
-        left_ms: Any = self._retry(self._client.pttl, self._key(account, HOLD))
-        return max(0.0, float(left_ms) / 1000)
-
     def cool_down(self, account: str, seconds: float) -> None:
         if seconds > 0:
             self._retry(self._hold, keys=[self._key(account, HOLD)], args=[seconds])
 
     def end_cooldown(self, account: str) -> None:
-        if self.cooldown_s(account) > STOP_COOLDOWN_S:
+        if self.take(account, {}) > STOP_COOLDOWN_S:
             self._retry(self._client.delete, self._key(account, HOLD))
 
     def _key(self, account: str, part: str) -> str:

@@ -14,7 +14,7 @@ The functions that decide take a value and return one. Rows are in the account f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from sqlite3 import Connection
 
 import msgspec
@@ -28,8 +28,6 @@ from memline.shared.index.rows import LearnedCaps
 REQUESTS = "requests"
 BATCH = "batch"
 MODES = (REQUESTS, BATCH)
-
-CLOSED, OPEN = "closed", "open"
 
 #: Seconds of the pause after a first failure, and after the second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 2.0
@@ -96,13 +94,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     manual: bool = False
 
     @property
-    def state(self) -> str:
-        return OPEN if self.opens else CLOSED
+    def paused(self) -> bool:
+        """Whether the breaker is open: the provider is not to be called, but for a probe."""
+        return self.opens > 0
 
     @property
-    def paused(self) -> bool:
-        """Whether the provider is not to be called, but for a probe."""
-        return self.opens > 0
+    def state(self) -> str:
+        return "open" if self.paused else "closed"
 
     @property
     def has_given_up(self) -> bool:
@@ -138,11 +136,8 @@ def failed(
     `rows`: texts of the request. A server that fails at large requests, as without memory for them, answers a
     small probe: so the second failure in a row halves the next request.
     """
-    if was.paused and not is_probe:
-        # It was sent before the breaker opened.
-        return was
-    if not was.paused and was.wait_s(now):
-        # It was in flight together with the one that began the pause: the same trouble, counted once.
+    if not is_probe if was.paused else was.wait_s(now):
+        # It was in flight together with the one that began the pause or the rest: the same trouble.
         return was
     halved = rows // 2 if rows > 1 and was.failures else was.max_rows
     was = _replace(was, failures=was.failures + 1, reason=error, action=action, quick_answers=0)
@@ -253,23 +248,26 @@ def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str 
 
     `model`: empty for the one that the index has of this provider.
     """
-    with accounts.file.reading() as connection:
-        health = _read(connection, _key(accounts, provider, mode, model)) or Health()
-    is_manual = f"{provider} {mode}" in _manual(accounts.index)
-    return _replace(health, manual=True) if is_manual else health
+    return _read_all(accounts, [(provider, mode)], model).get((provider, mode), Health())
 
 
 def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
     """Return the health of every provider of the index that has a row, by provider and mode."""
-    manual = _manual(accounts.index)
-    names = meta.get(accounts.index, meta.HEALTH_OF, {}).keys() | {key.split(" ")[0] for key in manual}
-    found = {}
-    for name in sorted(names):
-        for mode in MODES:
-            with accounts.file.reading() as connection:
-                has_row = _read(connection, _key(accounts, name, mode)) is not None
-            if has_row or f"{name} {mode}" in manual:
-                found[name, mode] = read(accounts, name, mode)
+    names = {*meta.get(accounts.index, meta.HEALTH_OF, {}), *(key.split(" ")[0] for key in _manual(accounts))}
+    return _read_all(accounts, [(name, mode) for name in sorted(names) for mode in MODES])
+
+
+def _read_all(
+    accounts: Accounts, keys: Iterable[tuple[str, str]], model: str = ""
+) -> dict[tuple[str, str], Health]:
+    manual, found = _manual(accounts), {}
+    with accounts.file.reading() as connection:
+        for provider, mode in keys:
+            health = _read(connection, _key(accounts, provider, mode, model))
+            if f"{provider} {mode}" in manual:
+                health = _replace(health or Health(), manual=True)
+            if health is not None:
+                found[provider, mode] = health
     return found
 
 
@@ -326,10 +324,9 @@ def forget(accounts: Accounts, provider: str) -> None:
 
 def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
     """Pause a provider in one mode for a person, or end that pause, in the caller's transaction."""
-    keys = _manual(accounts.index) - {f"{provider} {mode}"}
-    if is_paused:
-        keys.add(f"{provider} {mode}")
-    meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys) or None)
+    key = {f"{provider} {mode}"}
+    paused = _manual(accounts) | key if is_paused else _manual(accounts) - key
+    meta.put(accounts.index, meta.PAUSED_MODES, sorted(paused) or None)
 
 
 def may_batch(accounts: Accounts, provider: str, now: float) -> bool:
@@ -363,6 +360,6 @@ def _key(accounts: Accounts, provider: str, mode: str, model: str = "") -> tuple
     return accounts.of(provider), model, mode
 
 
-def _manual(index: Connection) -> set[str]:
+def _manual(accounts: Accounts) -> set[str]:
     """Read what a person paused: `<provider> <mode>`."""
-    return set(meta.get(index, meta.PAUSED_MODES, ()))
+    return set(meta.get(accounts.index, meta.PAUSED_MODES, ()))

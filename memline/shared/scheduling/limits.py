@@ -83,15 +83,11 @@ class Limits(Protocol):
     """The limits of accounts, named as in `shared.index.accounts`. Safe to use from several threads."""
 
     def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
-        """Take a place for a call that costs so much (`costs`).
+        """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
 
         Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
         are given in the order in which they are asked for, so that of many who wait none waits in vain.
         """
-        ...
-
-    def cooldown_s(self, account: str) -> float:
-        """Tell the seconds until the account may be used; 0 when there is no cooldown."""
         ...
 
     def cool_down(self, account: str, seconds: float) -> None:
@@ -118,17 +114,17 @@ class FileLimits:
         self._file.close()
 
     def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
-        if not moves:
-            return self.cooldown_s(account)
-        with self._file.writing() as connection:
+        # Without costs most calls of most accounts: they write nothing.
+        with self._file.writing() if moves else self._file.reading() as connection:
             # Read here: another process may have held the file.
             now = self._clock.now()
             query = "SELECT unit, next_at FROM limits WHERE account = ? AND next_at <= ?"
-            times = dict(connection.execute(query, (account, now + LONGEST_S)).fetchall())
+            rows = connection.execute(query, (account, now + LONGEST_S)) if connection else ()
+            times = dict(rows)
             at = max(now, times.get(HOLD, now))
             for unit, move in moves.items():
                 at = max(at, times.get(unit, now) - move.slack)
-            if at - now <= max_wait_s:
+            if connection and at - now <= max_wait_s:
                 connection.executemany(
                     "INSERT OR REPLACE INTO limits (account, unit, next_at) VALUES (?, ?, ?)",
                     (
@@ -137,13 +133,6 @@ class FileLimits:
                     ),
                 )
             return float(at - now)
-
-    def cooldown_s(self, account: str) -> float:
-        with self._file.reading() as connection:
-            query = "SELECT next_at FROM limits WHERE account = ? AND unit = ?"
-            row = connection.execute(query, (account, HOLD)).fetchone() if connection is not None else None
-        left_s = row[0] - self._clock.now() if row else 0.0
-        return left_s if 0 < left_s <= LONGEST_S else 0.0
 
     def cool_down(self, account: str, seconds: float) -> None:
         with self._file.writing() as connection:

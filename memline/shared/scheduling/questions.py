@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from sqlite3 import Connection
@@ -94,14 +94,15 @@ class QueryEmbedder:
                 retry_after_s=wait_s,
             )
         choice, embedder = self._embedder_of(active)
-        is_counted = self._take_place(choice, text)
-        self._count(choice, active, text)
+        account, tokens = account_id(choice.provider, choice.mark), estimate_tokens(text)
+        attempts_left = CALL_ATTEMPTS
+        if choice.provider != LOCAL and any(minute_limits(self._settings, choice)):
+            self._take_place(choice, account, tokens)
+            attempts_left = 1
+        self._count(active, account, tokens)
         began, attempts = self._clock.monotonic(), list[Attempt]()
         try:
-            with (
-                limit_attempts(1 if is_counted else CALL_ATTEMPTS),
-                noted_attempts(self._clock) as attempts,
-            ):
+            with limit_attempts(attempts_left), noted_attempts(self._clock) as attempts:
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.monotonic()
@@ -109,50 +110,39 @@ class QueryEmbedder:
             self._cooldown_reason = error.message
             raise
         finally:
-            self._record(choice, attempts)
+            # Where it cannot be written the answer is worth more than its count.
+            with suppress(IndexFault):
+                count_calls(self._file, account, (each.end for each in attempts))
 
-    def _record(self, choice: Choice, attempts: Sequence[Attempt]) -> None:
-        account = account_id(choice.provider, choice.mark)
-        # Where it cannot be written the answer is worth more than its count.
-        with suppress(IndexFault):
-            count_calls(self._file, account, (each.end for each in attempts))
-
-    def _take_place(self, choice: Choice, text: str) -> bool:
-        """Take a place within the account's limits of a minute; tells whether calls are counted there.
+    def _take_place(self, choice: Choice, account: str, tokens: int) -> None:
+        """Take a place within the account's limits of a minute.
 
         A question waits for none: raises ProviderLater when there is no place now.
         """
         max_requests, max_tokens = minute_limits(self._settings, choice)
-        if choice.provider == LOCAL or not (max_requests or max_tokens):
-            return False
-        tokens = estimate_tokens(text)
         moves = costs(tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, is_question=True)
-        try:
-            wait_s = self._limits.take(account_id(choice.provider, choice.mark), moves)
-        except (IndexFault, QueueError):
-            # Where limits are kept cannot be written now. One question more is better than no answer.
-            return True
+        wait_s = 0.0
+        # Where limits cannot be written now, one question more is better than no answer.
+        with suppress(IndexFault, QueueError):
+            wait_s = self._limits.take(account, moves)
         if wait_s > 0:
             raise ProviderLater(
                 f"{choice.provider} is at its limit of a minute",
                 hint=f"ask again in {wait_s:.0f} s; keyword search goes on",
                 retry_after_s=wait_s,
             )
-        return True
 
-    def _count(self, choice: Choice, active: IdentityRow, text: str) -> None:
+    def _count(self, active: IdentityRow, account: str, tokens: int) -> None:
         """Count what a question costs. Raises ProviderLater at the day's ceiling."""
-        account = account_id(choice.provider, choice.mark)
         charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
         try:
-            refusal = self._budget.take(charge, estimate_tokens(text), self._clock.now())
+            refusal = self._budget.take(charge, tokens, self._clock.now())
         except IndexFault as error:
             if not self._budget.has_limits:
                 # A question more is better than no answer, where there is no ceiling to keep.
                 return
-            raise ProviderLater(
-                f"the question cannot be counted: {error.message}", hint=error.hint
-            ) from error
+            words = f"the question cannot be counted: {error.message}"
+            raise ProviderLater(words, hint=error.hint) from error
         if refusal:
             raise ProviderLater(refusal.reason, hint=refusal.action)
 

@@ -104,7 +104,7 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, wr
     assert before == []
     # The words of the provider stay until it has answered.
     assert health.read(writer.accounts, "openai").reason == "429: buy more"
-    assert limits.cooldown_s(writer.accounts.of("openai")) == 0
+    assert limits.take(writer.accounts.of("openai"), {}) == 0
     assert len(writer.lease(caps, credits=8, only_full=False)) == 1
     with transaction(writer.connection):
         health.update(writer.accounts, "openai", health.REQUESTS, health.worked)
@@ -118,7 +118,7 @@ def test_resuming_batches_ends_no_wait_of_requests(place, writer):
 
     provider_pauses.resume(place.agent, mode="batch")
 
-    assert lease_all(writer) == [] and limits.cooldown_s(writer.accounts.of("openai")) > 40_000
+    assert lease_all(writer) == [] and limits.take(writer.accounts.of("openai"), {}) > 40_000
 
 
 def test_both_modes_of_the_provider_in_use_are_reported(place, writer):

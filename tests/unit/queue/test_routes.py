@@ -1,7 +1,7 @@
 import pytest
 
 from memline.shared.config.load import Options, load
-from memline.shared.errors import IndexUnwritable, ModelMismatch
+from memline.shared.errors import IndexUnwritable
 from memline.shared.queue.broker import MESSAGE_RETRIES, is_retried
 from memline.shared.queue.messages import KINDS, MessageRefused
 from memline.shared.queue.routes import QUEUES, needed_roles
@@ -24,7 +24,6 @@ def test_the_dispatcher_has_one_thread():
         ("embed_failed", 1_000, IndexUnwritable("the disk is full"), True),
         # Its failure is in the rows, which send the texts again.
         ("embed_texts", 0, OSError("disk full"), False),
-        ("embed_texts", 1_000, ModelMismatch("for another worker"), True),
     ],
 )
 def test_a_message_is_tried_again_when_that_may_help(name, tries, error, is_tried_again):

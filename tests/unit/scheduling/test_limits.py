@@ -91,7 +91,7 @@ def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(limits, clo
     clock.advance(4)
 
     assert [limits.take("openai", moves) for moves in ({}, CALL)] == [56, 56]
-    assert (limits.cooldown_s("openai"), limits.cooldown_s("voyage")) == (56, 0)
+    assert (limits.take("openai", {}), limits.take("voyage", {})) == (56, 0)
     assert limits.take("voyage", CALL) == 0
     clock.advance(56)
     assert limits.take("openai", CALL) == 0
@@ -104,7 +104,7 @@ def test_a_cooldown_ends_when_an_operator_says_so_but_not_after_a_definite_no(li
 
     limits.end_cooldown("openai")
 
-    assert (limits.cooldown_s("openai"), limits.cooldown_s("voyage")) == (left, 60)
+    assert (limits.take("openai", {}), limits.take("voyage", {})) == (left, 60)
 
 
 def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits, clock):
@@ -113,7 +113,7 @@ def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits, clock):
     limits.cool_down("openai", 60)
     clock.advance(-2 * 86_400)
 
-    assert (limits.take("openai", CALL), limits.cooldown_s("openai")) == (0, 0)
+    assert (limits.take("openai", CALL), limits.take("openai", {})) == (0, 0)
 
 
 def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path, clock):

@@ -72,7 +72,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, 
 
     (failed,) = sent
     assert (failed.failure.kind, failed.hashes, failed.failure.no_results) == ("stop", (b"h1", b"h2"), True)
-    assert context.limits.cooldown_s(account(context)) == STOP_COOLDOWN_S
+    assert context.limits.take(account(context), {}) == STOP_COOLDOWN_S
 
 
 @pytest.mark.parametrize("agent", ["main", "work"])
