@@ -13,7 +13,7 @@ from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.note_names import MARKDOWN
 from memline.shared.sources import outcomes
 from memline.shared.sources.links import NoteName
-from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
+from memline.shared.sources.paths import FileLocation, MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.values import to_json
 
@@ -133,39 +133,26 @@ def read_excerpt(
             "the long-term note is private: it is not read in a group, nor by a subagent",
             hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
         )
-    return read_file_excerpt(
-        located.absolute,
-        root=located.anchor,
-        shown=located.path,
-        part=part or Part(),
-        clock=clock,
-    )
+    return read_file_excerpt(located, part or Part(), clock=clock)
 
 
-def read_file_excerpt(
-    absolute: str,
-    *,
-    root: str,
-    shown: str,
-    part: Part,
-    clock: Clock | None = None,
-) -> Excerpt:
-    """Read lines of a file that may be read, following no link below the trusted folder `root`.
+def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None = None) -> Excerpt:
+    """Read lines of a file that may be read, following no link below its anchor.
 
-    `shown` is its path in the excerpt. Raises PathNotAllowed for what is not a text file, and says why where
-    that tells nothing of what lies behind a link.
+    Raises PathNotAllowed for what is not a text file, and says why where that tells nothing of what lies
+    behind a link.
     """
-    reading = read_file(absolute, root=root, clock=clock or SystemClock())
+    reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
     # A file that is there: no name that is too long for one.
     is_there = reading.ctime_ns > 0
     if is_there and reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
-        hint = outcomes.mending(reading.outcome, shown)
-        raise PathNotAllowed(f"{shown} could not be read: {reading.reason}", hint=hint)
+        hint = outcomes.mending(reading.outcome, located.path)
+        raise PathNotAllowed(f"{located.path} could not be read: {reading.reason}", hint=hint)
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.
     all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
-    excerpt = excerpt_of(all_lines, shown=shown, part=part)
+    excerpt = _excerpt_of(all_lines, shown=located.path, part=part)
     return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
 
 
@@ -180,7 +167,7 @@ def _span(all_lines: Sequence[str], part: Part) -> tuple[int, int]:
     return start, min(len(all_lines), stop + max(0, part.around))
 
 
-def excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
+def _excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
     """Cut the part out of the lines of a file."""
     start, stop = _span(all_lines, part)
     whole: list[str] = []

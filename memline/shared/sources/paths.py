@@ -170,19 +170,35 @@ class Pattern:
     def __init__(self, pattern: str) -> None:
         text = pattern.strip()
         alternatives = [_parts(each) for each in _expand_braces(text)]
-        self._regex = re.compile("|".join(map(_regex, alternatives)))
+        # fnmatch puts what is between two stars into an atomic group: twenty stars take no longer than two.
+        self._alternatives = [
+            [None if part == "**" else re.compile(translate(part.replace("[^", "[!"))) for part in parts]
+            for parts in alternatives
+        ]
         #: Folders below the root at most; any number with `**`.
         self._depth = max(len(parts) if "**" not in parts else 1_000_000 for parts in alternatives) - 1
-        #: Whether each file at any depth is meant.
+        #: Whether it matches each file at any depth.
         self.is_any_name = text == _EVERYTHING
 
     def matches(self, relative: str) -> bool:
-        """Tell whether the file at this relative path is meant."""
-        return self.is_any_name or self._regex.fullmatch(relative) is not None
+        """Tell whether the pattern matches the file at this relative path."""
+        names = relative.split("/")
+        return self.is_any_name or any(_is_match(parts, names) for parts in self._alternatives)
 
     def enters(self, depth: int) -> bool:
         """Tell whether a folder `depth` levels below the root (0: directly in it) can hold a match."""
         return depth < self._depth
+
+
+def _is_match(parts: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
+    #: How many names the parts so far can stand for.
+    counts = {0}
+    for part in parts:
+        if part is None:
+            counts = {*range(min(counts, default=len(names) + 1), len(names) + 1)}
+        else:
+            counts = {count + 1 for count in counts if count < len(names) and part.match(names[count])}
+    return len(names) in counts
 
 
 #: Returns the compiled pattern; the same text is compiled once.
@@ -196,23 +212,6 @@ def _parts(pattern: str) -> list[str]:
         parts += ["**", "*"] if parts[-1:] != ["**"] else ["*"]
     pairs = zip(parts, ["", *parts], strict=False)
     return [part for part, before in pairs if (part, before) != ("**", "**")]
-
-
-def _regex(parts: Sequence[str]) -> str:
-    """Write a pattern as a regular expression, in which each part is matched without going back."""
-    regex = "".join("(?:[^/]+/)*?" if part == "**" else f"(?>{_regex_of(part)})/" for part in parts)
-    return regex.removesuffix("/")
-
-
-def _regex_of(part: str) -> str:
-    # fnmatch puts what is between two stars into an atomic group: twenty stars take no longer than two.
-    written = translate(part.replace("[^", "[!")).removeprefix("(?s:").removesuffix(r")\Z")
-    # A dot that is neither escaped nor in a set stands for a character of the part.
-    return re.sub(r"(\\.)|(\[\^?\]?[^\]]*\])|\.", _in_part, written)
-
-
-def _in_part(match: re.Match[str]) -> str:
-    return match[1] or (f"(?!/){match[2]}" if match[2] else "[^/]")
 
 
 def _expand_braces(pattern: str) -> list[str]:

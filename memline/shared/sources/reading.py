@@ -82,24 +82,21 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
         if error.problem.outcome == UNREADABLE:
             # So that the next look knows whether anything has changed.
             with suppress(OSError):
-                size, mtime_ns, ctime_ns = _state(os.lstat(absolute))
-                reading = replace(reading, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+                reading = _stamped(reading, os.lstat(absolute))
         return replace(reading, outcome=error.problem.outcome, reason=error.problem.reason)
     try:
         if 0 <= reading.observed_ns - os.fstat(opened).st_ctime_ns < _TICK_NS:
             clock.sleep(_TICK_NS / 1e9)
         for attempt in range(_READ_ATTEMPTS):
-            observed_ns = clock.now_ns() if attempt else reading.observed_ns
-            size, mtime_ns, ctime_ns = state = _state(os.fstat(opened))
-            reading = replace(
-                reading, observed_ns=observed_ns, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns
-            )
-            data = _read_all(opened) if size <= MAX_FILE_BYTES else b""
-            if max(size, len(data)) > MAX_FILE_BYTES:
-                found = f"{max(size, len(data)) / 1e6:,.1f} MB"
+            if attempt:
+                reading = replace(reading, observed_ns=clock.now_ns())
+            reading = _stamped(reading, os.fstat(opened))
+            if reading.size > MAX_FILE_BYTES:
+                found = f"{reading.size / 1e6:,.1f} MB"
                 reason = f"{found}, and notes of more than {MAX_FILE_BYTES / 1e6:.1f} MB are not read"
                 return replace(reading, outcome=TOO_LARGE, reason=reason)
-            if _state(os.fstat(opened)) == state:
+            data = os.pread(opened, reading.size + 1, 0)
+            if _stamped(reading, os.fstat(opened)) == reading:
                 break
     except OSError as error:
         problem = unreadable(error)
@@ -114,6 +111,10 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
         text=decoded.text,
         sha256=sha256(data).hexdigest(),
     )
+
+
+def _stamped(reading: Reading, status: os.stat_result) -> Reading:
+    return replace(reading, size=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns)
 
 
 def decode(data: bytes) -> Reading:
@@ -147,18 +148,3 @@ def decode(data: bytes) -> Reading:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     reason = f"{counted(bad, 'character', 'are')} not valid {encoding.upper()}, and replaced" if bad else ""
     return Reading(outcome=INDEXED, reason=reason, text=text)
-
-
-def _state(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _read_all(opened: int) -> bytes:
-    """Read everything up to one byte above the limit."""
-    os.lseek(opened, 0, os.SEEK_SET)
-    blocks = []
-    left = MAX_FILE_BYTES + 1
-    while left and (block := os.read(opened, min(left, 1 << 20))):
-        blocks.append(block)
-        left -= len(block)
-    return b"".join(blocks)

@@ -3,14 +3,12 @@
 import hashlib
 import os
 import random
-from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memline.shared.clock import ManualClock
-from memline.shared.sources import reading
 from memline.shared.sources.reading import Reading, decode, read_file
 
 
@@ -105,18 +103,18 @@ def test_two_gigabytes_are_not_read(root):
 def test_a_file_that_grows_while_it_is_read_is_read_again(root, monkeypatch):
     note = root / "memory/a.md"
     note.write_text("one\n")
-    real_read = reading._read_all
+    real_read = os.pread
     reads = []
 
-    def growing(opened):
-        data = real_read(opened)
+    def growing(*args):
+        data = real_read(*args)
         reads.append(data)
         if len(reads) == 1:
             with note.open("a") as file:
                 file.write("two\n")
         return data
 
-    monkeypatch.setattr(reading, "_read_all", growing)
+    monkeypatch.setattr(os, "pread", growing)
 
     got = read(root)
 
@@ -127,15 +125,15 @@ def test_a_file_that_grows_while_it_is_read_is_read_again(root, monkeypatch):
 def test_a_file_that_never_rests_is_reported_as_it_was_before(root, monkeypatch):
     note = root / "memory/a.md"
     note.write_text("0")
-    real_read = reading._read_all
+    real_read = os.pread
 
-    def growing(opened):
-        data = real_read(opened)
+    def growing(*args):
+        data = real_read(*args)
         with note.open("a") as file:
             file.write("1")
         return data
 
-    monkeypatch.setattr(reading, "_read_all", growing)
+    monkeypatch.setattr(os, "pread", growing)
 
     got = read(root)
 
@@ -155,13 +153,6 @@ def test_a_file_changed_this_very_moment_is_given_time_for_its_stamp_to_move(roo
     read(root, clock=clock)
 
     assert clock.now_ns() - before >= 10_000_000 - 1000
-
-
-def open_files():
-    """What the descriptors of this process lead to."""
-    for name in os.listdir("/dev/fd"):
-        with suppress(OSError):
-            yield os.fstat(int(name))
 
 
 @pytest.mark.parametrize(

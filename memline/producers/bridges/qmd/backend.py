@@ -31,7 +31,7 @@ from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_boun
 from memline.shared.search.results import Answer, Behind, Hit
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.excerpt import Excerpt, read_file_excerpt
-from memline.shared.sources.paths import SESSIONS, is_private
+from memline.shared.sources.paths import SESSIONS, FileLocation, is_private
 from memline.shared.sync.staleness import DiskState, Staleness
 
 #: Seconds after a failure in which the builtin index answers.
@@ -99,10 +99,9 @@ class QmdBackend:
                 "past conversations are private: not read in a group, nor by a subagent",
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
-        absolute = str(self._home.exports / Path(path).name)
-        return read_file_excerpt(
-            absolute, root=str(self._home.exports), shown=path, part=part, clock=self._clock
-        )
+        exports = self._home.exports
+        located = FileLocation(path=path, absolute=str(exports / Path(path).name), anchor=str(exports))
+        return read_file_excerpt(located, part, clock=self._clock)
 
     def lint(self, *, private: bool) -> LinkCheck:
         return self._builtin.lint(private=private)
