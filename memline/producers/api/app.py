@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
@@ -62,6 +62,7 @@ OF_AN_AGENT = frozenset(("search", "get", "status", "append"))
 _HINTS = {
     404: "docs/agents.md lists what there is",
     405: "see the header Allow",
+    413: "send a smaller request",
     415: "send application/json",
 }
 
@@ -113,7 +114,12 @@ class Api:
                 Middleware(OriginCheck, serve=serve),
                 guard,
             ],
-            exception_handlers={MemlineError: _error, HTTPException: self._http_error, Exception: _crash},
+            exception_handlers={
+                MemlineError: _error,
+                HTTPException: self._http_error,
+                ClientDisconnect: _gone,
+                Exception: _crash,
+            },
             lifespan=self._lifespan,
         )
         # One address for each thing; a redirect would lose the body of a POST with some clients.
@@ -130,7 +136,7 @@ class Api:
             return await self._pages.missing(request)
         hint = _HINTS.get(error.status_code, "")
         # Starlette's own words have capitals, "Not Found".
-        words = error.detail if error.status_code == 415 else error.detail.lower()
+        words = error.detail if error.status_code in (413, 415) else error.detail.lower()
         return error_response(error.status_code, words, hint, headers=error.headers)
 
     def _answer(self, name: str) -> Callable[[Request], Any]:
@@ -215,6 +221,11 @@ async def _arguments(request: Request) -> dict[str, Any]:
 async def _error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, MemlineError)
     return response_to(error)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """Answer nobody: the client is gone, and half a request is not acted upon."""
+    return error_response(400, "incomplete request body", "send it again")
 
 
 async def _crash(request: Request, error: Exception) -> Response:

@@ -92,7 +92,7 @@ def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, A
             value = msgspec.convert(value, fields[name].type, strict=False)
         except msgspec.ValidationError as error:
             said = json.dumps(raw, ensure_ascii=False, default=str)[:80]
-            words = plain(str(error)).removeprefix("expected ").replace(" | null", "")
+            words = plain(str(error).replace(" | null", "")).removeprefix("expected ")
             allowed = ", ".join(schemas[name].get("enum", ())) or words
             hint = f"correct {name}. {schemas[name].get('description', '')}"
             raise BadRequest(f"{name}: {said} is not allowed, but: {allowed}", hint=hint) from error

@@ -1,8 +1,8 @@
 """Decide about a request before anything is done for it: Host and Origin, token, limits, body.
 
 Host and Origin come first: a web page that a browser shows must not reach a server on loopback, neither by
-its own name turned to 127.0.0.1 (DNS rebinding) nor across origins. Then the token, the limits, and the body,
-which is read as a whole within its size. The scope then carries what the request may do.
+its own name turned to 127.0.0.1 (DNS rebinding) nor across origins. Then the token and the limits. The scope
+then carries what the request may do.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from typing import cast
 
 import msgspec
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,9 +35,8 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/", "/ui"})
 #: Where pages for browsers are; a session cookie opens them instead of a bearer token.
 DASHBOARD = "/ui/"
 
-#: Bytes of a body at most, and of what is still read: a client that is cut off may not see the answer.
+#: Bytes of a body at most.
 MAX_BODY_BYTES = 1_048_576
-_MAX_READ_BYTES = 2 * MAX_BODY_BYTES
 
 #: Wrong tokens that an address may send in a minute.
 MAX_WRONG_TOKENS = 20
@@ -183,7 +183,7 @@ class OriginCheck:
 
 
 class Guard:
-    """Middleware that checks the token, and reads the body within its size."""
+    """Middleware that checks the token, and the size of the body as it is read."""
 
     def __init__(
         self,
@@ -198,20 +198,23 @@ class Guard:
         self._session_access = session_access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        body = self._check_access(scope, headers) or await self._read(headers, receive)
-        if isinstance(body, Response):
-            await body(scope, receive, send)
-            return
-        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        refusal = self._check_access(scope, Headers(scope=scope)) if scope["type"] == "http" else None
+        size = 0
 
-        async def replay() -> Message:
-            return messages.pop() if messages else await receive()
+        async def limited() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            # A little more is read: a client that is cut off may not see the answer.
+            if size > MAX_BODY_BYTES * (2 if message.get("more_body") else 1):
+                words = f"the request is larger than {MAX_BODY_BYTES} bytes"
+                raise HTTPException(413, words, {"connection": "close"})
+            return message
 
-        await self._app(scope, replay, send)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, limited, send)
 
     def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
         if scope["path"] in OPEN_PATHS:
@@ -239,26 +242,6 @@ class Guard:
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
         scope[ACCESS] = access
         return None
-
-    async def _read(self, headers: Headers, receive: Receive) -> bytes | Response:
-        """Read the body within its size; else return the error."""
-        # What is still being sent belongs to no request.
-        close = {"connection": "close"}
-        declared = headers.get("content-length", "0")
-        body, more = bytearray(), declared.isdecimal() and int(declared[:20]) <= _MAX_READ_BYTES
-        is_large = not more
-        while more and not is_large:
-            message = await receive()
-            if message["type"] != "http.request":
-                # The client is gone: half a request is not acted upon.
-                return error_response(400, "incomplete request body", "send it again", headers=close)
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            is_large = len(body) > (_MAX_READ_BYTES if more else MAX_BODY_BYTES)
-        if is_large:
-            words = f"the request is larger than {MAX_BODY_BYTES} bytes"
-            return error_response(413, words, "send a smaller request", headers=close)
-        return bytes(body)
 
 
 def address_of(scope: Scope) -> str:

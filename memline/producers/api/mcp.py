@@ -37,6 +37,7 @@ from mcp_types import (
     ToolAnnotations,
     jsonrpc_message_adapter,
 )
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -185,15 +186,13 @@ class HttpEndpoint:
         self.run = self._manager.run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Behind the guard the whole body is one message.
-        message = await receive()
         try:
-            body = read_message(message.get("body", b""))
+            body = json.dumps(read_message(await Request(scope, receive).body())).encode()
         except NotAMessage as error:
             text = error.answer.model_dump_json(by_alias=True, exclude_unset=True)
             await Response(text, 400, media_type="application/json")(scope, receive, send)
             return
-        messages = [{**message, "body": json.dumps(body).encode()}]
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
             return messages.pop() if messages else await receive()

@@ -49,7 +49,7 @@ def check(invocation: Invocation, as_json: bool) -> int:
 def shown(loaded: Loaded) -> dict[str, Any]:
     """Return the merged configuration in the words of JSON, secrets hidden."""
     agents, settings = loaded.resolver, loaded.settings
-    file = visible(msgspec.to_builtins(agents.content))
+    file = visible(msgspec.to_builtins(settings.content))
     defaults = file.pop("agents")["defaults"]
     providers = file.pop("models")["providers"]
     return {

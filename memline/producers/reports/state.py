@@ -224,7 +224,7 @@ def probe(choice: Choice) -> Finding | None:
 def spending(settings: Settings | AgentSettings) -> dict[str, Any]:
     """Report what all agents of a home spent for embedding; see `shared.scheduling.budget.spent`."""
     with closing(AccountFile(settings.account_path)) as file:
-        return spent(file, settings.limits, time.time())
+        return spent(file, settings.content.limits, time.time())
 
 
 def processes(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[dict[str, Any], ...]:

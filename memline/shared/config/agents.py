@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from memline.shared.config import environment
 from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment
+from memline.shared.config.options import Options, Place, folder_of, home_of
 from memline.shared.config.schema import AGENT_ID, AgentSettings, ConfigFile, MemorySearch
 from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError, NoWorkspace
@@ -37,13 +38,6 @@ WORKSPACE_OPTION = "--workspace"
 NEAREST = "nearest folder with an index"
 
 
-class Place(NamedTuple):
-    """A folder, and what says so: `<file>: <key>`, a variable, an option, or `default`."""
-
-    path: Path
-    origin: str
-
-
 class Agents(Mapping[str, AgentSettings]):
     """Maps agents to their settings, each resolved when it is first asked for.
 
@@ -55,25 +49,17 @@ class Agents(Mapping[str, AgentSettings]):
         self,
         content: ConfigFile,
         memory: Mapping[str, MemorySearch],
-        *,
-        prices: Mapping[str, Mapping[str, Any]],
-        path: Path | None,
-        home: Path,
+        options: Options,
         env: Environment,
-        chosen: str | None,
-        named_workspace: Place | None,
-        is_service: bool,
+        *,
+        path: Path | None,
+        prices: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """`memory`: of each agent, and under "" that of all others. `path`: the file that was read.
-
-        `chosen` is the agent of `--agent`; `named_workspace` is that of `--workspace` or `MEMLINE_WORKSPACE`,
-        for the chosen agent, else the default one. A service of several agents or of a queue never asks the
-        current folder which notes are meant.
-        """
+        """`memory`: of each agent, and under "" that of all others. `path`: the file that was read."""
         self.content = content
         self._memory = memory
         self._prices = prices
-        self._home, self._env = home, env
+        self._env, self.home = env, home_of(options, env)
         self._name = str(path or "")
         self.state_dir = environment.state_dir(env)
         self._is_openclaw = path is not None and path.parent == self.state_dir
@@ -82,10 +68,11 @@ class Agents(Mapping[str, AgentSettings]):
         self._listed = tuple(content.agents.entries.values()) or content.agents.list
         self._entries = {each.id: each for each in self._listed}
         self.is_listed = bool(self._entries)
-        self._ids = tuple(self._entries) or (chosen or MAIN,)
-        self._chosen = chosen
-        self._named_workspace = named_workspace
-        self._takes_folder = not (is_service and (len(self._entries) > 1 or content.queue))
+        self._chosen = options.agent
+        self._ids = tuple(self._entries) or (options.agent or MAIN,)
+        #: For the chosen agent, else the default one.
+        self._named_workspace = folder_of(options.workspace, WORKSPACE_OPTION, environment.WORKSPACE, env)
+        self._takes_folder = not (options.is_service and (len(self._entries) > 1 or content.queue))
         self.default = self._default()
         self._resolved = cache(self._resolve)
 
@@ -182,7 +169,7 @@ class Agents(Mapping[str, AgentSettings]):
         configured = self._configured_workspace(agent)
         is_own = configured is not None and is_same(workspace, configured.path)
         name = agent if is_own else f"{agent}-{digest(workspace)}"
-        return self._home / "memory" / f"{name}.sqlite"
+        return self.home / "memory" / f"{name}.sqlite"
 
     def index_path(self, agent: str) -> Path:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
@@ -192,7 +179,7 @@ class Agents(Mapping[str, AgentSettings]):
             return self._usual_index(agent, self.workspace(agent).path)
         except ConfigError:
             # Shown and checked without one, never opened.
-            return self._home / "memory" / f"{agent}.sqlite"
+            return self.home / "memory" / f"{agent}.sqlite"
 
     def _named_index(self, agent: str) -> Path | None:
         """Return the file that `store.path` names."""
@@ -246,8 +233,7 @@ class Agents(Mapping[str, AgentSettings]):
             environment_keys=environment.provider_keys(self._env),
             has_saved_keys=self._is_openclaw,
             program_environment=environment.for_programs(self._env),
-            home=self._home,
-            limits=self.content.limits,
+            home=self.home,
             prices=self._prices,
         )
 

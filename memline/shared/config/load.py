@@ -7,8 +7,6 @@ later layer replaces single keys of an earlier one, `sources` and `headers` as a
 """
 
 import os
-import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,48 +15,16 @@ import msgspec
 
 from memline.shared.clock import time_zone
 from memline.shared.config import config_file, environment, openclaw
-from memline.shared.config.agents import MAIN, Agents, Place
+from memline.shared.config.agents import MAIN, Agents
 from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment
+from memline.shared.config.options import Options, home_of
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, Settings
 from memline.shared.config.values import prepared
 from memline.shared.errors import ConfigError
 from memline.shared.tables import as_dict
 
-#: A command in a hint, and the global options that it has.
-_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The global options of the command line; None: not given."""
-
-    config: Path | None = None
-    home: Path | None = None
-    workspace: Path | None = None
-    agent: str | None = None
-    #: Whether the process serves the configuration: with several agents, or a queue, the current folder is
-    #: not asked which notes are meant.
-    is_service: bool = False
-
-    def given(self) -> list[str]:
-        """Return the options that were given, as words of a command line."""
-        named = ((name, getattr(self, name)) for name in ("config", "home", "workspace", "agent"))
-        return [word for name, chosen in named if chosen is not None for word in (f"--{name}", str(chosen))]
-
-    def as_typed(self, text: str) -> str:
-        """Put these options into the commands of a hint, so that they work as typed.
-
-        What a command names already stays.
-        """
-        given = self.given()
-
-        def fill(match: re.Match[str]) -> str:
-            named = match[1].split()
-            pairs = zip(given[::2], given[1::2], strict=True)
-            words = [f"{name} {shlex.quote(chosen)} " for name, chosen in pairs if name not in named]
-            return f"memline {''.join(words)}{match[1]}"
-
-        return _COMMAND.sub(fill, text)
+__all__ = ["Loaded", "Options", "load", "merge"]
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +70,7 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     openclaw.translate(raw, env, reading)
     raw = prepared(raw, env, reading)
     blocks = [(each.agent, each.path, each.holder.pop(each.name)) for each in list(openclaw.searches(raw))]
-    home = _folder(options.home, "--home", environment.HOME, env)
-    home_path = home.path if home else environment.xdg(env, "XDG_DATA_HOME", ".local/share")
-    _with_variables(raw, env, reading, home_path)
+    _with_variables(raw, env, reading, home_of(options, env))
     _check_time_zone(as_dict(as_dict(raw.get("agents")).get("defaults")), reading)
     content = reading.check(ConfigFile, raw)
     prices = msgspec.to_builtins(content.prices)
@@ -120,13 +84,10 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     agents = Agents(
         content,
         {agent: _memory(merge(common, block), reading) for agent, block in own.items()},
-        prices=prices,
+        options,
+        env,
         path=path,
-        home=home_path,
-        env=env,
-        chosen=options.agent,
-        named_workspace=_folder(options.workspace, "--workspace", environment.WORKSPACE, env),
-        is_service=options.is_service,
+        prices=prices,
     )
     if options.agent:
         agents.require(options.agent)
@@ -138,10 +99,10 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     settings = Settings(
         agents=agents,
         default_agent=agents.default if agents.is_listed else (options.agent or MAIN),
-        home=home_path,
+        home=agents.home,
         queue=content.queue,
         serve=content.serve,
-        limits=content.limits,
+        content=content,
         prices=prices,
         path=path,
         file=file,
@@ -196,9 +157,3 @@ def _check_time_zone(defaults: dict[str, Any], reading: Reading) -> None:
         del defaults["userTimezone"]
         words = f"{zone!r} is not a valid time zone, the machine's own is used"
         reading.warn("agents.defaults.userTimezone", words)
-
-
-def _folder(option: Path | None, name: str, variable: str, env: Environment) -> Place | None:
-    """Return the folder of an option, else of a variable."""
-    text, origin = (str(option), name) if option else (environment.read(env, variable), variable)
-    return Place(Path(environment.expand_user(text, env)).absolute(), origin) if text else None

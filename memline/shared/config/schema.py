@@ -324,8 +324,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     program_environment: Mapping[str, str] = {}
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
-    #: `limits` and `prices`: what all agents may spend together, and what a model costs.
-    limits: Ceilings = Ceilings()
+    #: What a model costs, by `provider/model` or `model`, in the words of the file.
     prices: Mapping[str, Mapping[str, Any]] = {}
 
     @property
@@ -347,9 +346,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, AgentSettings]
     default_agent: str
     home: Path
+    #: What the file says for all agents; `queue` and `serve` are also here.
+    content: ConfigFile = ConfigFile()
     queue: QueueAddress = NO_QUEUE
     serve: Serve = Serve()
-    limits: Ceilings = Ceilings()
     prices: Mapping[str, Mapping[str, Any]] = {}
     #: The file that was read; None without one.
     path: Path | None = None

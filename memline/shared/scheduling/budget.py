@@ -94,7 +94,7 @@ class Budget(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, file: AccountFile, settings: AgentSettings) -> Budget:
         """Make the budget of an agent by its settings."""
-        return cls(file, settings.limits, settings.prices)
+        return cls(file, settings.content.limits, settings.prices)
 
     @property
     def has_limits(self) -> bool:

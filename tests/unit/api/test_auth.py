@@ -1,6 +1,5 @@
 """Who is answered at all: names in Host, origins of pages, addresses that are served."""
 
-import anyio
 import pytest
 from starlette.datastructures import Headers
 
@@ -8,49 +7,12 @@ from memline.producers.api.auth import (
     MAX_CLIENTS,
     MAX_WRONG_TOKENS,
     Authenticator,
-    Guard,
     OriginCheck,
 )
 from memline.shared.config.installation import Serve
 
 
 async def nothing(*_): ...
-
-
-def guard_of(serve):
-    """A guard behind which nothing is, and where no browser is logged in."""
-    authenticator = Authenticator(serve, default_agent="main")
-    return Guard(nothing, authenticator=authenticator, session_access=lambda *_: None)
-
-
-def asked(guard, address, token, *messages):
-    """The status of a POST from this address; 0 when it got through."""
-    sent = []
-    waiting = list(messages or ({"type": "http.request"},))
-
-    async def receive():
-        return waiting.pop(0)
-
-    async def send(message):
-        sent.append(message)
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/search",
-        "client": (address, 1),
-        "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())],
-    }
-    anyio.run(guard, scope, receive, send)
-    return next((message["status"] for message in sent if "status" in message), 0)
-
-
-def test_a_request_that_ends_in_the_middle_is_not_acted_upon():
-    guard = guard_of(Serve())
-    half = {"type": "http.request", "body": b'{"text": "x"}', "more_body": True}
-
-    assert asked(guard, "127.0.0.1", "", half, {"type": "http.disconnect"}) == 400
-    assert asked(guard, "127.0.0.1", "", half, {"type": "http.request", "body": b" "}) == 0
 
 
 def refused(serve, **headers):

@@ -7,7 +7,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Ceilings
-from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
+from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, Remote
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderLater
 from memline.shared.index.accounts import AccountFile
@@ -129,7 +129,7 @@ def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_pla
 
 def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(provider, clock, tmp_path):
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "index_path": tmp_path / "i"}
-    settings = AgentSettings(agent="main", limits=Ceilings(max_tokens_per_day=5), prices={}, **paths)
+    settings = AgentSettings(agent="main", content=ConfigFile(limits=Ceilings(max_tokens_per_day=5)), **paths)
     embedder = make_embedder(settings, provider, clock)
 
     embedder.embed("twelve chars", ACTIVE, Health())
@@ -138,7 +138,7 @@ def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(provider, cloc
 
     assert "goes on at 2025-06-16" in error.value.hint
     assert provider.calls == 1
-    report = spent(AccountFile(settings.account_path), settings.limits, clock.now())
+    report = spent(AccountFile(settings.account_path), settings.content.limits, clock.now())
     assert report["today"] == {"requests": 1, "tokens": 3, "cost": 0, "unpricedTokens": 3}
     clock.advance(86_400)
     assert embedder.embed("twelve chars", ACTIVE, Health()) == b"vector"
