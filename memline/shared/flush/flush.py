@@ -5,12 +5,12 @@ appended to today's note. A session is flushed once between two compactions: tha
 is asked, so nothing is paid for twice, and a flush that fails is not repeated by itself.
 """
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,15 +18,18 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Compaction
 from memline.shared.errors import ConfigError, MemlineError, ProviderTooBig
 from memline.shared.flush import chat_model
-from memline.shared.flush.session_end import SessionEnd, newest, read_end, turns_of
 from memline.shared.index import meta
 from memline.shared.index.driver import faults, open_writer, transaction
 from memline.shared.sessions import openclaw
+from memline.shared.sessions.read_session import messages_of
+from memline.shared.sessions.said import Records, parse, seconds_of
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import TranscriptFormat
-from memline.shared.sources.append import AppendResult, append, local_time, log_path, visible
+from memline.shared.sources.append import append, local_time, log_path, visible
 from memline.shared.sources.paths import MemoryPaths
-from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.sources.tokens import CHARS_PER_TOKEN, estimate_tokens
+from memline.shared.tables import as_dict, as_text
 from memline.shared.words import cite
 
 #: Outcomes of a flush.
@@ -44,8 +47,17 @@ _MIN_CONVERSATION_TOKENS = 1_000
 #: Seconds for which an index remembers that a session was flushed.
 _REMEMBERED_S = 30 * 86_400.0
 
-_ITEM = re.compile(r" ?([-*+]|\d+[.)])\s")
-_FENCE = re.compile(r"\s*(```+|~~~+)")
+#: Bytes at the end of a transcript that are looked at: several windows of any model.
+END_BYTES = 16 << 20
+
+#: Pictures and signatures of thoughts, which take no window by their bytes.
+_BLOB = re.compile(rb'"[A-Za-z0-9+/=_-]{1000,}"')
+
+#: A heading, a blank line, or an item or paragraph with the lines that belong to it: alone, a line below an
+#: item is neither known nor new.
+_BLOCK = re.compile(r"^(?:#.*|[ \t]*$|.+(?:\n(?! ?(?:[-*+]|\d+[.)])\s|#|[ \t]*$).+)*)", re.MULTILINE)
+_MARK = re.compile(r"^[\s*+-]+", re.MULTILINE)
+_FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +69,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flushed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a flush."""
+    """The result of a flush."""
 
     #: `stored`, `nothing` (there was nothing to keep), `skipped` (the note cannot be written) or `not due`.
     outcome: str
@@ -91,37 +103,86 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
             hint='write memoryFlush: { model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }',
         )
     try:
-        end = read_end(session.path)
+        compaction, lines = _since_compaction(session.path)
     except (FileRefused, OSError) as error:
         reason = error.message if isinstance(error, FileRefused) else error.strerror or str(error)
         raise MemlineError(f"the transcript {session.path} cannot be read: {reason.lower()}") from error
-    if if_due and not _is_due(settings, end):
+    if if_due and not _is_due(settings, compaction, lines):
         return Flushed(outcome=NOT_DUE)
-    today = local_time(clock.now(), settings.content.agents.defaults.user_timezone).date()
-    note = log_path(MemoryPaths.of(settings), today)
-    if why := _why_not_writable(settings.workspace):
-        return Flushed(outcome=SKIPPED, reason=why)
-    if not _claim(session, clock, end.began) and if_due:
+    if not os.access(settings.workspace, os.W_OK):
+        return Flushed(outcome=SKIPPED, reason=f"{settings.workspace} is not writable")
+    first = compaction or (parse(lines[0]) if lines else None) or {}
+    if not _claim(session, clock.now(), seconds_of(first.get("timestamp"))) and if_due:
         return Flushed(outcome=NOT_DUE)
-    turns = turns_of(end, session.format, now=clock.now())
-    if not turns:
+    records = Records((line + b"\n" for line in lines), session.format.relevant, session.format.identity)
+    said = messages_of(session.format.said(records), now=clock.now())
+    if not (turns := [f"{each.role.capitalize()}: {each.text}" for each in said]):
         return Flushed(outcome=NOTHING, reason="the session has no text")
-    answer = _ask(settings, turns, clock)
     # A model repeats what it was shown, and a note is sent to an embedding provider.
-    entry = chat_model.entry(mask(visible(answer)))
-    if not any(map(_is_fact, _blocks(entry))):
+    entry = mask(visible(_ask(settings, turns, clock)))
+    if not new_lines("", entry):
         return Flushed(outcome=NOTHING, reason="there was nothing to keep")
-    written = write(settings.workspace, note, entry)
+    now = local_time(clock.now(), settings.content.agents.defaults.user_timezone)
+    note = log_path(MemoryPaths.of(settings), now.date())
+    written = append(str(settings.workspace), note, lambda before: new_lines(before, entry))
     if not written.start_line:
         return Flushed(outcome=NOTHING, reason=f"all of it is in {note} already")
     return Flushed(outcome=STORED, reason=cite(note, written.start_line, written.end_line))
 
 
-def _is_due(settings: AgentSettings, end: SessionEnd) -> bool:
-    compaction = settings.content.agents.defaults.compaction
-    threshold = threshold_in(compaction, _window(settings, end.model))
-    force = compaction.memory_flush.force_flush_transcript_bytes
-    return bool((threshold and end.tokens >= threshold) or (force and end.size >= force))
+def _since_compaction(path: Path) -> tuple[dict[str, Any], Sequence[bytes]]:
+    """Return the record of a transcript's last compaction (empty: none), and the lines behind it.
+
+    Raises FileRefused and OSError.
+    """
+    with os.fdopen(open_regular(str(path.parent), path.name), "rb") as file:
+        first = max(0, os.fstat(file.fileno()).st_size - END_BYTES)
+        file.seek(first)
+        # Half a line at either end: of a longer file, and of a record that is being written.
+        lines = file.read(END_BYTES).split(b"\n")[1 if first else 0 : -1]
+    for number in range(len(lines) - 1, -1, -1):
+        record = parse(lines[number]) if b"compact" in lines[number] else None
+        if record and (record.get("type") == "compaction" or record.get("subtype") == "compact_boundary"):
+            return record, lines[number + 1 :]
+    return {}, lines
+
+
+def _is_due(settings: AgentSettings, compaction: dict[str, Any], lines: Sequence[bytes]) -> bool:
+    limits = settings.content.agents.defaults.compaction
+    tokens, model = tokens_in(lines)
+    tokens = tokens or estimate_tokens(as_text(compaction.get("summary")))
+    threshold = threshold_in(limits, _window(settings, model))
+    force = limits.memory_flush.force_flush_transcript_bytes
+    return bool((threshold and tokens >= threshold) or (force and sum(map(len, lines)) + len(lines) >= force))
+
+
+def tokens_in(lines: Sequence[bytes]) -> tuple[int, str]:
+    """Return the tokens in the window of a session's model, and the model, as `provider/model`.
+
+    The provider's own count, which the last answer carries, is exact; what came after it counts with four
+    characters a token: thinking, tool calls and their results too.
+    """
+    estimate = 0
+    for line in reversed(lines):
+        message = as_dict((parse(line) or {}).get("message"))
+        if count := _count(message):
+            names = [as_text(message.get("provider")), as_text(message.get("model"))]
+            return count + estimate, "/".join(filter(None, names))
+        estimate += len(_BLOB.sub(b"", line)) // CHARS_PER_TOKEN
+    return estimate, ""
+
+
+def _count(message: dict[str, Any]) -> int:
+    """Return the provider's count of the window after this message; 0 without a usable one."""
+    usage = as_dict(message.get("usage"))
+    if message.get("role") != "assistant" or message.get("stopReason") in ("aborted", "error"):
+        return 0
+    numbers = map(usage.get, ("totalTokens", "input", "output", "cacheRead", "cacheWrite"))
+    total, *parts = (
+        int(each) if isinstance(each, int | float) and each is not True and 0 < each < 1e9 else 0
+        for each in numbers
+    )
+    return total or sum(parts)
 
 
 def _window(settings: AgentSettings, model: str) -> int:
@@ -141,102 +202,53 @@ def threshold_in(compaction: Compaction, window: int) -> int:
     return room - min(compaction.memory_flush.soft_threshold_tokens, room // 2)
 
 
-def _claim(session: Session, clock: Clock, began: float) -> bool:
+def _claim(session: Session, now: float, began: float) -> bool:
     """Record in the agent's index that a session is flushed now; False when it was since `began`."""
-    path, name, now = session.settings.index_path, str(session.path), clock.now()
+    path, name = session.settings.index_path, str(session.path)
     if not path.exists():
         return True
     with closing(open_writer(path)) as writer, faults(path), transaction(writer):
         flushed = meta.get(writer, meta.FLUSHED_AT, {})
-        is_first = not began <= flushed.get(name, -1.0)
         kept = {each: at for each, at in flushed.items() if at > now - _REMEMBERED_S}
         meta.put(writer, meta.FLUSHED_AT, {**kept, name: now})
-    return is_first
+    return not began <= flushed.get(name, -1.0)
 
 
-def _ask(settings: AgentSettings, turns: list[str], clock: Clock) -> str:
-    """Ask the model about as much of the conversation as it can take."""
+def _ask(settings: AgentSettings, turns: Sequence[str], clock: Clock) -> str:
+    """Ask the model about as much of the end of the conversation as it can take."""
     defaults = settings.content.agents.defaults
-    flush = defaults.compaction.memory_flush
     now = local_time(clock.now(), defaults.user_timezone)
-    system = chat_model.system_prompt(flush.system_prompt, now)
-    wanted = chat_model.request(flush.prompt, now)
-    window = _window(settings, flush.model)
+    window = _window(settings, defaults.compaction.memory_flush.model)
     max_tokens = max(threshold_in(defaults.compaction, window), _MIN_CONVERSATION_TOKENS)
     while True:
-        shown, is_cut = newest(turns, max_tokens)
+        # Of a very long turn the beginning says what it is about.
+        shown = [turn[: max_tokens * CHARS_PER_TOKEN] for turn in turns]
+        while len(shown) > 1 and sum(map(estimate_tokens, shown)) > max_tokens:
+            shown = shown[len(shown) // 8 + 1 :]
         try:
-            conversation = chat_model.conversation(shown, is_cut=is_cut)
-            return chat_model.ask(settings, system, f"{conversation}\n\n{wanted}")
+            return chat_model.ask(settings, shown, now, is_cut=len(shown) < len(turns))
         except ProviderTooBig:
             max_tokens //= _SHORTER
             if max_tokens < _MIN_CONVERSATION_TOKENS:
                 raise
 
 
-def _why_not_writable(workspace: Path) -> str:
-    """Say why notes cannot be written, as far as can be known before the model is asked; empty: they can."""
-    if not workspace.is_dir():
-        return f"the workspace {workspace} does not exist"
-    return "" if os.access(workspace, os.W_OK) else f"{workspace} is not writable"
-
-
-def write(workspace: Path, relative: str, entry: str) -> AppendResult:
-    """Append an entry to a note, without the items that it already has. Raises AppendRefused."""
-    return append(str(workspace), relative, lambda before: _new_lines(before, entry))
-
-
-def _new_lines(before: str, entry: str) -> str:
-    known = {_normalized(block) for block in _blocks(before)}
-    kept: list[str] = []
-    has_news = False
-    for block in _blocks(entry):
-        if _is_fact(block):
-            if _normalized(block) in known:
-                continue
-            has_news = True
-        kept += block
-    if not has_news:
-        return ""
-    text = "\n".join(line.rstrip() for line in kept).strip("\n")
+def new_lines(before: str, entry: str) -> str:
+    """Return the lines of an entry without the items that the note has; empty without a fact among them."""
+    known = set(map(_normalized, _BLOCK.findall(before)))
+    # Code stays whole.
+    blocks = [entry] if _FENCE.search(entry) else _BLOCK.findall(entry)
+    new = [each for each in blocks if not _is_fact(each) or _normalized(each) not in known]
+    text = "\n".join(new).strip("\n") if any(map(_is_fact, new)) else ""
     # A blank line before it: a list in Markdown would continue otherwise.
-    return f"\n{text}" if before.strip() and not before.endswith("\n\n") else text
+    return f"\n{text}" if text and before.strip() and not before.endswith("\n\n") else text
 
 
-def _is_fact(block: list[str]) -> bool:
-    """Say whether a block holds a fact; a heading does not: it may repeat above new items."""
-    return not block[0].startswith("#") and any(char.isalnum() for line in block for char in line)
+def _is_fact(block: str) -> bool:
+    """Tell whether a block says something; a heading does not: it may repeat above new items."""
+    return any(map(str.isalnum, block)) and ("\n" in block or not block.startswith("#"))
 
 
-def _blocks(text: str) -> list[list[str]]:
-    """Split into items with what belongs to them, paragraphs, code, headings and blank lines.
-
-    A line below an item says something about the item, so alone it is neither known nor new. An open code
-    block is closed, or what is added later would be code.
-    """
-    blocks: list[list[str]] = []
-    fence = ""
-    is_new = True
-    for line in text.splitlines():
-        mark = _FENCE.match(line)
-        is_apart = not line.strip() or line.startswith("#")
-        if fence:
-            blocks[-1].append(line)
-            if mark and mark[1].startswith(fence) and line.strip() == mark[1]:
-                fence = ""
-            continue
-        if is_new or is_apart or _ITEM.match(line) or (mark and not line[0].isspace()):
-            blocks.append([line])
-        else:
-            blocks[-1].append(line)
-        is_new = is_apart
-        fence = mark[1] if mark else ""
-    if fence:
-        blocks[-1].append(fence)
-    return blocks
-
-
-def _normalized(block: list[str]) -> str:
+def _normalized(block: str) -> str:
     """Drop spacing, list marks and case, in which equal blocks may differ."""
-    lines = (" ".join(line.strip().lstrip("-*+").split()) for line in block)
-    return "\n".join(lines).casefold()
+    return " ".join(_MARK.sub("", block).casefold().split())
