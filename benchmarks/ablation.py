@@ -24,7 +24,18 @@ from benchmarks.children import MODEL, ROOT, memline, run
 from benchmarks.questions import mean, read_questions, score
 from memline import Memory
 from memline.shared.index import token_rows
-from memline.shared.search import fusion, lifts, matches, passages, question, scorer, service, terms, vectors
+from memline.shared.search import (
+    fusion,
+    lifts,
+    matches,
+    passages,
+    question,
+    ranking,
+    scorer,
+    service,
+    terms,
+    vectors,
+)
 
 FOLDER = ROOT.parent / "shared/eval/dev"
 
@@ -86,7 +97,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without the lift of a day": partial(_changed, (lifts, "DAY", 0.0)),
     "with the light words of a question": partial(_changed, (question, "light_words", lambda words: ())),
     "12 terms of a question instead of 24": partial(_changed, (scorer, "MAX_TERMS", 12)),
-    "each chunk cited alone": partial(_changed, (service, "passages", _alone)),
+    "each chunk cited alone": partial(_changed, (ranking, "passages", _alone)),
 }
 
 #: The same of what is done beside vectors.

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from sqlite3 import Connection
-
-from msgspec import Struct
 
 from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
@@ -21,24 +18,21 @@ from memline.shared.search.terms import Words
 from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.markdown import sections_of
 
-#: The question is a title, alias, file name, path or heading; it is a heading at the top of a note that calls
-#: itself otherwise, or such a title is most of it; it holds the path or the name of a file.
+#: The question is a title, alias, file name or path; it is a heading, or such a title is half of it at least,
+#: or it holds the path or the name of a file.
 WHOLE, PART = 1.0, 0.3
 
 #: The only file that holds an id of the question.
 ID = 0.5
 
 #: A note of a day that is asked for, times the share of the other words that it holds; and where nothing else
-#: is asked.
-DAY, DAY_ALONE = 1.0, 2.0
-
-#: A tag that is asked for: more than all others together.
-TAG = 4.0
+#: is asked. A tag that is asked for: more than all others together.
+DAY, DAY_ALONE, TAG = 1.0, 2.0, 4.0
 
 #: Share of the words of a question, and of their idf, that a title in it has at least.
 MOST = 0.5
 
-#: Chunks of a file, and with a heading, that are looked at.
+#: Chunks with a heading that are looked at.
 MOST_CHUNKS = 50
 
 _NAMED = (
@@ -47,95 +41,79 @@ _NAMED = (
     " FROM names CROSS JOIN files ON files.id = file_id WHERE key IN (SELECT value FROM json_each(?))"
 )
 _CHUNKS_OF = (
-    "SELECT chunks.id, file_id FROM chunks JOIN files ON files.id = file_id"
+    "SELECT chunks.id, file_id, ordinal FROM chunks JOIN files ON files.id = file_id"
     " WHERE file_id IN (SELECT value FROM json_each(?)) ORDER BY day, path, ordinal LIMIT ?"
 )
-_FIRST_OF = "SELECT id FROM chunks WHERE ordinal = 0 AND file_id IN (SELECT value FROM json_each(?)) LIMIT ?"
 _WITH_HEADING = (
     "SELECT id, text, file_id FROM chunks"
     " WHERE id IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?)"
 )
 
 
-class Lifts(Struct):
-    """What is added to the scores of chunks, and what a question of days found."""
-
-    #: Chunk -> what is added.
-    of: dict[int, float] = {}
-    #: Whether there is a note of the days that are asked for.
-    has_dated: bool = False
-
-    def add(self, chunk_ids: Iterable[int], amount: float) -> None:
-        """Raise lifts to an amount."""
-        for each in chunk_ids:
-            self.of[each] = max(self.of.get(each, 0.0), amount)
-
-
 def lifts_of(
     matches: Matches, question: Question, words: Words, files: list[int] | None, limit: int
-) -> Lifts:
-    """Find what a question names, of `limit` chunks at most; `files`: the ids of those that are searched."""
-    connection, lifts, allowed = matches.connection, Lifts(), None if files is None else {*files}
+) -> tuple[dict[int, float], bool]:
+    """Return what is added to chunks, `limit` of each kind at most, and whether a note is of the days asked.
 
-    def within(ids: Iterable[int]) -> list[int]:
-        return sorted(ids if allowed is None else allowed.intersection(ids))
+    `files`: the ids of those that are searched, None for all.
+    """
+    connection, lifts = matches.connection, dict[int, float]()
+    allowed = None if files is None else {*files}
+
+    def within(file_ids: set[int]) -> set[int]:
+        return file_ids if allowed is None else file_ids & allowed
+
+    def chunks_of(file_ids: set[int]) -> list[tuple[int, int, int]]:
+        return connection.execute(_CHUNKS_OF, (json_ids(file_ids), limit)).fetchall()
 
     if named := _named(connection, question, words):
-        for chunk_id, file_id in connection.execute(_CHUNKS_OF, (json_ids(within(named)), limit)):
-            lifts.add([chunk_id], named[file_id])
+        lifts |= {chunk_id: named[file_id] for chunk_id, file_id, _ in chunks_of(within({*named}))}
     # A heading of three words or more stands somewhere as a phrase.
-    found = {lookup.term for lookup in words.lookups}
     phrases = {term for term in question.terms if term.kind == "phrase"}
-    if question.whole and not named and found.issuperset(phrases):
+    if question.whole and not named and phrases.issubset(each.term for each in words.lookups):
         sections = _sections(connection, question.whole)
-        lifts.add((each for each, file_id in sections.items() if within([file_id])), PART)
+        lifts |= {each: PART for each, owner in sections.items() if within({owner})}
+    file_of = matches.owners(CHUNKS, words.sums)
     for lookup in words.lookups:
         if lookup.term.kind == "id":
-            exact = [row for row in words.sums if lookup.weight(row) == 1.0]
-            if len({*matches.owners(CHUNKS, exact).values()}) == 1:
-                lifts.add(exact, ID)
-    if not question.days and not question.tags:
-        return lifts
-    file_of = matches.owners(CHUNKS, words.sums)
-    if question.days:
-        dated = within(files_of_days(connection, question.days))
-        lifts.has_dated = bool(dated)
-        if question.is_day_alone:
-            rows = connection.execute(_CHUNKS_OF, (json_ids(dated), limit))
-            lifts.of = {chunk_id: DAY_ALONE - at / (10 * limit) for at, (chunk_id, _) in enumerate(rows)}
-        else:
-            for row in (each for each, owner in file_of.items() if owner in {*dated}):
-                lifts.add([row], lifts.of.get(row, 0.0) + DAY * words.coverage(row))
+            exact = [row for row in file_of if lookup.weight(row) == 1.0]
+            if len({file_of[row] for row in exact}) == 1:
+                lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
+    dated = within(files_of_days(connection, question.days)) if question.days else set()
+    if question.is_day_alone:
+        lifts = {each: DAY_ALONE - at / (10 * limit) for at, (each, *_) in enumerate(chunks_of(dated))}
+    else:
+        for row in (row for row, owner in file_of.items() if owner in dated):
+            lifts[row] = lifts.get(row, 0.0) + DAY * words.coverage(row)
     for tag in question.tags:
-        tagged = {*within(files_of_tag(connection, tag))}
-        hits = {row: owner for row, owner in file_of.items() if owner in tagged}
-        firsts = connection.execute(_FIRST_OF, (json_ids(sorted(tagged.difference(hits.values()))), limit))
-        for each in (*hits, *(row for (row,) in firsts)):
-            lifts.of[each] = lifts.of.get(each, 0.0) + TAG
-    return lifts
+        tagged = within(files_of_tag(connection, tag))
+        hits = [row for row, owner in file_of.items() if owner in tagged]
+        others = chunks_of(tagged.difference(file_of.values()))
+        for row in (*hits, *(row for row, _, ordinal in others if not ordinal)):
+            lifts[row] = lifts.get(row, 0.0) + TAG
+    return lifts, bool(dated)
 
 
 def _named(connection: Connection, question: Question, words: Words) -> dict[int, float]:
     """Return file -> lift of the files that a question is the name of, or holds the path or title of."""
-    lifts: dict[int, float] = {}
     wholes = {name_key(question.whole), name_key(f"{question.whole}?")} - {"", "?"}
     paths = {name_key(each.strip("./")): each for each in (*question.paths, question.whole) if each}
     stems = {stem_key(f"{without_ending(each.rpartition('/')[2])}.md") for each in paths}
     keys = json.dumps([*{*wholes, *paths, *stems, *question.runs}])
-    pages: dict[str, set[int]] = {}
+    lifts, pages = dict[int, float](), dict[str, set[int]]()
     for file_id, path, key, own, heading in connection.execute(_NAMED, (keys,)):
         pages.setdefault(key, set()).add(file_id)
-        amounts = [lifts.get(file_id, 0.0)]
+        amount = 0.0
         if key in wholes:
             is_own = key in own.split("\n") or stem_key(path) == key == name_key(heading or key)
-            amounts.append(WHOLE if is_own else PART)
+            amount = WHOLE if is_own else PART
         for wanted, typed in paths.items():
-            has_mark = "/" in wanted or "." in wanted
-            if has_mark and f"/{name_key(path)}".endswith((f"/{wanted}", f"/{wanted}.md")):
-                amounts.append(WHOLE if typed == question.whole else PART)
-        lifts[file_id] = max(amounts)
-    lifts = {each: amount for each, amount in lifts.items() if amount}
-    if lifts or not pages:
+            is_path = f"/{name_key(path)}".endswith((f"/{wanted}", f"/{wanted}.md"))
+            if is_path and ("/" in wanted or "." in wanted):
+                amount = max(amount, WHOLE if typed == question.whole else PART)
+        if amount:
+            lifts[file_id] = max(amount, lifts.get(file_id, 0.0))
+    if lifts:
         return lifts
     # Titles of one file alone that are most of the question, or names of code.
     rarity = {name_key(label): idf for label, idf in words.rarity.items()}

@@ -21,6 +21,14 @@ from memline.shared.sources.paths import compile_pattern, is_private, is_storabl
 FILTERS = ("source", "path", "exclude", "tag", "since", "until")
 INDEX_FILTERS = frozenset(("tag",))
 
+_SAID_DAYS = (
+    "SELECT id, path, day, first_day, last_day FROM files"
+    " LEFT JOIN transcripts ON file_id = id AND first_day <> ''"
+    " WHERE day <> '' OR first_day <> '' OR path GLOB '*[0-9][0-9]*'"
+)
+# The character behind a slash ends what begins with it.
+_TAGGED = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
+
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A question and its options, and what the caller may see.
@@ -36,9 +44,8 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     #: Cosine below which a hit of the vector retriever alone is cut.
     min_score: Annotated[float, Meta(ge=0, le=1)] | None = None
     source: Literal["", "memory", "sessions"] = ""
-    #: `*` stays within a folder, `**` does not; without a `/` it is about the file name.
+    #: `*` stays within a folder, `**` does not; without a `/` it is about the file name. `exclude` wins.
     path: str = ""
-    #: A glob of the same kind; it wins over `path`.
     exclude: str = ""
     #: One, or several that a note must have; `#boat` and `Boat` are the same. An empty text is not a tag.
     tag: str | tuple[str, ...] = ()
@@ -57,7 +64,9 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     Raises BadRequest for a value that no option takes, a MemlineError for one that is not valid Unicode, and
     TypeError for a name that no option has.
     """
-    given = {name: each for name, each in options.items() if each is not None and (name, each) != _ALL}
+    given = {name: each for name, each in options.items() if each is not None}
+    if given.get("source") == "all":
+        del given["source"]
     if unknown := given.keys() - {*SearchRequest.__struct_fields__}:
         raise TypeError(f"there is no option {min(unknown)!r}")
     try:
@@ -73,9 +82,6 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
         if not any(map(tag_key, filter(str.strip, text.split(",")))):
             raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
     return request
-
-
-_ALL = ("source", "all")
 
 
 def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -101,10 +107,10 @@ def path_filter(request: SearchRequest) -> Callable[[str], bool]:
 
 
 def _named(glob: str) -> Callable[[str], bool]:
-    """Return the test of a glob; without a folder it is about the name of the file.
+    """Return the test of a glob; a path as a hit has it, or a name, also means a file with brackets.
 
-    A path as a hit has it, or a name, means that file also where it has brackets. One that begins with `/`
-    begins at the workspace or, of a file that lies elsewhere, at the root of the disk.
+    A glob that begins with `/` begins at the workspace or, of a file that lies elsewhere, at the root of the
+    disk.
     """
     glob = normalize("NFC", glob)
     literal, is_name = glob.lstrip("/"), "/" not in glob
@@ -113,15 +119,10 @@ def _named(glob: str) -> Callable[[str], bool]:
 
 
 def from_workspace(request: SearchRequest, workspace: str) -> SearchRequest:
-    """Return a request whose globs of files below the workspace begin there, and not at the root of the disk.
-
-    Many commands show full paths.
-    """
-    folder = workspace.rstrip("/")
+    """Return a request whose full paths below the workspace begin there: many commands show full paths."""
+    root = workspace.rstrip("/")
     below = {name: getattr(request, name) for name in ("path", "exclude")}
-    changes = {
-        name: glob.removeprefix(folder) for name, glob in below.items() if glob.startswith(f"{folder}/")
-    }
+    changes = {name: glob[len(root) :] for name, glob in below.items() if glob.startswith(f"{root}/")}
     return replace(request, **changes) if changes else request
 
 
@@ -132,11 +133,9 @@ def today_of(request: SearchRequest, now: float) -> date:
 
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
     """Return the first and last day that a search is limited to. Raises ConfigError for an invalid date."""
-    today = today_of(request, now)
-    return (
-        parse_bound(request.since, today, option="--since") if request.since else date.min,
-        parse_bound(request.until, today, option="--until", is_end=True) if request.until else date.max,
-    )
+    today, since, until = today_of(request, now), request.since, request.until
+    first = parse_bound(since, today, option="--since") if since else date.min
+    return first, parse_bound(until, today, option="--until", is_end=True) if until else date.max
 
 
 def files_within(
@@ -169,30 +168,20 @@ def files_within(
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:
     """Return the ids of the files with a tag, as `tag_key` has it, or one below it."""
-    # The character behind a slash ends what begins with it.
-    below = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
-    return {file_id for (file_id,) in connection.execute(below, (tag,))}
+    return {file_id for (file_id,) in connection.execute(_TAGGED, (tag,))}
 
 
 def files_of_days(connection: Connection, days: Iterable[Days]) -> set[int]:
     """Return the ids of the files of one of these days by what they say: not by the time of the file."""
-    days = tuple(days)
-    return {
-        file_id
-        for file_id, (first, last) in _days_of_files(connection).items()
-        if any(last >= each.first and first <= each.last for each in days)
-    }
+    asked = [(each.first, each.last) for each in days]
+    of = _days_of_files(connection)
+    return {each for each, (a, z) in of.items() if any(z >= first and a <= last for first, last in asked)}
 
 
 def _days_of_files(connection: Connection) -> dict[int, tuple[date, date]]:
     """Return the first and last day of files by their messages, their front matter or their name."""
-    rows = connection.execute(
-        "SELECT id, path, day, first_day, last_day FROM files"
-        " LEFT JOIN transcripts ON file_id = id AND first_day <> ''"
-        " WHERE day <> '' OR first_day <> '' OR path GLOB '*[0-9][0-9]*'"
-    )
     found = {}
-    for file_id, path, day, first, last in rows:
+    for file_id, path, day, first, last in connection.execute(_SAID_DAYS):
         if said := date.fromisoformat(first or day) if first or day else day_of_path(path):
             found[file_id] = said, date.fromisoformat(last) if first else said
     return found

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Self
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver
 from memline.shared.search.matches import Matches
 from memline.shared.search.vectors import Backends
@@ -39,14 +37,6 @@ class SearchIndex:
         self._file_id: tuple[int, int] | None = None
         #: How often the file was opened: a version counts for one connection only.
         self._opens = 0
-
-    @classmethod
-    def of(cls, settings: AgentSettings, *, long_lived: bool) -> Self:
-        """Open the index of an agent, by its settings."""
-        store, path = settings.memory.store.vector, settings.index_path
-        return cls(
-            path, long_lived=long_lived, vec_enabled=store.enabled, extension_path=store.extension_path
-        )
 
     def close(self) -> None:
         """Close the connection and free the vectors; the next question opens it again."""

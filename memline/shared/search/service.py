@@ -8,13 +8,10 @@ A part that cannot work is named in the answer and the others go on; an empty li
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable
 from sqlite3 import Connection
-from typing import Any, Protocol
+from typing import Protocol
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from memline.shared.clock import Clock, SystemClock
@@ -22,37 +19,16 @@ from memline.shared.config.schema import AgentSettings, Query
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderError
 from memline.shared.finding import Finding, warning
-from memline.shared.index import identities, ledger, token_rows
+from memline.shared.index import identities, ledger
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack, remedy
-from memline.shared.search import fusion, vectors
-from memline.shared.search.lifts import Lifts, lifts_of
-from memline.shared.search.matches import CHUNKS, Matches
-from memline.shared.search.passages import WINDOW, Passage, passages
-from memline.shared.search.question import Question, Term, analyse
+from memline.shared.search import vectors
+from memline.shared.search.question import analyse
+from memline.shared.search.ranking import QueryVector, Ranking
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
-from memline.shared.search.results import Answer, Hit, lacking
-from memline.shared.search.scorer import read, score
+from memline.shared.search.results import Answer
 from memline.shared.search.search_index import SearchIndex
-from memline.shared.search.snippets import MAX_CHARS, Evidence, matched, snippet
-from memline.shared.search.terms import Row, Words
-from memline.shared.words import counted
-
-#: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
-#: many hits are asked for has no part in it, so that fewer are a prefix of more.
-POOL_STEP, OF_WORDS = 25, 2
-
-#: Why a search in a group may find nothing.
-PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
-
-# CROSS JOIN: the few that are given first.
-_COPIES = (
-    "SELECT mine.id, path FROM chunks AS mine CROSS JOIN chunks AS other"
-    " ON other.text_hash = mine.text_hash AND other.file_id <> mine.file_id"
-    " JOIN files ON files.id = other.file_id WHERE mine.id IN (SELECT value FROM json_each(?1))"
-    " AND (?2 IS NULL OR other.file_id IN (SELECT value FROM json_each(?2)))"
-)
 
 
 class QuestionEmbedder(Protocol):
@@ -67,15 +43,6 @@ class QuestionEmbedder(Protocol):
 
     def close(self) -> None:
         """Close the connection to the provider."""
-
-
-class QueryVector(Struct, frozen=True, kw_only=True):
-    """The vector of a question, and the row id of the identity it can be compared with."""
-
-    embedding: bytes
-    identity_id: int
-    #: Token vectors of the question (`shared.embedders.token_vectors`); empty without a local model.
-    tokens: bytes = b""
 
 
 class MemorySearch:
@@ -95,7 +62,13 @@ class MemorySearch:
         """
         self._settings, self._questions, self._clock = settings, questions, clock or SystemClock()
         #: What else is read of the index for an answer is read through it.
-        self.index = SearchIndex.of(settings, long_lived=long_lived)
+        vec = settings.memory.store.vector
+        self.index = SearchIndex(
+            settings.index_path,
+            long_lived=long_lived,
+            vec_enabled=vec.enabled,
+            extension_path=vec.extension_path,
+        )
         self._embedder: QuestionEmbedder | None = None
 
     def close(self) -> None:
@@ -183,7 +156,7 @@ def retrieve(
         is_limited = filters_of(request) or sources
         files = files_within(connection, request, bounds, sources) if is_limited else None
         backend = None if vector is None else _backend(index, active, vector, findings)
-        search = _Search(
+        search = Ranking(
             matches, request, question, settings, files, None if files is None else json_ids(files)
         )
         best = search.ranked(vector, backend, now)
@@ -221,206 +194,3 @@ def _backend(
         what = f"only keywords are searched: {lacks}"
         findings.append(warning("vectors_unavailable", what, remedy("numpy")))
     return backend
-
-
-class _Search(Struct):
-    """The state of one search; its steps fill it in."""
-
-    matches: Matches
-    request: SearchRequest
-    question: Question
-    settings: Query
-    #: Ids of the files to stay in, also as JSON; None for all.
-    files: list[int] | None
-    file_ids: str | None
-    #: hybrid, keyword or vector.
-    mode: str = "keyword"
-    #: Words of the question that nothing has, as typed.
-    missing: tuple[str, ...] = ()
-    #: What the words say; empty where vectors alone are asked.
-    words: Words = field(default_factory=Words)
-    lifts: Lifts = field(default_factory=Lifts)
-    #: Chunk -> cosine, late interaction, and what orders it.
-    cosines: dict[int, float] = {}
-    late: dict[int, float] = {}
-    fused: dict[int, float] = {}
-    #: Chunks that were read.
-    rows: dict[int, Row] = {}
-    #: Lists what each line of a chunk says of the question, with token vectors.
-    line_evidence: Callable[[Row], Sequence[Evidence]] | None = None
-
-    @property
-    def wanted(self) -> int:
-        given = self.request.max_results
-        return self.settings.max_results if given is None else max(1, given)
-
-    @property
-    def min_score(self) -> float:
-        given = self.request.min_score
-        return self.settings.min_score if given is None else given
-
-    def ranked(self, vector: QueryVector | None, backend: vectors.Comparison | None, now: float) -> list[int]:
-        """Score and order the candidates, the best first; ties by path and line."""
-        hybrid, matches, by = self.settings.hybrid, self.matches, None
-        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
-        words = score(matches, self.question, self.file_ids, OF_WORDS * pool)
-        self.lifts, self.rows = lifts_of(matches, self.question, words, self.files, pool), words.rows
-        if hybrid.enabled or backend is None:
-            self.words = by = words
-            self.missing = _as_typed(words.missing, self.question.terms)
-        if backend is not None and vector is not None:
-            self.mode = "vector" if by is None else "hybrid"
-            self._compare(backend, vector, words, pool)
-        cosines = None if backend is None else self.cosines
-        self.fused = fusion.fuse(by, cosines, self.late, self.lifts.of, hybrid)
-        sure = self.words.sums.keys() | self.lifts.of.keys()
-        best = [each for each in self.fused if each in sure or self.cosines[each] >= self.min_score]
-        owners = matches.owners(CHUNKS, best)
-        files = matches.files({*owners.values()})
-        if hybrid.temporal_decay.enabled:
-            days = hybrid.temporal_decay.half_life_days
-            factors = {each: fusion.decay(files[each], now, days) for each in {*owners.values()}}
-            self.fused |= {each: self.fused[each] * factors[owners[each]] for each in best}
-        return sorted(best, key=lambda each: (-self.fused[each], files[owners[each]].path, each))
-
-    def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
-        """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.file_ids))
-        known = dict(islice(vectors.chunks_of(connection, cosine_of, self.file_ids).items(), pool))
-        others = {*words.sums, *self.lifts.of}.difference(known)
-        known |= vectors.vectors_of(connection, vector.identity_id, others)
-        cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
-        self.cosines = {
-            each: round(cosine_of[row_id], fusion.DECIMALS)
-            for each, row_id in known.items()
-            if row_id in cosine_of
-        }
-        if not vector.tokens or not (tokens_of := token_rows.read(connection, known.values())):
-            return
-        # Here, because only local models have token vectors, and numpy costs 110 ms.
-        from memline.shared.search import late
-
-        fitted = token_rows.projection(connection, vector.identity_id)
-        rarity = dict.fromkeys(self.question.light, 0.0) | words.rarity
-        asked = late.question_tokens(self.question.text, vector.tokens, fitted, rarity)
-        if asked is not None:
-            packed = {each: tokens_of[row_id] for each, row_id in known.items() if row_id in tokens_of}
-            scores = late.scores(asked, [*packed.items()], fitted)
-            self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
-            self.line_evidence = lambda row: (
-                late.line_evidence(asked, packed[row.id], fitted, row.text) if row.id in packed else []
-            )
-
-    def _in_order(self, best: Sequence[int]) -> Iterator[Row]:
-        """Read chunks in their order, some at a time, each text once."""
-        texts = set[bytes]()
-        for at in range(0, len(best), WINDOW):
-            some = best[at : at + WINDOW]
-            self.rows |= read(self.matches, [each for each in some if each not in self.rows])
-            for row in (self.rows[each] for each in some):
-                if row.text_hash not in texts:
-                    texts.add(row.text_hash)
-                    yield row
-
-    def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
-        """Make hits of the best candidates, with the part of their text that answers."""
-        asked = {term for term in self.question.terms if term.typed}
-        is_missing = asked and asked.issubset(self.words.missing)
-        if is_missing and not self.lifts.of and max(self.cosines.values(), default=-1.0) < self.min_score:
-            # Nothing but beginnings and corrected words: a near miss.
-            best = best[:1]
-        rows, mmr = self._in_order(best), self.settings.hybrid.mmr
-        if mmr.enabled:
-            pool = [*islice(rows, fusion.MMR_POOL)]
-            rows = chain(fusion.diversify(pool, self.fused, mmr.lambda_), rows)
-        chosen = passages(rows, wanted=self.wanted, max_tokens=max_tokens)
-        copies: dict[int, set[str]] = {}
-        values = (json_ids(each.best.id for each in chosen), self.file_ids)
-        for chunk_id, path in self.matches.connection.execute(_COPIES, values):
-            copies.setdefault(chunk_id, set()).add(path)
-        quality = self._quality()
-        return tuple(self._hit(each, sorted(copies.get(each.best.id, ())), quality) for each in chosen)
-
-    def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
-        best, words = passage.best, self.words
-        part = snippet(passage.lines, words.needles, self._by_meaning(passage))
-        title, root = best.file.title, math.sqrt(2 * self.fused[best.id] * quality)
-        has_title = not title or best.heading.partition(" > ")[0] == title
-        shown = (passage.start + part.first, passage.start + part.last) if passage.is_of_file else (0, 0)
-        return Hit(
-            path=best.file.path,
-            start_line=passage.start,
-            end_line=passage.end,
-            shown=shown,
-            # It falls with the order, and is lower where less of the question was found.
-            score=round(root / (root + 1), fusion.DECIMALS),
-            vector_score=self.cosines.get(best.id, 0.0),
-            text_score=round(words.coverage(best.id), fusion.DECIMALS),
-            snippet=part.text,
-            source=best.file.source,
-            heading=best.heading if has_title else " > ".join(filter(None, (title, best.heading))),
-            also_in=tuple(copies),
-            matched=matched(part.text, words.needles),
-            explanation=self._explanation(best.id) if self.request.explain else None,
-        )
-
-    def _explanation(self, chunk_id: int) -> dict[str, Any]:
-        return {
-            "terms": [each.term.label for each in self.words.lookups if each.weight(chunk_id)],
-            "sum": round(self.words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
-            "cosine": self.cosines.get(chunk_id),
-            "late": self.late.get(chunk_id),
-            "rank": 1 + sum(other > self.fused[chunk_id] for other in self.fused.values()),
-        }
-
-    def _quality(self) -> float:
-        """Return how much of the question was found, as a share."""
-        best, hybrid = max(self.words.sums.values(), default=0.0), self.settings.hybrid
-        quality = best / (best + self.words.mass)
-        if self.cosines and self.mode == "hybrid":
-            weights = hybrid.text_weight + hybrid.vector_weight or 1.0
-            quality = (hybrid.text_weight * quality + hybrid.vector_weight) / weights
-        return quality or 1.0
-
-    def _by_meaning(self, passage: Passage) -> list[Evidence]:
-        """Return what each line of a passage says of the question; empty without token vectors."""
-        if self.line_evidence is None or sum(map(len, passage.lines)) <= MAX_CHARS:
-            return []
-        lines: list[Evidence] = [{} for _ in passage.lines]
-        # Where chunks overlap, the line of the best counts.
-        for row in reversed(passage.chunks):
-            for at, said in enumerate(self.line_evidence(row), row.start - passage.start):
-                if 0 <= at < len(lines):
-                    lines[at] = said
-        return lines
-
-    def notice(self, hits: Sequence[Hit]) -> str:
-        """Say why the list is as it is: words and days that no note has, private notes that were not read."""
-        days = ", ".join(dict.fromkeys(map(str, self.question.days)))
-        said = [f"no note is of {days}"] if days and not self.lifts.has_dated else []
-        if hits:
-            said.append(lacking(self.missing, self.words.meant))
-        else:
-            said += (self._reason_of_nothing(), "" if self.request.private else PRIVATE)
-        return "; ".join(filter(None, said))
-
-    def _reason_of_nothing(self) -> str:
-        if not self.matches.total(CHUNKS):
-            return "the index has no notes"
-        if self.files == []:
-            filters = ", ".join(filters_of(self.request)).replace("_", "-")
-            return f"no file is within the filters ({filters or 'source'})"
-        if self.fused:
-            weak = (
-                f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore {self.min_score:g}"
-            )
-            return f"no term of the question was found, and {weak}"
-        if not self.question.terms and self.mode == "keyword" and not self.question.days:
-            return "the question has no word to look for"
-        return "nothing in the notes matches"
-
-
-def _as_typed(missing: Sequence[Term], terms: Sequence[Term]) -> tuple[str, ...]:
-    """Write missing terms as they were typed, a run of CJK characters where none of its pairs was found."""
-    found = {term.typed for term in terms if term not in missing}
-    return tuple(dict.fromkeys(term.typed for term in missing if term.typed not in found))
