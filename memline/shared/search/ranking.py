@@ -115,7 +115,8 @@ class Ranking(Struct):
     def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.file_ids))
-        known = dict(islice(vectors.chunks_of(connection, cosine_of, self.file_ids).items(), pool))
+        nearest = vectors.chunks_of(connection, cosine_of, self.file_ids).items()
+        known = dict(sorted(nearest, key=lambda each: -cosine_of[each[1]])[:pool])
         others = {*words.sums, *self.lifts}.difference(known)
         known |= vectors.vectors_of(connection, vector.identity_id, others)
         cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))

@@ -188,9 +188,9 @@ def _backend(
         reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
         findings.append(_not_embedded(reason, "memline index"))
         return None
-    backend = index.backends.choose(index.matches.connection, active, vector.embedding)
+    backend = index.comparison(active, vector.embedding)
     if backend is None:
-        lacks = f"numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {index.backends.vec_error}"
+        lacks = f"numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {index.vec_error}"
         what = f"only keywords are searched: {lacks}"
         findings.append(warning("vectors_unavailable", what, remedy("numpy")))
     return backend

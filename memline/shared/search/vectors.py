@@ -8,17 +8,14 @@ both. Filters come before the best are chosen: the third best note of a folder m
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable
 from sqlite3 import Connection
 from typing import Any
 
 from msgspec import Struct
 
-from memline.shared.index import bits, driver
+from memline.shared.index import bits
 from memline.shared.index.driver import json_ids
-from memline.shared.index.identities import IdentityRow
-from memline.shared.packages import lack
 
 #: Ids with their cosines, the best first.
 Scored = list[tuple[int, float]]
@@ -89,45 +86,6 @@ class Comparison(Struct, frozen=True):
             return cosines
         values = (self.query, self.identity_id, len(self.query), json_ids(vector_ids))
         return dict(self.connection.execute(_COSINES + _GIVEN, values).fetchall())
-
-
-class Backends:
-    """Chooses how a process compares vectors, and keeps its matrix."""
-
-    def __init__(self, long_lived: bool, vec_enabled: bool, extension_path: str) -> None:
-        self._long_lived, self._vec_enabled, self._extension_path = long_lived, vec_enabled, extension_path
-        #: Why sqlite-vec is not used; empty while it is, or was not needed yet.
-        self.vec_error = ""
-        self._loaded_into: Connection | None = None
-        #: A `VectorMatrix`; its module imports numpy.
-        self._matrix: Any = None
-
-    def choose(self, connection: Connection, active: IdentityRow, query: bytes) -> Comparison | None:
-        """Return what compares `query` with the vectors of `active`; None when no library is installed."""
-        matrix = self._numpy(connection, active) if self._long_lived else None
-        if matrix is None and self._loaded_into is not connection:
-            self.vec_error = "store.vector.enabled is off"
-            if self._vec_enabled:
-                self.vec_error = driver.load_vec(connection, self._extension_path)
-            self._loaded_into = connection
-        if matrix is None and self.vec_error and (matrix := self._numpy(connection, active)) is None:
-            return None
-        return Comparison(connection, active.id, query, matrix)
-
-    def _numpy(self, connection: Connection, active: IdentityRow) -> Any:
-        # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
-        # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        if lack("numpy"):
-            return None
-        from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
-
-        key = active.id, active.vector_dims, bits.centre_of(connection, active.id)
-        matrix = self._matrix
-        if matrix is None or (matrix.identity_id, matrix.dims, matrix.centre) != key:
-            self._matrix = matrix = VectorMatrix(*key)
-        matrix.refresh(connection)
-        return matrix
 
 
 def chunks_of(connection: Connection, vector_ids: Iterable[int], files: str | None) -> dict[int, int]:

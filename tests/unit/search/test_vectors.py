@@ -39,8 +39,8 @@ def ways(opened):
 
 
 def way_of(index, notes):
-    with index.snapshot() as connection:
-        chosen = index.backends.choose(connection, notes.active, notes.question("x"))
+    with index.snapshot():
+        chosen = index.comparison(notes.active, notes.question("x"))
         return "sqlite-vec" if chosen.matrix is None else "matrix"
 
 
@@ -86,7 +86,7 @@ def test_a_filter_comes_before_the_best_are_chosen(filled, ways, way):
 
     with index.snapshot() as connection:
         ids = [row[0] for row in connection.execute("SELECT id FROM files WHERE path LIKE '%/home/%'")]
-        backend = index.backends.choose(connection, active, filled.question("redis"))
+        backend = index.comparison(active, filled.question("redis"))
         everywhere = backend.top(5, None)
         at_home = backend.top(5, str(ids))
 
@@ -110,8 +110,8 @@ def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled, ways)
     query = filled.question("nothing of the kind")
     active = filled.active
 
-    with index.snapshot() as connection:
-        backend = index.backends.choose(connection, active, query)
+    with index.snapshot():
+        backend = index.comparison(active, query)
         everything = dict(backend.top(4_096, None))
         some = list(everything)[-3:]
 
@@ -124,7 +124,7 @@ def test_without_the_extension_a_one_shot_search_uses_the_matrix(filled, opened)
     index = opened(vec_enabled=False)
 
     assert way_of(index, filled) == "matrix"
-    assert index.backends.vec_error == "store.vector.enabled is off"
+    assert index.vec_error == "store.vector.enabled is off"
 
 
 @needs_vec
