@@ -26,7 +26,6 @@ from memline.shared.index import (
     batches,
     bits,
     chunks,
-    full_text,
     identities,
     jobs,
     ledger,
@@ -35,6 +34,7 @@ from memline.shared.index import (
     vectors,
 )
 from memline.shared.index.accounts import AccountFile, Accounts
+from memline.shared.index.chunks import Document
 from memline.shared.index.driver import (
     BUSY_TIMEOUT_MS,
     connect_read_only,
@@ -44,7 +44,6 @@ from memline.shared.index.driver import (
     shorten_log,
     transaction,
 )
-from memline.shared.index.full_text import Document
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
@@ -187,7 +186,7 @@ class IndexWriter:
             known = jobs.by_token(connection, job) if job else None
             for row in rows:
                 if row.path in paths:
-                    full_text.add(connection, documents)
+                    chunks.add_full_text(connection, documents)
                     documents, paths = [], set()
                 paths.add(row.path)
                 change = chunks.apply_file(connection, row)
@@ -201,7 +200,7 @@ class IndexWriter:
                     observed[row.path] = row.observed_ns
                 kinds.append(change.kind)
                 documents += change.documents
-            full_text.add(connection, documents)
+            chunks.add_full_text(connection, documents)
             arrived = jobs.files_arrived(connection, observed, now)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
@@ -352,7 +351,7 @@ class IndexWriter:
         with self.session() as (connection, now):
             vectors.prune_cache(connection, self._cache_entries, now)
             if jobs.next_to_read(connection) is None:
-                full_text.merge_in_slices(connection)
+                chunks.merge_full_text(connection)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well.

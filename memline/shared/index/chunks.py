@@ -1,4 +1,8 @@
-"""Store the chunks of files, and their names as short documents, with the full text of both."""
+"""Store the chunks of files, and their names as short documents, with the full text of both: FTS5.
+
+Full text has no content of its own: what is searched is folded text, which is made of the rows again when
+they go.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,13 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from sqlite3 import Connection
+from typing import NamedTuple
 
 import msgspec
 
 from memline.shared.digests import sha256
-from memline.shared.index import full_text, ledger
+from memline.shared.index import ledger
 from memline.shared.index.driver import json_ids
-from memline.shared.index.full_text import Document
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
@@ -25,6 +29,21 @@ from memline.shared.sources.tokens import grams
 #: by a clock that has since been set back: it must not freeze the file until the clock catches up.
 MAX_CLOCK_STEP_NS = 600 * 10**9
 
+#: Pages of full text that one transaction merges: some hundredths of a second.
+_MERGED_PAGES = 500
+
+_COLUMNS = {"chunks": "text, heading, path, grams", "names": "text, grams"}
+FULL_TEXT = ("chunks_fts", "names_fts")
+
+
+class Document(NamedTuple):
+    """A row of full text."""
+
+    #: chunks or names.
+    table: str
+    row_id: int
+    columns: tuple[str, ...]
+
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """How a stored file compares with its row before, and which texts were added and removed."""
@@ -36,7 +55,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[bytes, str] = {}
     #: Text hashes that no chunk of any file has any more.
     orphans: list[bytes] = []
-    #: What full text lacks until `full_text.add`.
+    #: What full text lacks until `add_full_text`.
     documents: list[Document] = []
 
 
@@ -48,7 +67,7 @@ def text_hash(text: str) -> bytes:
 def apply_file(connection: Connection, row: FileRow) -> FileChange:
     """Make the index agree with `row`, inside the caller's transaction.
 
-    What it added is put into full text by `full_text.add`, before the same file is applied again.
+    What it added is put into full text by `add_full_text`, before the same file is applied again.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
     nothing, so the newest read of the file always stays.
@@ -103,7 +122,7 @@ def _replace_chunks(
         return {digest: chunk.text for digest, chunk in chunks}, [], []
     listed = "WHERE id IN (SELECT value FROM json_each(?))"
     rows = connection.execute(f"SELECT id, heading, text FROM chunks {listed}", (gone,))
-    full_text.remove(connection, [_document(row.path, *each) for each in rows])
+    _remove_full_text(connection, [_document(row.path, *each) for each in rows])
     connection.execute(f"DELETE FROM chunks {listed}", (gone,))
     change = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
     connection.executemany(change, moved)
@@ -167,7 +186,7 @@ def count(connection: Connection) -> int:
 def _replace_names(connection: Connection, file_id: int, row: FileRow) -> list[Document]:
     """Store the names of a file and return their documents; a file without chunks has none."""
     query = "SELECT id, key, title FROM names WHERE file_id = ? ORDER BY id"
-    full_text.remove(connection, _of_names(row.path, connection.execute(query, (file_id,)).fetchall()))
+    _remove_full_text(connection, _of_names(row.path, connection.execute(query, (file_id,)).fetchall()))
     connection.execute("DELETE FROM names WHERE file_id = ?", (file_id,))
     connection.executemany(
         "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?)",
@@ -215,3 +234,37 @@ def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) 
             for ordinal, each in enumerate(row.links)
         ),
     )
+
+
+def add_full_text(connection: Connection, documents: Sequence[Document]) -> None:
+    """Put new documents into full text, inside the caller's transaction.
+
+    Last in it, and all at once: FTS5 writes what it has gathered to its tables before each statement that
+    SQLite may have to undo alone. File by file that took twice as long.
+    """
+    for table, columns in _COLUMNS.items():
+        connection.executemany(
+            f"INSERT INTO {table}_fts (rowid, {columns}) VALUES (?{', ?' * len(columns.split())})",
+            ((each.row_id, *each.columns) for each in documents if each.table == table),
+        )
+
+
+def _remove_full_text(connection: Connection, documents: Sequence[Document]) -> None:
+    """Remove documents from full text, inside the caller's transaction: FTS5 must be told what they were."""
+    for table, columns in _COLUMNS.items():
+        connection.executemany(
+            f"INSERT INTO {table}_fts ({table}_fts, rowid, {columns})"
+            f" VALUES ('delete', ?{', ?' * len(columns.split())})",
+            ((each.row_id, *each.columns) for each in documents if each.table == table),
+        )
+
+
+def merge_full_text(connection: Connection) -> None:
+    """Merge segments of one size where there are four, in short transactions: a search looks in each."""
+    for table in FULL_TEXT:
+        # FTS5 changes one row at most when it is done.
+        changes = 2
+        while changes > 1:
+            before = connection.total_changes
+            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', {_MERGED_PAGES})")
+            changes = connection.total_changes - before

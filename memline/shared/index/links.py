@@ -35,19 +35,15 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     """Return the paths of the notes that a name means, sorted, whatever its case, with its ending or without.
 
     Those with this path, else with this title or alias, this file name, the end of this path, this heading
-    at the top, this day as their name: the first of these that some note has. A question mark at its end may
-    be left out.
+    at the top, this day as their name: the first of these that some note has.
     """
-    ways = chain.from_iterable(_by_way(connection, each) for each in (name, f"{name}?"))
-    return next(filter(None, ways), [])
+    return next(filter(None, _by_way(connection, name)), [])
 
 
 def notes_shown_as(connection: Connection, name: str) -> list[str]:
     """Return the notes whose path reads like this where what cannot be seen is written out: in a citation."""
-    if "\\" not in name:
-        return []
     rows = connection.execute("SELECT path FROM files WHERE outcome = ? AND source = ?", (INDEXED, MEMORY))
-    return [path for (path,) in rows if name in (one_line(path), in_name(path))]
+    return [path for (path,) in rows if name in (one_line(path), in_name(path))] if "\\" in name else []
 
 
 def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:

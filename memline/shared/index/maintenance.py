@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexUnwritable
-from memline.shared.index import driver, full_text
+from memline.shared.index import chunks, driver
 from memline.shared.index.driver import faults, scalar, transaction
 from memline.shared.sqlite import library
 
@@ -136,7 +136,7 @@ def erase(connection: Connection) -> None:
     long.
     """
     with transaction(connection):
-        for table in full_text.TABLES:
+        for table in chunks.FULL_TEXT:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("VACUUM")
     until = time.monotonic() + LOG_WAIT_S

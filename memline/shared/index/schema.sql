@@ -53,7 +53,7 @@ CREATE INDEX IF NOT EXISTS chunks_file ON chunks (file_id, ordinal);
 CREATE INDEX IF NOT EXISTS chunks_text_hash ON chunks (text_hash);
 
 -- Full text of chunks, as it is compared (`folding.py`). Its segments are not merged while FTS5 writes, but 64 at a
--- time where nobody else does (`full_text.merge_in_slices`): with its own 4 and 16 all words of a first index were
+-- time where nobody else does (`chunks.merge_full_text`): with its own 4 and 16 all words of a first index were
 -- written once more, a fifth of what full text took.
 CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     text, heading, path, grams,

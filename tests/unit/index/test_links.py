@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.index.links import Resolver, check, linked, notes_named
+from memline.shared.index.links import Resolver, check, linked
 from memline.shared.index.rows import Link
 from tests.support.index_rows import file_row
 
@@ -129,17 +129,6 @@ def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes):
 
     dead, _ = check(notes.writer.connection, private=True)
     assert [(line, target) for _, line, target, _ in dead] == [(2, "gone.md"), (3, "gone")]
-
-
-def test_a_question_mark_at_the_end_of_a_name_may_be_left_out(notes):
-    notes.add("boats/why.md", names="what-is-a-boat?")
-    notes.add("boats/twin.md", names="why-not")
-    notes.add("boats/other.md", names="why-not?")
-
-    connection = notes.writer.connection
-    assert notes_named(connection, "What is a boat") == ["boats/why.md"]
-    assert notes_named(connection, "what is a boat?") == ["boats/why.md"]
-    assert notes_named(connection, "Why not") == ["boats/twin.md"]
 
 
 def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(notes):
