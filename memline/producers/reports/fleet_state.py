@@ -34,8 +34,10 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
 
 def to_json(now: State) -> dict[str, Any]:
     """Return the JSON contract of `memline queue`; without an answer of Redis there are no queues."""
-    agents = [each for each in now.agents if each.has_index]
-    counts = {name: sum(getattr(each.backlog, name) for each in agents) for name in STATES if name != "ready"}
+    agents = [each for each in now.agents if each.facts.has_index]
+    counts = {
+        name: sum(getattr(each.facts.backlog, name) for each in agents) for name in STATES if name != "ready"
+    }
     counts["backfill"] = sum(each.backfill for each in agents)
     rate = sum(each.rate for each in agents)
     pending = counts["wanted"] + counts["leased"]
@@ -60,9 +62,9 @@ def to_json(now: State) -> dict[str, Any]:
 
 def _agent(each: AgentState) -> dict[str, Any]:
     return {
-        "agentId": each.settings.agent,
-        "vectors": {name: getattr(each.backlog, name) for name in STATES} | {"backfill": each.backfill},
-        "ceiling": each.ceiling,
+        "agentId": each.facts.agent,
+        "vectors": {name: getattr(each.facts.backlog, name) for name in STATES} | {"backfill": each.backfill},
+        "ceiling": each.facts.refusal.to_json() if each.facts.refusal else None,
         "requestsOut": each.requests_out,
         "vectorsPerSecond": each.rate,
         "filesWaiting": each.files_waiting,

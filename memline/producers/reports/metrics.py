@@ -96,13 +96,13 @@ class FleetCollector(Collector):
             self._add("finding", 1, code=code, agent=agent_id, level=level)
 
     def _add_agent(self, state: AgentState) -> None:
-        agent = state.settings.agent
-        self._add("index_up", int(state.fault is None), agent=agent)
+        facts, agent = state.facts, state.facts.agent
+        self._add("index_up", int(facts.fault is None), agent=agent)
         self._add("files_behind", state.plan.changes.count, agent=agent)
-        if not state.has_index:
+        if not facts.has_index:
             return
         for name in STATES:
-            self._add("vectors", getattr(state.backlog, name), agent=agent, state=name)
+            self._add("vectors", getattr(facts.backlog, name), agent=agent, state=name)
         self._add("vectors_per_second", state.rate, agent=agent)
         for name, count in state.job_counts.items():
             self._add("jobs", count, agent=agent, state=name)

@@ -29,10 +29,8 @@ from memline.shared.index import bits, chunks, driver, identities, jobs, ledger,
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import holders
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import leases
 from memline.shared.scheduling.budget import spent
-from memline.shared.sync.model_state import ModelState
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 
 #: Seconds that a `StateReader` shows a reading for, and the part of the time that readings may take: to
@@ -43,29 +41,21 @@ GOOD_FOR_S, SHARE = 2.0, 1 / 20
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one agent at one moment; without an index its counts are zero."""
 
-    settings: AgentSettings
-    choice: Choice
+    #: What `check` has read of it; its connection is closed.
+    facts: Facts
     plan: Plan
     #: What is wrong or worth knowing, most urgent first.
     findings: tuple[Finding, ...]
     #: Why no text is sent; None while texts are sent.
     stop: Stop | None
-    #: Why the index cannot be read.
-    fault: IndexFault | None
-    has_index: bool
-    #: The identity that is searched, and that of new texts.
+    #: The identity that is searched.
     active: IdentityRow | None
-    target: IdentityRow | None
-    backlog: Backlog
     #: Pending vectors of jobs.
     backfill: int
-    model: ModelState
     chunks: int
     #: Source, its files and their chunks.
     sources: tuple[tuple[str, int, int], ...]
     outcomes: dict[str, int]
-    #: Text hash, reason and path of the first texts that failed.
-    failures: list[tuple[str, str, str]]
     #: All ready vectors, and those that no chunk needs.
     ready: int
     cached: int
@@ -73,8 +63,6 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     compared: int | None
     #: JSON of `reports.providers`.
     providers: list[dict[str, Any]]
-    ceiling: dict[str, Any] | None
-    fallback: dict[str, str] | None
     #: Requests that wait for their answer.
     requests_out: int
     #: Vectors stored a second, in the last minute.
@@ -91,7 +79,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_behind(self) -> bool:
-        return self.plan.is_behind or bool(self.model.missing or self.model.reason)
+        return self.plan.is_behind or bool(self.facts.model.missing or self.facts.model.reason)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,35 +156,25 @@ def _read(
     fault: IndexFault | None = None,
 ) -> AgentState:
     plan = make_plan(agent, choice, read_index_state(reader) if reader is not None else IndexState())
-    queue = settings.queue
-    facts = Facts(agent, choice, reader, now=time.time(), plan=plan, queue=queue, fault=fault)
+    facts = Facts(agent, choice, reader, now=time.time(), plan=plan, queue=settings.queue, fault=fault)
     index, active, target = facts.index, identities.active(facts.index), facts.target
-    states = [job.state for job in jobs.listed(index)]
     sources = {name: (name, 0, 0) for name in agent.memory.sources}
     sources |= {row[0]: row for row in ledger.source_counts(index)}
+    states = [job.state for job in jobs.listed(index)]
     return AgentState(
-        settings=agent,
-        choice=choice,
+        facts=facts,
         plan=plan,
         findings=check(facts, *met),
         stop=sending(facts),
-        fault=fault,
-        has_index=facts.has_index,
         active=active,
-        target=target,
-        backlog=facts.backlog,
         backfill=facts.backlog.wanted - vectors.count_live(index, target.id) if target else 0,
-        model=facts.model,
         chunks=chunks.count(index),
         sources=tuple(sources[name] for name in sorted(sources)),
         outcomes=ledger.outcome_counts(index),
-        failures=facts.failed_texts,
         ready=vectors.count_ready(index),
         cached=vectors.count_cached(index),
         compared=bits.depth(active.vector_dims, 0) if active and bits.centre_of(index, active.id) else None,
         providers=providers.accounts(facts),
-        ceiling=facts.refusal.to_json() if facts.refusal else None,
-        fallback=facts.fallback,
         requests_out=len(leases.tokens(index)),
         rate=round(facts.rate, 2),
         # Without them an index whose job has begun looks complete.

@@ -23,7 +23,7 @@ def report(
     """Collect what `memline status --json` says of an agent; arguments as in `reports.state.state`."""
     now = state(settings, [agent], deep=deep, met=met)
     (one,) = now.agents
-    plan, choice = one.plan, one.choice
+    plan, choice = one.plan, one.facts.choice
     about: dict[str, Any] = {
         "agentId": agent.agent,
         "status": _status(one) | {"spending": now.spending},
@@ -60,16 +60,17 @@ def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
 
 def _status(now: AgentState) -> dict[str, Any]:
     """Say what the index has, and what settings, provider, libraries and disk are."""
-    settings, choice, backlog = now.settings, now.choice, now.backlog
+    facts = now.facts
+    settings, choice, backlog, refusal = facts.settings, facts.choice, facts.backlog, facts.refusal
     memory, rules = settings.memory, settings.memory.remote.batch
     vector, library = memory.store.vector, driver.library()
     vector_error = driver.vec_error(vector.extension_path) if vector.enabled else ""
-    embeds = now.target.identity if now.fallback and now.target else choice
+    embeds = facts.target.identity if facts.fallback and facts.target else choice
     modes = [mode for account in now.providers for mode in account["modes"]]
     batch = next((each for each in modes if each["mode"] == health.BATCH), {"failures": 0, "reason": ""})
     found: dict[str, Any] = {}
-    if now.fault is not None:
-        found = {"error": now.fault.message, "action": now.fault.hint}
+    if facts.fault is not None:
+        found = {"error": facts.fault.message, "action": facts.fault.hint}
     if now.providers:
         names = ("state", "reason", "action", "holdUntil")
         found["providerHealth"] = {name: now.providers[0][name] for name in names}
@@ -94,9 +95,9 @@ def _status(now: AgentState) -> dict[str, Any]:
             {"source": name, "files": files, "chunks": count} for name, files, count in now.sources
         ],
         "outcomes": now.outcomes,
-        "behind": now.plan.behind | {"vectors": now.model.missing},
+        "behind": now.plan.behind | {"vectors": facts.model.missing},
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
-        "modelDiffers": now.model.reason,
+        "modelDiffers": facts.model.reason,
         "cache": {
             "enabled": memory.cache.enabled,
             # All ready vectors; of these the cache keeps at most `maxEntries` that no chunk needs.
@@ -113,12 +114,12 @@ def _status(now: AgentState) -> dict[str, Any]:
             "loadError": vector_error,
             "sqlite": f"{library.__name__} {library.sqlite_version}",
             "numpy": not lack_at_a_glance("numpy"),
-            "wanted": backlog.pending if now.model.missing else 0,
+            "wanted": backlog.pending if facts.model.missing else 0,
             "ready": backlog.ready,
             "compared": now.compared,
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
-            "failures": [{"path": path or "", "reason": why} for _, why, path in now.failures],
+            "failures": [{"path": path or "", "reason": why} for _, why, path in facts.failed_texts],
             "table": bool(now.active and not vector_error),
         },
         "batch": {
@@ -134,9 +135,9 @@ def _status(now: AgentState) -> dict[str, Any]:
             "open": now.plan.index.open_batches,
         },
         "breakers": modes,
-        "ceiling": now.ceiling,
-        "fallback": now.fallback,
-        "identity": _identities(now.active, now.target),
+        "ceiling": refusal.to_json() if refusal else None,
+        "fallback": facts.fallback,
+        "identity": _identities(now.active, facts.target),
     }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from contextlib import closing
 from functools import cached_property
+from pathlib import Path
 from sqlite3 import Connection
 
 import msgspec
@@ -12,7 +15,7 @@ from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
-from memline.shared.findings import disk
+from memline.shared.finding import PROBLEM, Finding, problem, warning
 from memline.shared.findings.fleet import FleetSummary, fleet_summary
 from memline.shared.index import batches, driver, hold, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
@@ -30,6 +33,9 @@ from memline.shared.sync.staleness import DiskState
 
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
+
+#: Free bytes below which a backfill may fill the disk, and below which nothing more can be stored.
+LOW_DISK_BYTES, FULL_DISK_BYTES = 200 * 1024 * 1024, 1024 * 1024
 
 
 class Facts:
@@ -65,9 +71,9 @@ class Facts:
         return self.settings.workspace.is_dir()
 
     @cached_property
-    def disk_trouble(self) -> tuple[str, str] | None:
-        """Why nothing can be stored, and what ends that."""
-        return disk.trouble(self.settings)
+    def disk_trouble(self) -> Finding | None:
+        """That nothing can be stored, or soon not."""
+        return disk_trouble(self.settings)
 
     @cached_property
     def unread_files(self) -> list[LedgerEntry]:
@@ -201,8 +207,8 @@ class Facts:
     @property
     def catch_up(self) -> str:
         """The command that brings the index up to date, or what has to be done before it can."""
-        if self.disk_trouble is not None:
-            return self.disk_trouble[1]
+        if self.disk_trouble is not None and self.disk_trouble.level == PROBLEM:
+            return self.disk_trouble.action
         if self.fleet is not None and self.fleet.error is not None:
             return self.fleet.error.hint
         if self.fleet is not None and self.fleet.missing:
@@ -215,6 +221,34 @@ def _on_disk(plan: Plan | None) -> DiskState:
         return DiskState()
     removed = len(plan.changes.removed)
     return DiskState(files_behind=plan.changes.count, removed=removed, emptied=plan.emptied)
+
+
+def disk_trouble(settings: AgentSettings) -> Finding | None:
+    """Find that an index cannot be stored where it is: no right to write there, or no room."""
+    folder, accounts = (_existing(path.parent) for path in (settings.index_path, settings.account_path))
+    files = filter(Path.exists, (settings.index_path, settings.account_path))
+    for place in (each for each in (folder, accounts, *files) if not os.access(each, os.W_OK)):
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            what = f"the disk of {place} is read-only"
+            return problem("not_writable", what, "make it writable, or use --home DIR")
+        quoted, user = shlex.quote(str(place)), os.geteuid()
+        # As after a restore, or one run, by root.
+        action = f"chmod u+w {quoted}" if place.stat().st_uid == user else f"sudo chown {user} {quoted}"
+        return problem("not_writable", f"{place} is not writable", action)
+    status, space = os.statvfs(folder), "free space there, or use --home DIR"
+    free = status.f_bavail * status.f_frsize
+    if free < FULL_DISK_BYTES:
+        return problem("not_writable", f"the disk of {folder} is full: nothing can be stored", space)
+    if free < LOW_DISK_BYTES:
+        return warning("not_writable", f"only {free // 2**20:,} MiB are free below {folder}", space)
+    return None
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder; where it is still to be made, the one that it will be in."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):

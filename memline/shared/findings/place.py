@@ -11,7 +11,6 @@ from functools import partial
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, problem, warning
-from memline.shared.findings import disk
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.index import ledger, meta
 from memline.shared.index.ledger import LedgerEntry
@@ -67,14 +66,9 @@ def index_unusable(facts: Facts) -> Iterator[Finding]:
 
 def not_writable(facts: Facts) -> Iterator[Finding]:
     """Nothing can be stored: no right, or no room; or there is little room left."""
-    if facts.plan is None or not facts.has_workspace:
-        return
-    if facts.disk_trouble is not None:
-        if facts.fault is None or facts.fault.code != "not_writable":
-            yield problem("not_writable", *facts.disk_trouble)
-    elif (free := disk.scarce_bytes(folder := disk.index_folder(facts.settings))) is not None:
-        what = f"only {free // 2**20:,} MiB are free below {folder}"
-        yield warning("not_writable", what, disk.FREE_SPACE)
+    is_known = facts.fault is not None and facts.fault.code == "not_writable"
+    if facts.plan is not None and facts.has_workspace and facts.disk_trouble is not None and not is_known:
+        yield facts.disk_trouble
 
 
 def following_fails(facts: Facts) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from memline.producers.actions import provider_pauses
 from memline.producers.reports.state import agent_state
 from memline.shared.errors import IndexFault, IndexUnwritable, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING
-from memline.shared.findings import check, common, disk, fleet
+from memline.shared.findings import check, common, facts, fleet
 from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Stop
@@ -199,11 +199,11 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_unusable", PROBLEM, damage, "is damaged", "memline index"),
     ("index_unusable", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
     ("not_writable", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
-    ("not_writable", PROBLEM, lambda p, m: [m.setattr(disk, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
+    ("not_writable", PROBLEM, lambda p, m: [m.setattr(facts, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
     ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"files": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its files: no right", "chmod"),
     ("provider_unusable", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("index_unusable", PROBLEM, newer_index, "has schema 9999", ""),
-    ("not_writable", WARNING, lambda p, m: m.setattr(disk, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
+    ("not_writable", WARNING, lambda p, m: m.setattr(facts, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
     ("no_notes", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memorySearch.extraPaths"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
