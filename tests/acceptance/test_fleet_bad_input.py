@@ -83,27 +83,6 @@ def test_a_user_of_redis_needs_our_keys_alone_and_is_told_what_it_lacks(notes, r
         assert not [line for line in fleet.logs() if SECRET in line]
 
 
-def test_a_read_only_replica_is_refused(notes, redis_server, tmp_path):
-    write_notes(notes, 0, 2)
-    with RedisServer(tmp_path / "replica") as replica:
-        replica.ask("REPLICAOF", "127.0.0.1", redis_server.port)
-        with Fleet(notes, replica.url) as fleet:
-            assert_refused(fleet, "read-only replica", "primary")
-
-
-def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(fleet, notes, redis_server):
-    write_notes(notes, 0, 2)
-    redis_server.ask("CONFIG", "SET", "maxmemory", "100mb")
-    redis_server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    mend = "redis-cli config set maxmemory-policy noeviction"
-    assert_refused(fleet, "maxmemory-policy allkeys-lru", mend)
-
-    redis_server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
-    fleet.up_together()
-
-    fleet.until(lambda: fleet.vectors() == {"ready": 6}, "all vectors")
-
-
 def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
     fleet, notes, provider, redis_server, tmp_path
 ):

@@ -92,11 +92,14 @@ class QueryClient:
         if not is_served(self._client, "query"):
             return None
         self._client.set(asked, 1, px=max(1, int(timeout_s * 1000)))
-        self._broker.enqueue(broker.envelope(question))
+        sent = self._broker.enqueue(broker.envelope(question)).options["redis_message_id"]
         raw = self._take(box, min(TAKEN_S, timeout_s))
-        # Where no worker has begun with it, the one that takes it later finds no caller.
         if raw is None and not self._client.delete(asked):
             raw = self._take(box, timeout_s - TAKEN_S)
+        elif raw is None:
+            # No worker has begun with it. One that has it in its memory will find no caller.
+            self._client.lrem(self._client.key("query"), 1, sent)
+            self._client.hdel(self._client.key("query.msgs"), sent)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
             return None

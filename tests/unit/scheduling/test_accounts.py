@@ -10,7 +10,6 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
-from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from tests.support.index_rows import MODEL_A, fail, file_row, lease_all, use
@@ -52,22 +51,6 @@ def test_a_bad_key_that_one_agent_meets_stops_the_other_before_it_asks(
 
     assert lease_all(two) == []
     assert health.read(two.accounts, "openai").reason == "it was stop"
-
-
-def test_retry_after_and_learned_caps_are_those_of_the_account(pair, clock):
-    one, two = pair
-    (request,) = lease_all(one)
-    one.store_vectors(MODEL_A, request.lease, [], LearnedCaps(max_rows=1))
-    requests = lease_all(two)
-    fail(one, request, "later", retry_after_s=60)
-    for request in requests:
-        fail(two, request, "too_big")
-
-    assert [len(request.texts) for request in requests] == [1]
-    two.store_file(file_row("b.md", "plums"))
-    assert lease_all(two) == []
-    clock.advance(61)
-    assert len(lease_all(two)) == 1
 
 
 def test_another_key_is_another_account(tmp_path, clock):
