@@ -96,8 +96,6 @@ class ChatMatch(Block, frozen=True):
 
 
 class ChatRule(Block, frozen=True):
-    """One rule of a scope: which chats it fits, and whether they may use memory."""
-
     action: Annotated[str, one_of("allow", "deny")]
     match: ChatMatch = ChatMatch()
 
@@ -110,8 +108,6 @@ class ChatScope(Block, frozen=True):
 
 
 class QmdPath(Block, frozen=True):
-    """One entry of `memory.qmd.paths`: a collection."""
-
     path: Text
     pattern: str = ANY_MARKDOWN
     name: str = ""
@@ -126,8 +122,6 @@ class QmdSessions(OpenBlock, frozen=True):
 
 
 class QmdUpdate(OpenBlock, frozen=True):
-    """`memory.qmd.update`: when qmd looks at the files, and how long its commands may take."""
-
     interval: Minutes = 5.0
     debounce_ms: Milliseconds = 15_000
     on_boot: bool = True
@@ -139,8 +133,6 @@ class QmdUpdate(OpenBlock, frozen=True):
 
 
 class QmdLimits(OpenBlock, frozen=True):
-    """`memory.qmd.limits`: of an answer."""
-
     max_results: Positive = 6
     max_snippet_chars: Positive = 700
     max_injected_chars: Count = 4_000  # of all snippets of an answer
@@ -174,8 +166,6 @@ NO_QUEUE = QueueAddress()
 
 
 class Serve(Block, frozen=True):
-    """`serve`: the HTTP server."""
-
     host: str = "127.0.0.1"  # anything but loopback needs a token
     port: Annotated[int, Meta(ge=0, le=65_535)] = 7843  # 0: any that is free
     token: Token = ""  # for all agents

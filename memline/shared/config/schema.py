@@ -56,14 +56,10 @@ class ExtraPath(Block, frozen=True):
 
 
 class Experimental(Block, frozen=True):
-    """Features that have to be allowed before they are used."""
-
     session_memory: bool = False  # the source `sessions`
 
 
 class Batch(Block, frozen=True):
-    """The provider's asynchronous Batch API, for large backlogs."""
-
     enabled: bool = False
     wait: bool = True  # `index` waits for open batches
     min_texts: Positive = 50
@@ -88,22 +84,16 @@ class Remote(Block, frozen=True):
 
 
 class Local(Block, frozen=True):
-    """A model that runs on this machine."""
-
     model_path: Text = ""  # a GGUF or ONNX file or folder, or hf:owner/repo/file
     model_cache_dir: Text = ""
 
 
 class VectorStore(Block, frozen=True):
-    """Vector search inside SQLite, in one-shot commands."""
-
     enabled: bool = True
     extension_path: Text = ""
 
 
 class Store(Block, frozen=True):
-    """The place of the index; `{agentId}` is replaced."""
-
     driver: Annotated[str, one_of("sqlite")] = "sqlite"
     path: Text = ""
     vector: VectorStore = VectorStore()
@@ -120,15 +110,11 @@ class Chunking(Block, frozen=True):
 
 
 class SessionSync(Block, frozen=True):
-    """The growth of a transcript before it is read again."""
-
     delta_bytes: Count = 100_000
     delta_messages: Count = 50  # lines
 
 
 class Sync(Block, frozen=True):
-    """The moments at which the index follows the files."""
-
     on_session_start: bool = True
     on_search: bool = True
     watch: bool = True
@@ -138,8 +124,6 @@ class Sync(Block, frozen=True):
 
 
 class Mmr(Block, frozen=True):
-    """Variety among the hits."""
-
     enabled: bool = False
     lambda_: Share = field(default=0.7, name="lambda")  # 1: relevance only, 0: diversity only
 
@@ -171,23 +155,17 @@ class Hybrid(Block, frozen=True):
 
 
 class Query(Block, frozen=True):
-    """The number and quality of hits."""
-
     max_results: Positive = 6
     min_score: Share = 0.35  # least cosine of a vector-only hit
     hybrid: Hybrid = Hybrid()
 
 
 class Cache(Block, frozen=True):
-    """Vectors kept for texts that may return; the least recently used go first."""
-
     enabled: bool = True
     max_entries: Positive = 50_000
 
 
 class Append(Block, frozen=True):
-    """Notes that an agent may write with `memory_append`."""
-
     enabled: bool = False
     max_chars: Annotated[int, Meta(ge=1, le=100_000)] = 2_000  # of one entry
 
@@ -238,8 +216,6 @@ class MemoryFlush(OpenBlock, frozen=True):
 
 
 class Compaction(OpenBlock, frozen=True):
-    """`agents.defaults.compaction`: the keys that a flush depends on."""
-
     reserve_tokens_floor: Count = 20_000  # of the window, kept free
     memory_flush: MemoryFlush = MemoryFlush()
 
@@ -263,8 +239,6 @@ class AgentEntry(OpenBlock, frozen=True):
 
 
 class AgentsBlock(OpenBlock, frozen=True):
-    """`agents`."""
-
     defaults: AgentDefaults = AgentDefaults()
     list: tuple[AgentEntry, ...] = ()
     entries: Mapping[str, AgentEntry] = {}
@@ -281,8 +255,6 @@ class MemoryBlock(OpenBlock, frozen=True):
 
 
 class ModelsBlock(OpenBlock, frozen=True):
-    """`models`."""
-
     #: By the ids of OpenClaw (`openai`, `google` …), those alone that Memline can use.
     providers: Mapping[str, ProviderEntry] = {}
     #: `contextWindow` of every model of every provider there, by `provider/model` and by model.

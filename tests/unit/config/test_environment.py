@@ -6,11 +6,6 @@ from memline.shared.config import environment
 from memline.shared.errors import ConfigError
 
 
-def test_an_empty_variable_counts_as_not_set():
-    assert environment.read({"A": "  "}, "A") == ""
-    assert environment.provider_keys({"OPENAI_API_KEY": ""}) == {}
-
-
 def test_only_a_leading_tilde_is_the_home_directory():
     env = {"HOME": "/h"}
 
@@ -44,11 +39,16 @@ def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path):
     assert environment.provider_key_name(env, "openai") == "OPENAI_API_KEY_FILE"
 
 
-def test_a_secret_that_is_set_twice_is_an_error(tmp_path):
-    (tmp_path / "key").write_text("sk-1")
-
-    with pytest.raises(ConfigError, match=r"^A and A_FILE are both set$"):
-        environment.secret({"A": "sk-2", "A_FILE": str(tmp_path / "key")}, "A")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("sk-2", r"^A and A_FILE are both set$"),
+        ("", r"A_FILE: cannot read .*/key: No such file or directory"),
+    ],
+)
+def test_a_secret_that_is_set_twice_or_whose_file_is_missing_is_an_error(tmp_path, value, said):
+    with pytest.raises(ConfigError, match=said):
+        environment.secret({"A": value, "A_FILE": str(tmp_path / "key")}, "A")
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"one\ntwo", b"\0", b"a" * 20_000, b"\xff\xfe"])
@@ -59,11 +59,6 @@ def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(cont
         environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
 
     assert "two" not in f"{caught.value.message} {caught.value.hint}"
-
-
-def test_a_file_that_is_missing_is_an_error_that_names_it(tmp_path):
-    with pytest.raises(ConfigError, match=r"A_FILE: cannot read .*/key: No such file or directory"):
-        environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
 
 
 @pytest.mark.parametrize(
