@@ -5,7 +5,8 @@ agent opens that agent alone.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -16,9 +17,11 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memline.producers.api.arguments import check, whole
 from memline.producers.api.auth import (
+    ACCESS,
     DASHBOARD,
     MAX_BODY_BYTES,
     Access,
@@ -26,16 +29,17 @@ from memline.producers.api.auth import (
     Guard,
     OriginCheck,
     access_of,
+    address_of,
 )
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.api.mcp import HttpEndpoint, server
 from memline.producers.api.pool import Pool
-from memline.producers.api.request_log import AGENT, RequestLog
 from memline.producers.api.responses import JsonResponse, error_response, response_to
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve
 from memline.shared.errors import BadRequest, MemlineError
-from memline.shared.logs import Log
+from memline.shared.figures.counters import REQUESTS, Tally
+from memline.shared.logs import REQUEST, Log
 from memline.shared.version import own_version
 
 #: Searches at a time, and the time limit of a request in seconds.
@@ -45,6 +49,9 @@ CALL_TIMEOUT_S = 30
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
+
+#: Where a handler says in the scope which agent was asked for, for the log.
+AGENT = "memline.agent"
 
 #: The methods of each call.
 ROUTES = {
@@ -65,6 +72,42 @@ _HINTS = {
     413: "send a smaller request",
     415: "send application/json",
 }
+
+
+class RequestLog:
+    """Middleware that logs and counts every request when its answer is complete, never its text.
+
+    The outermost layer, so that what the guard refuses is seen too.
+    """
+
+    def __init__(self, app: ASGIApp, *, tally: Tally, paths: Collection[str]) -> None:
+        """`paths`: the addresses that are counted alone; clients can think of any number of others."""
+        self._app = app
+        self._tally = tally
+        self._paths = paths
+        self._log = Log(REQUEST)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status, path = time.perf_counter(), 499, scope["path"]
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        route = path if path in self._paths else DASHBOARD if path.startswith(DASHBOARD) else "other"
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            access: Access | None = scope.get(ACCESS)
+            client, agent = access.client if access else address_of(scope), scope.get(AGENT, "")
+            took_ms = round((time.perf_counter() - began) * 1000, 1)
+            self._tally.add(REQUESTS, route=route, status=str(status))
+            self._log.info("request", route=route, status=status, ms=took_ms, client=client, agent=agent)
 
 
 class Pages(Protocol):

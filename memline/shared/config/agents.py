@@ -19,8 +19,7 @@ from typing import Any
 
 from memline.shared.config import environment
 from memline.shared.config.check import Reading
-from memline.shared.config.environment import Environment
-from memline.shared.config.options import Options, Place, folder_of, home_of
+from memline.shared.config.environment import Environment, Options, Place, folder_of, home_of
 from memline.shared.config.schema import AGENT_ID, AgentSettings, ConfigFile, MemorySearch
 from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError, NoWorkspace

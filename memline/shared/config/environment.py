@@ -1,12 +1,18 @@
-"""Read every environment variable of Memline: no other module knows their names.
+"""Know what a process is started with: the global options, and every environment variable of Memline.
 
-An empty variable counts as one that is not set. Functions take the environment as an argument, so tests
-need no `monkeypatch` and nothing here reads the machine's own by surprise.
+No other module knows the names of variables. An empty one counts as one that is not set. Functions take the
+environment as an argument, so tests need no `monkeypatch` and nothing here reads the machine's own by
+surprise.
 """
 
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError
@@ -57,6 +63,10 @@ _FOR_PROGRAMS = (
     *("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "BUN_INSTALL", "NVM_DIR", "VOLTA_HOME"),
     *("QMD_EMBED_MODEL", "QMD_RERANK_MODEL", "QMD_GENERATE_MODEL", "QMD_FORCE_CPU", "QMD_LLAMA_GPU"),
 )
+
+
+#: A command in a hint, and the global options that it has.
+_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
 
 
 def read(env: Environment, name: str) -> str:
@@ -204,3 +214,54 @@ def colour(env: Environment = os.environ) -> bool | None:
     if force := env.get("FORCE_COLOR"):
         return force not in ("0", "false")
     return False if read(env, "TERM") == "dumb" else None
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The global options of the command line; None: not given."""
+
+    config: Path | None = None
+    home: Path | None = None
+    workspace: Path | None = None
+    agent: str | None = None
+    #: Whether the process serves the configuration: with several agents, or a queue, the current folder is
+    #: not asked which notes are meant.
+    is_service: bool = False
+
+    def given(self) -> list[str]:
+        """Return the options that were given, as words of a command line."""
+        named = ((name, getattr(self, name)) for name in ("config", "home", "workspace", "agent"))
+        return [word for name, chosen in named if chosen is not None for word in (f"--{name}", str(chosen))]
+
+    def as_typed(self, text: str) -> str:
+        """Put these options into the commands of a hint, so that they work as typed.
+
+        What a command names already stays.
+        """
+        given = self.given()
+
+        def fill(match: re.Match[str]) -> str:
+            named = match[1].split()
+            pairs = zip(given[::2], given[1::2], strict=True)
+            words = [f"{name} {shlex.quote(chosen)} " for name, chosen in pairs if name not in named]
+            return f"memline {''.join(words)}{match[1]}"
+
+        return _COMMAND.sub(fill, text)
+
+
+class Place(NamedTuple):
+    """A folder, and what says so: `<file>: <key>`, a variable, an option, or `default`."""
+
+    path: Path
+    origin: str
+
+
+def folder_of(option: Path | None, name: str, variable: str, env: Environment) -> Place | None:
+    """Return the folder of an option, else of a variable."""
+    text, origin = (str(option), name) if option else (read(env, variable), variable)
+    return Place(Path(expand_user(text, env)).absolute(), origin) if text else None
+
+
+def home_of(options: Options, env: Environment) -> Path:
+    """Return the folder of indexes and accounts."""
+    named = folder_of(options.home, "--home", HOME, env)
+    return named.path if named else xdg(env, "XDG_DATA_HOME", ".local/share")

@@ -16,11 +16,9 @@ import msgspec
 from memline.shared.clock import time_zone
 from memline.shared.config import config_file, environment, openclaw
 from memline.shared.config.agents import MAIN, Agents
-from memline.shared.config.check import Reading
-from memline.shared.config.environment import Environment
-from memline.shared.config.options import Options, home_of
+from memline.shared.config.check import Reading, prepared
+from memline.shared.config.environment import Environment, Options, home_of
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, Settings
-from memline.shared.config.values import prepared
 from memline.shared.errors import ConfigError
 from memline.shared.tables import as_dict
 
