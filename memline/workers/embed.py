@@ -6,13 +6,7 @@ import time
 from collections.abc import Sequence
 
 from memline.shared.embedders.choice import Choice
-from memline.shared.embedders.protocol import (
-    CALL_ATTEMPTS,
-    Embedder,
-    Identity,
-    LateVector,
-    limit_attempts,
-)
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, Identity, LateVector
 from memline.shared.embedders.request import Outcome, embed
 from memline.shared.errors import (
     ModelMismatch,
@@ -27,7 +21,7 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling import health, leases, limits
+from memline.shared.scheduling import leases, limits
 from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
@@ -71,15 +65,15 @@ def embed_texts(message: EmbedTexts) -> None:
         key = ("embedder", message.agent, request.identity.key)
         embedder: Embedder = context.keep(key, choice.build)
         sending = _Sending(context, message, choice)
-        with limit_attempts(1 if request.is_probe or any(sending.limits) else CALL_ATTEMPTS):
-            outcome = embed(
-                embedder,
-                [text.text for text in request.texts],
-                before_call=sending.before_call,
-                estimate=estimate_tokens,
-                timeout_s=choice.timeout_s,
-                clock=context.clock,
-            )
+        outcome = embed(
+            embedder,
+            [text.text for text in request.texts],
+            before_call=sending.before_call,
+            estimate=estimate_tokens,
+            timeout_s=choice.timeout_s,
+            max_attempts=1 if request.is_probe or any(sending.limits) else CALL_ATTEMPTS,
+            clock=context.clock,
+        )
     except _AlreadyBegun:
         _LOG.warning("request.dropped", lease=request.lease, texts=len(texts))
     except (AgentNotConfigured, ModelMismatch) as error:
@@ -170,7 +164,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
     """Send back what came of a request: vectors, and failures by their kind."""
     request, error = message.request, outcome.error
     learned = LearnedCaps(
-        max_rows=health.tighter(outcome.max_rows, outcome.slow_rows),
+        max_rows=outcome.max_rows,
         max_tokens=outcome.max_tokens,
         quick_rows=outcome.quick_rows,
         error_rows=outcome.error_rows,

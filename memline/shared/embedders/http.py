@@ -15,9 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -110,13 +108,31 @@ class HttpClient:
         headers = {"accept": "application/json", **_AGENT, **key, **endpoint.headers}
         try:
             self._base = httpx.URL(endpoint.base_url)
-            self._client = self._new_client(headers, has_tls=self._base.scheme == "https")
+        except httpx.InvalidURL as error:
+            hint = "check memorySearch.remote.baseUrl"
+            raise self._stop(EMBEDDINGS, str(error), hint=hint, code="bad_address") from None
+        try:
+            has_tls = self._base.scheme == "https"
+            self._client = httpx.Client(
+                headers=headers,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30),
+                # Reading all root certificates takes 30 ms, for nothing where no TLS is spoken.
+                verify=httpx.create_ssl_context() if has_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                # A proxy for the world outside cannot reach this machine's own server.
+                trust_env=self._base.host not in LOOPBACK,
+            )
         except UnicodeError:
             # The header is part of the message of its error.
-            reason = "a header or key has a character that cannot be sent"
-            raise ProviderStop(self._message(EMBEDDINGS, reason), hint=endpoint.key_hint) from None
-        except (ImportError, httpx.InvalidURL, ValueError, OSError) as error:
-            raise self._not_made(error) from None
+            text = "a header or key has a character that cannot be sent"
+            raise self._stop(EMBEDDINGS, text, hint=endpoint.key_hint) from None
+        except OSError as error:
+            text = f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}"
+            hint = "check SSL_CERT_FILE"
+            raise self._stop(EMBEDDINGS, text, hint=hint, code="untrusted_certificate") from None
+        except (ImportError, httpx.InvalidURL, ValueError) as error:
+            reason = "SOCKS needs the package socksio" if isinstance(error, ImportError) else str(error)
+            variables = [f"{name.upper()}_PROXY" for name in getproxies() if name != "no"]
+            raise self._bad_proxy(EMBEDDINGS, " or ".join(variables), reason) from None
 
     def post(
         self,
@@ -132,8 +148,8 @@ class HttpClient:
         `path` goes behind the base address, percent-encoded where it must be. `once`: see above; the error
         then says in `maybe_done` whether the request may have been received.
         """
-        content = json_bytes(body)
         headers = {"content-type": "application/json"}
+        content = json_bytes(body)
         return self.call(
             "POST", path, what=what, once=once, timeout_s=timeout_s, content=content, headers=headers
         )
@@ -191,7 +207,8 @@ class HttpClient:
         with self._translated(url, what, self._timeout_s, once=False):
             try:
                 if response.headers.get("content-type", "").startswith("text/html"):
-                    raise self._broken(what, "200, but a web page", status=200)
+                    hint = url_hint(self._endpoint.provider)
+                    raise self._broken(what, "200, but a web page", status=200, hint=hint)
                 pieces = response.iter_bytes()
                 while True:
                     # Only the time of waiting counts: the caller may take its time between the pieces.
@@ -234,8 +251,8 @@ class HttpClient:
         inner = self.error(msgspec.structs.replace(reply, status=status))
         if has_status or inner.kind != "refused":
             raise inner
-        text = redact_line(reply.body.decode("utf-8", "replace"), self._secrets)
-        raise self._broken(reply.what, f"{reply.status} {text}", status=reply.status, hint="")
+        text = reply.body.decode("utf-8", "replace")
+        raise self._broken(reply.what, f"{reply.status} {text}", status=reply.status)
 
     def any_json(self, reply: Reply) -> Any:
         """Do as `json`, for answers in which an error is something else than the answer's own."""
@@ -245,15 +262,14 @@ class HttpClient:
             return parse_json(reply.body)
         except (ValueError, RecursionError):
             kind = reply.headers.get("content-type", "no content type").split(";")[0]
-            shown = redact_line(reply.body[:2000].decode("utf-8", "replace"), self._secrets)
+            shown = reply.body[:2000].decode("utf-8", "replace")
             text = f"{reply.status}, but no JSON ({kind}): {shown}"
-            raise self._broken(reply.what, text, status=reply.status) from None
+            hint = url_hint(self._endpoint.provider)
+            raise self._broken(reply.what, text, status=reply.status, hint=hint) from None
 
     def close(self) -> None:
         """Close all connections; a call that is under way ends with ProviderLater."""
         self._client.close()
-        if "_anonymous_client" in self.__dict__:
-            self._anonymous_client.close()
 
     def _url(self, path: str, service: str) -> httpx.URL:
         root = self._base.path.rstrip("/")
@@ -266,7 +282,6 @@ class HttpClient:
         """Call `send` until it works, its error is not one of a moment, or the attempts are over."""
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
         for attempt in range(1, max_attempts()):
-            began = self._clock.now()
             try:
                 return send()
             except ProviderLater as error:
@@ -281,7 +296,7 @@ class HttpClient:
                     raise
                 failure = error
             self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
-            note_attempt(failure, self._clock.now() - began)
+            note_attempt(failure)
         return send()
 
     def _read(self, response: httpx.Response, what: str, deadline: float, sent_bytes: int) -> Reply:
@@ -290,7 +305,7 @@ class HttpClient:
             body += piece
             if len(body) > MAX_ANSWER_BYTES:
                 text = f"the response exceeds {MAX_ANSWER_BYTES >> 20} MB"
-                raise self._broken(what, text, status=response.status_code, hint="")
+                raise self._broken(what, text, status=response.status_code)
             if self._clock.now() > deadline:
                 raise httpx.ReadTimeout("answer too slow")
         return Reply(
@@ -305,11 +320,17 @@ class HttpClient:
         """Begin to receive a file. Redirects are followed, but never from https to http."""
         timeout = httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
         for _ in range(MAX_REDIRECTS + 1):
-            is_own = url.join("/") == self._base.join("/")
-            client = self._client if is_own else self._anonymous_client
             with self._translated(url, what, self._timeout_s, once=False):
-                request = client.build_request("GET", url, headers={"accept": "*/*"}, timeout=timeout)
-                response = client.send(request, stream=True)
+                if url.join("/") == self._base.join("/"):
+                    request = self._client.build_request(
+                        "GET", url, headers={"accept": "*/*"}, timeout=timeout
+                    )
+                else:
+                    # Not built by the client, which would add the key.
+                    request = httpx.Request(
+                        "GET", url, headers=_AGENT, extensions={"timeout": timeout.as_dict()}
+                    )
+                response = self._client.send(request, stream=True)
                 if response.is_success:
                     return response
                 try:
@@ -329,16 +350,12 @@ class HttpClient:
         try:
             yield
         except httpx.DecodingError as error:
-            raise self._broken(
-                what, f"the answer cannot be unpacked: {error}", status=200, hint=""
-            ) from error
+            raise self._broken(what, f"the answer cannot be unpacked: {error}", status=200) from error
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL):
             # Their messages quote headers, so neither text nor cause is kept.
-            raise ProviderStop(
-                self._message(what, "the address or a header cannot be sent"),
-                hint="check memorySearch.remote.baseUrl, remote.headers and the key",
-                code="bad_address",
-            ) from None
+            text = "the address or a header cannot be sent"
+            hint = "check memorySearch.remote.baseUrl, remote.headers and the key"
+            raise self._stop(what, text, hint=hint, code="bad_address") from None
         except RuntimeError as error:
             if not self._client.is_closed:
                 raise
@@ -353,21 +370,19 @@ class HttpClient:
         """Make the error of a call without an answer."""
         was_sent = not isinstance(error, _NEVER_SENT)
         address = f"{url.scheme}://{url.netloc.decode()}"
-        reason = redact_line(str(error) or type(error).__name__, self._secrets)
+        reason = str(error) or type(error).__name__
         if is_untrusted(error):
             text = f"the certificate of {address} is not trusted: {reason}"
-            return ProviderStop(self._message(what, text), hint=TRUST_HINT, code="untrusted_certificate")
-        if not was_sent and (proxy := _proxy_of(url)):
-            return self._bad_proxy(what, *proxy, reason)
+            return self._stop(what, text, hint=TRUST_HINT, code="untrusted_certificate")
+        if not was_sent and (variable := _proxy_of(url)):
+            return self._bad_proxy(what, variable, reason)
         if isinstance(error, httpx.TimeoutException):
             kind = ProviderTimeout if was_sent else ProviderLater
             later = kind(self._message(what, f"no answer within {timeout_s:g} s"))
             later.is_definite = True
         elif _is_unknown_host(error):
-            text, hint = (
-                f"there is no host {url.host}: {reason}",
-                f"check that this machine is online, and {url.host}",
-            )
+            hint = f"check that this machine is online, and {url.host}"
+            text = f"there is no host {url.host}: {reason}"
             later = ProviderLater(self._message(what, text), hint=hint, code="host_unknown")
             later.is_definite = True
         else:
@@ -377,58 +392,19 @@ class HttpClient:
         later.maybe_done = once and was_sent
         return later
 
-    def _not_made(self, error: Exception) -> ProviderStop:
-        """Make the error of a client that could not be built: by its proxy, its certificates, its address."""
-        reason = redact_line(str(error), self._secrets)
-        if self._base_host not in LOOPBACK:
-            proxies = [(f"{name.upper()}_PROXY", text) for name, text in getproxies().items() if name != "no"]
-            for variable, proxy in proxies:
-                if isinstance(error, ImportError) or (proxy and repr(proxy)[1:-1] in str(error)):
-                    if isinstance(error, ImportError):
-                        reason = "SOCKS needs the package socksio"
-                    return self._bad_proxy(EMBEDDINGS, variable, proxy, reason)
-        if isinstance(error, OSError):
-            text = f"the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {reason}"
-            return ProviderStop(
-                self._message(EMBEDDINGS, text), hint="check SSL_CERT_FILE", code="untrusted_certificate"
-            )
-        hint = "check memorySearch.remote.baseUrl and remote.headers"
-        return ProviderStop(self._message(EMBEDDINGS, reason), hint=hint, code="bad_address")
+    def _bad_proxy(self, what: str, variable: str, reason: str) -> ProviderStop:
+        text = f"the proxy of {variable} cannot be used: {reason}"
+        hint = f"unset {variable}, name an http:// proxy there, or add {self._base.host} to NO_PROXY"
+        return self._stop(what, text, hint=hint, code="proxy_unusable")
 
-    @property
-    def _base_host(self) -> str:
-        return urlsplit(self._endpoint.base_url).hostname or ""
+    def _stop(self, what: str, reason: str, *, hint: str, code: str = "") -> ProviderStop:
+        return ProviderStop(self._message(what, reason), hint=hint, code=code)
 
-    def _bad_proxy(self, what: str, variable: str, proxy: str, reason: str) -> ProviderStop:
-        shown = proxy.rpartition("@")[2]
-        text = f"the proxy {shown} of {variable} cannot be used: {reason}"
-        hint = f"unset {variable}, name an http:// proxy there, or add {self._base_host} to NO_PROXY"
-        return ProviderStop(self._message(what, text), hint=hint, code="proxy_unusable")
-
-    def _broken(
-        self, what: str, problem: str, *, status: int, hint: str | None = None
-    ) -> ProviderBrokenAnswer:
-        hint = url_hint(self._endpoint.provider) if hint is None else hint
+    def _broken(self, what: str, problem: str, *, status: int, hint: str = "") -> ProviderBrokenAnswer:
         return ProviderBrokenAnswer(self._message(what, problem), hint=hint, status=status)
 
     def _message(self, what: str, reason: str) -> str:
-        return f"{self._endpoint.provider} {what} failed: {reason}"
-
-    def _new_client(self, headers: Mapping[str, str], *, has_tls: bool) -> httpx.Client:
-        return httpx.Client(
-            headers=headers,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30),
-            follow_redirects=False,
-            # Reading all root certificates takes 30 ms, for nothing where no TLS is spoken.
-            verify=httpx.create_ssl_context() if has_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            # A proxy for the world outside cannot reach this machine's own server.
-            trust_env=self._base.host not in LOOPBACK,
-        )
-
-    @cached_property
-    def _anonymous_client(self) -> httpx.Client:
-        """A client for the addresses that redirects name: it knows no key."""
-        return self._new_client(_AGENT, has_tls=True)
+        return f"{self._endpoint.provider} {what} failed: {redact_line(reason, self._secrets)}"
 
 
 _AGENT = {"user-agent": f"memline/{own_version()}"}
@@ -455,13 +431,12 @@ def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> It
         raise ConnectionError(str(error) or type(error).__name__) from error
 
 
-def _proxy_of(url: httpx.URL) -> tuple[str, str] | None:
-    """Return the variable and the address of the proxy that an address is asked through."""
+def _proxy_of(url: httpx.URL) -> str:
+    """Return the variable of the proxy that an address is asked through; empty for none."""
     proxies = getproxies()
     name = url.scheme if url.scheme in proxies else "all"
-    if name not in proxies or url.host in LOOPBACK or proxy_bypass(url.host):
-        return None
-    return f"{name.upper()}_PROXY", proxies[name]
+    is_direct = name not in proxies or url.host in LOOPBACK or proxy_bypass(url.host)
+    return "" if is_direct else f"{name.upper()}_PROXY"
 
 
 def _is_unknown_host(error: BaseException | None) -> bool:

@@ -16,7 +16,6 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from memline.shared.clock import Clock
 from memline.shared.digests import sha256
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTimeout
 
@@ -85,88 +84,78 @@ class Embedder(Protocol):
 #: Attempts of a call to a provider: most trouble of a moment is over with the second.
 CALL_ATTEMPTS = 3
 
-_max_attempts: ContextVar[int] = ContextVar("max_attempts", default=CALL_ATTEMPTS)
-
-
 #: How an attempt ended that was answered with vectors, and one that was answered 429.
 OK, RATE_LIMIT = "ok", "rate_limit"
 
 #: Statuses of gateways whose server did not answer in time; 524 is Cloudflare's.
-TIMEOUT_STATUSES = (504, 524)
+_TIMEOUT_STATUSES = (504, 524)
+
+
+def is_timeout(error: ProviderError) -> bool:
+    """Tell whether a request was sent and not answered in time."""
+    return isinstance(error, ProviderTimeout) or error.status in _TIMEOUT_STATUSES
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of a call: a request as the provider counts them."""
 
-    #: `OK`, or a kind of error.
+    #: `OK`, `RATE_LIMIT`, "timeout" or a kind of error.
     end: str
-    took_s: float
     #: It was perhaps paid for: answered, or without an answer.
     is_paid: bool
     #: Tokens that the answer counts (`usage`); 0 when it does not say.
     used_tokens: int = 0
 
 
-_attempts: ContextVar[list[Attempt] | None] = ContextVar("attempts", default=None)
-_used_tokens: ContextVar[int] = ContextVar("used_tokens", default=0)
+class _Call(msgspec.Struct):
+    max_attempts: int = CALL_ATTEMPTS
+    attempts: list[Attempt] = []
+    used_tokens: int = 0
+
+
+_call: ContextVar[_Call | None] = ContextVar("call", default=None)
+
+
+def max_attempts() -> int:
+    """Return the attempts that a call of this thread may take."""
+    call = _call.get()
+    return CALL_ATTEMPTS if call is None else call.max_attempts
 
 
 def note_usage(tokens: int) -> None:
     """Note the tokens that the answer of this thread's call counts."""
-    _used_tokens.set(tokens)
+    if call := _call.get():
+        call.used_tokens = tokens
 
 
-def note_attempt(error: ProviderError | None, took_s: float) -> None:
+def note_attempt(error: ProviderError | None) -> None:
     """Note how an attempt of a call of this thread ended; of the last one `noted_attempts` does."""
-    if (found := _attempts.get()) is not None:
+    if call := _call.get():
         is_paid = error is None or error.maybe_paid or isinstance(error, ProviderBrokenAnswer)
-        used = _used_tokens.get()
-        found.append(Attempt(end=_end_of(error), took_s=max(0.0, took_s), is_paid=is_paid, used_tokens=used))
+        call.attempts.append(Attempt(end=_end_of(error), is_paid=is_paid, used_tokens=call.used_tokens))
 
 
 @contextmanager
-def noted_attempts(clock: Clock) -> Iterator[list[Attempt]]:
-    """Give a list that has the attempts of the call inside the block when that ends."""
-    found: list[Attempt] = []
-    token, began = _attempts.set(found), clock.now()
-    used = _used_tokens.set(0)
+def noted_attempts(max_attempts: int = CALL_ATTEMPTS) -> Iterator[list[Attempt]]:
+    """Give a list that has the attempts of the call inside the block when that ends.
 
-    def note_last(error: ProviderError | None) -> None:
-        note_attempt(error, clock.now() - began - sum(each.took_s for each in found))
-
+    `max_attempts`: a failed attempt is a request like any other to a provider that counts them, and a probe
+    that is sent three times is not a single probe.
+    """
+    call = _Call(max_attempts=max_attempts)
+    token = _call.set(call)
     try:
-        yield found
+        yield call.attempts
     except ProviderError as error:
-        note_last(error)
+        note_attempt(error)
         raise
     else:
-        note_last(None)
+        note_attempt(None)
     finally:
-        _attempts.reset(token)
-        _used_tokens.reset(used)
+        _call.reset(token)
 
 
 def _end_of(error: ProviderError | None) -> str:
     if error is None:
         return OK
-    is_timeout = isinstance(error, ProviderTimeout) or error.status in TIMEOUT_STATUSES
-    return "timeout" if is_timeout else RATE_LIMIT if error.status == 429 else error.kind
-
-
-def max_attempts() -> int:
-    """Return the attempts that a call of this thread may take."""
-    return _max_attempts.get()
-
-
-@contextmanager
-def limit_attempts(attempts: int) -> Iterator[None]:
-    """Allow calls of this thread no more attempts inside the block.
-
-    A failed attempt is a request like any other to a provider that counts them, and a probe that is sent
-    three times is not a single probe.
-    """
-    token = _max_attempts.set(min(attempts, _max_attempts.get()))
-    try:
-        yield
-    finally:
-        _max_attempts.reset(token)
+    return "timeout" if is_timeout(error) else RATE_LIMIT if error.status == 429 else error.kind

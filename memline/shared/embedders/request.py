@@ -18,20 +18,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.embedders.protocol import (
-    TIMEOUT_STATUSES,
-    Attempt,
-    Embedder,
-    limit_attempts,
-    noted_attempts,
-)
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Attempt, Embedder, is_timeout, noted_attempts
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
     ProviderRefused,
     ProviderStop,
-    ProviderTimeout,
     ProviderTooBig,
 )
 from memline.shared.words import counted
@@ -56,8 +49,8 @@ class ProviderSplit(ProviderLater):
     kind = "split"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one request. A text without a vector or a failure waits, see `error`."""
+class Outcome(msgspec.Struct, kw_only=True):
+    """The results of one request, filled in call by call. A text without a vector or a failure waits."""
 
     #: One a text, in order; None where there is none.
     vectors: list[bytes | None] = []
@@ -65,22 +58,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[tuple[int, ProviderError]] = []
     #: Why the remaining texts have nothing yet; None when none remain.
     error: ProviderError | None = None
-    #: Tokens of all calls: the provider's own `usage`, else the estimate of what may have been paid for.
-    used_tokens: int = 0
-    #: Caps for coming requests, as answers named or showed them; 0 when nothing was learned.
-    max_rows: int = 0
-    max_tokens: int = 0
-    #: Texts that may come in time: half of a call that took too long, or those that passed where more texts
-    #: failed at the server; 0: nothing was learned.
-    slow_rows: int = 0
-    #: Most texts of a call that was answered within `QUICK_SHARE` of the time limit; 0: none was.
-    quick_rows: int = 0
     #: Texts of the call that ended with `error`; 0 where it was not sent.
     error_rows: int = 0
+    #: Texts and tokens of coming requests, as answers named or showed them; 0 when nothing was learned.
+    max_rows: int = 0
+    max_tokens: int = 0
+    #: Most texts of a call that was answered within `QUICK_SHARE` of the time limit; 0: none was.
+    quick_rows: int = 0
     #: `REFERENCE` got its vector: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
     #: All attempts of all calls.
     attempts: list[Attempt] = []
+    #: Tokens of all calls: the provider's own `usage`, else the estimate of what may have been paid for.
+    used_tokens: int = 0
 
 
 def _estimate(text: str) -> int:
@@ -93,32 +83,27 @@ def embed(
     before_call: Callable[[Sequence[str]], None] = lambda _: None,
     *,
     estimate: Callable[[str], int] = _estimate,
-    max_rows: int = 0,
     timeout_s: float = 0,
+    max_attempts: int = CALL_ATTEMPTS,
     clock: Clock | None = None,
 ) -> Outcome:
     """Embed `texts`, as many as the provider takes. Raises no ProviderError.
 
     `before_call` is called before each call, with its texts; it may wait for a rate limit, or raise
-    ProviderLater, which ends the calls. `estimate`: tokens of a text. `max_rows`: texts of a call at most;
-    `timeout_s`: the time limit of a call; 0 is none.
+    ProviderLater, which ends the calls. `estimate`: tokens of a text. `timeout_s`: the time limit of a call,
+    0 for none. `max_attempts`: attempts of a call.
     """
-    request = _Request(embedder, texts, before_call, estimate, max_rows, timeout_s, clock or SystemClock())
-    error = request.run()
-    caps = request.learned_caps()
-    return Outcome(
-        vectors=request.vectors,
-        failures=sorted(request.failures, key=lambda failure: failure[0]),
-        error=error,
-        used_tokens=request.used_tokens,
-        max_rows=caps[0],
-        max_tokens=caps[1],
-        slow_rows=request.smaller_rows(),
-        quick_rows=request.quick_rows,
-        error_rows=request.error_rows if error is not None else 0,
-        is_provider_well=request.is_well,
-        attempts=request.attempts,
-    )
+    request = _Request(embedder, texts, before_call, estimate, timeout_s, max_attempts, clock)
+    outcome = request.outcome
+    outcome.error = request.run()
+    if outcome.error is None:
+        outcome.error_rows = 0
+    outcome.failures.sort(key=lambda failure: failure[0])
+    outcome.max_rows = request.learned_rows()
+    if any(isinstance(failure, ProviderTooBig) for _, failure in outcome.failures):
+        # A text that is too big alone shows that the cap is one of a text, not of a request.
+        outcome.max_tokens = 0
+    return outcome
 
 
 class _Request:
@@ -130,25 +115,22 @@ class _Request:
         texts: Sequence[str],
         before_call: Callable[[Sequence[str]], None],
         estimate: Callable[[str], int],
-        max_rows: int,
         timeout_s: float,
-        clock: Clock,
+        max_attempts: int,
+        clock: Clock | None,
     ) -> None:
         self._embedder, self._texts, self._before_call = embedder, texts, before_call
-        self._estimate, self._timeout_s, self._clock = estimate, timeout_s, clock
+        self._estimate, self._timeout_s, self._max_attempts = estimate, timeout_s, max_attempts
+        self._clock = clock or SystemClock()
+        self.outcome = Outcome(vectors=[None] * len(texts))
         #: First text of a part and the one past its last.
         self._parts = deque([(0, len(texts))] if texts else [])
-        #: Texts of a call at most: as is known, and as the failures so far suggest.
-        self._most = self._cap = min(max_rows or len(texts), len(texts))
-        self.vectors: list[bytes | None] = [None] * len(texts)
-        self.failures: list[tuple[int, ProviderError]] = []
-        self.attempts: list[Attempt] = []
-        self.used_tokens = self.slow_rows = self.quick_rows = self.error_rows = 0
-        self.is_well = False
-        self._largest_good = self._named_rows = self._named_tokens = 0
-        #: Sizes of calls that were too big, answered badly, or failed at the server.
-        self._bad_sizes: set[int] = set()
-        self._was_too_big = False
+        #: Texts of a call at most, as the failures so far suggest.
+        self._cap = len(texts)
+        #: Texts of the largest calls that passed, and that failed otherwise than in time.
+        self._largest_good = self._largest_bad = 0
+        #: Texts of a call at most as an answer says, and half of those of a call that took too long.
+        self._named_rows = self._slow_rows = 0
 
     def run(self) -> ProviderError | None:
         """Send all parts; returns why some texts have nothing yet."""
@@ -156,152 +138,131 @@ class _Request:
         began, calls = self._clock.now(), 0
         while self._parts:
             if calls and self._timeout_s and self._clock.now() - began >= self._timeout_s:
-                if last is None or self._largest_good:
+                if last is None or self._server_works:
                     return ProviderSplit("the time of one request was over", retry_after_s=0)
                 return _waiting(last)
             if last is not None and calls >= self._max_calls():
                 return _waiting(last)
-            first, end = self._parts.popleft()
-            if end - first > self._cap:
-                self._parts.appendleft((first + self._cap, end))
-                end = first + self._cap
+            first, end = self._next_part()
             calls += 1
-            self.error_rows = 0
+            self.outcome.error_rows = 0
             try:
                 self._before_call(self._texts[first:end])
-                self.error_rows = end - first
-                self.vectors[first:end] = self._ask(self._texts[first:end])
+                self.outcome.error_rows = end - first
+                self._ask(first, end)
             except ProviderError as failure:
                 last = failure
-                if not self.error_rows or (error := self._judge(first, end, failure)) is not None:
-                    return error if self.error_rows else failure
+                error = self._judge(first, end, failure) if self.outcome.error_rows else failure
+                if error is not None:
+                    return error
         return None
+
+    def _next_part(self) -> tuple[int, int]:
+        first, end = self._parts.popleft()
+        if end - first > self._cap:
+            self._parts.appendleft((first + self._cap, end))
+            end = first + self._cap
+        return first, end
 
     def _max_calls(self) -> int:
         """Return the calls that may be made: all may be paid for, and without a result it is all in vain."""
         halvings = len(self._texts).bit_length()
         return 4 + 2 * MAX_BAD_TEXTS * halvings if self._largest_good else MAX_BAD_TEXTS + halvings
 
-    def _ask(self, texts: Sequence[str]) -> list[bytes]:
-        """Make one call. Raises a ProviderError, and counts its attempts and tokens all the same."""
-        noted: list[Attempt] = []
+    @property
+    def _server_works(self) -> bool:
+        return self.outcome.is_provider_well or self._largest_good > 0
+
+    def _ask(self, first: int, end: int) -> None:
+        """Embed one part. Raises a ProviderError."""
         began = self._clock.now()
+        self.outcome.vectors[first:end] = self._call(self._texts[first:end], self._max_attempts)
+        self._largest_good = max(self._largest_good, end - first)
+        if self._clock.now() - began <= QUICK_SHARE * self._timeout_s:
+            self.outcome.quick_rows = max(self.outcome.quick_rows, end - first)
+
+    def _call(self, texts: Sequence[str], max_attempts: int) -> list[bytes]:
+        """Make one call. Raises a ProviderError, and counts its attempts and tokens all the same."""
+        attempts: list[Attempt] = []
         try:
-            with noted_attempts(self._clock) as noted:
+            with noted_attempts(max_attempts) as attempts:
                 vectors = self._embedder.embed_documents(texts)
         finally:
-            self.attempts += noted
-            if paid := sum(each.is_paid and not each.used_tokens for each in noted):
-                self.used_tokens += paid * sum(map(self._estimate, texts))
-            self.used_tokens += sum(each.used_tokens for each in noted)
+            self.outcome.attempts += attempts
+            tokens = sum(map(self._estimate, texts))
+            self.outcome.used_tokens += sum(each.used_tokens or tokens for each in attempts if each.is_paid)
         if len(vectors) != len(texts):
             raise ProviderBrokenAnswer(f"{counted(len(vectors), 'vector')} for {counted(len(texts), 'text')}")
-        self._largest_good = max(self._largest_good, len(texts))
-        if self._clock.now() - began <= QUICK_SHARE * self._timeout_s:
-            self.quick_rows = max(self.quick_rows, len(texts))
         return vectors
 
     def _judge(self, first: int, end: int, failure: ProviderError) -> ProviderError | None:
         """Put back what can be sent in parts, or note a failure; returns the error that ends the request."""
-        rows = end - first
-        if _is_timeout(failure):
-            rest = ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
-            if rows > 1:
-                self.slow_rows = rows // 2
-                return rest
-            is_known = self.is_well or self._largest_good
-            if not is_known and (error := self._try_reference(failure)) is not None:
-                return error
-            self.failures.append((first, ProviderBrokenAnswer(failure.message, hint=_SLOW_HINT)))
-            return rest if self._parts else None
-        is_later = isinstance(failure, ProviderLater)
-        if is_later:
-            self._named_rows = failure.max_rows if 0 < failure.max_rows < rows else self._named_rows
-            self._named_tokens = failure.max_tokens or self._named_tokens
-        if isinstance(failure, ProviderStop) or (is_later and not _may_be_of_a_text(failure)):
+        rows, is_slow = end - first, is_timeout(failure)
+        if 0 < failure.max_rows < rows:
+            self._named_rows = failure.max_rows
+        self.outcome.max_tokens = failure.max_tokens or self.outcome.max_tokens
+        if is_slow and rows > 1:
+            self._slow_rows = rows // 2
+            return ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
+        is_wait = isinstance(failure, ProviderLater) and not is_slow and not _may_be_of_a_text(failure)
+        if isinstance(failure, ProviderStop) or is_wait:
             return failure
-        is_known = self.is_well or self._largest_good or (isinstance(failure, ProviderTooBig) and rows > 1)
-        if not is_known and (error := self._try_reference(failure)) is not None:
+        is_size = isinstance(failure, ProviderTooBig) and rows > 1
+        if not (is_size or self._server_works) and (error := self._try_reference(failure)) is not None:
             return error
-        self._cut(first, end, failure)
+        if rows > 1:
+            self._cut(first, end, failure)
+            return None
+        if isinstance(failure, ProviderLater):
+            hint = _SLOW_HINT if is_slow else failure.hint
+            failure = ProviderBrokenAnswer(failure.message, hint=hint, status=failure.status)
+        self.outcome.failures.append((first, failure))
+        # It was this text, and not the size of the calls.
+        self._cap = self._named_rows or len(self._texts)
         return None
+
+    def _cut(self, first: int, end: int, failure: ProviderError) -> None:
+        """Put back a part that failed in two."""
+        rows = end - first
+        self._largest_bad = max(self._largest_bad, rows)
+        size = failure.max_rows if 0 < failure.max_rows < rows else (rows + 1) // 2
+        if rows > self._largest_good:
+            # No part as large as this one has passed, so another one would only fail in the same way.
+            self._cap = min(self._cap, size)
+        self._parts.extendleft([(first + size, end), (first, first + size)])
 
     def _try_reference(self, failure: ProviderError) -> ProviderError | None:
         """Find out what is at fault by `REFERENCE`; returns the error of all texts when it is the server."""
         for _ in range(REFERENCE_TRIES):
-            good, sizes = self._largest_good, self.quick_rows
             try:
                 self._before_call([REFERENCE])
-                with limit_attempts(1):
-                    self._ask([REFERENCE])
-            except (ProviderLater, ProviderStop) as error:
-                return failure if isinstance(failure, ProviderLater) else error
-            except ProviderRefused:
-                # It judges texts, so a broken answer was not its fault alone.
-                self.is_well = isinstance(failure, ProviderBrokenAnswer)
+                self._call([REFERENCE], 1)
             except ProviderBrokenAnswer:
                 continue
+            except ProviderRefused:
+                # It judges texts, so a broken answer was not its fault alone.
+                self.outcome.is_provider_well = isinstance(failure, ProviderBrokenAnswer)
+            except (ProviderLater, ProviderStop) as error:
+                return failure if isinstance(failure, ProviderLater) else error
             except ProviderTooBig:
                 pass
             else:
-                # It says nothing about the size of requests.
-                self._largest_good, self.quick_rows = good, sizes
-                self.is_well = True
+                self.outcome.is_provider_well = True
             break
-        if self.is_well:
+        if self.outcome.is_provider_well:
             return None
         if isinstance(failure, ProviderLater):
             return failure
         text = f"{failure.message} (so for any text)"
         return ProviderStop(text, hint=failure.hint or _SERVER_HINT, status=failure.status)
 
-    def _cut(self, first: int, end: int, failure: ProviderError) -> None:
-        """Put back the halves of a part that failed; one text alone is a failure of its own."""
-        rows = end - first
-        self._bad_sizes.add(rows)
-        if isinstance(failure, ProviderTooBig):
-            self._was_too_big = True
-            self._named_tokens = failure.max_tokens or self._named_tokens
-        if 0 < failure.max_rows < rows:
-            self._named_rows = self._most = failure.max_rows
-            self._cap = min(self._cap, failure.max_rows)
-        elif 1 < rows > self._largest_good:
-            # No part as large as this one has passed, so another one would only fail in the same way.
-            self._cap = min(self._cap, (rows + 1) // 2)
-        if rows == 1:
-            if isinstance(failure, ProviderLater):
-                failure = ProviderBrokenAnswer(failure.message, hint=failure.hint, status=failure.status)
-            self.failures.append((first, failure))
-            # It was this text, and not the size of the calls.
-            self._cap = self._most
-        elif rows > self._cap:
-            self._parts.appendleft((first, end))
-        else:
-            middle = first + (rows + 1) // 2
-            self._parts.extendleft([(middle, end), (first, middle)])
-
-    def learned_caps(self) -> tuple[int, int]:
-        """Return the texts and tokens that coming requests may have; 0 when nothing was learned."""
-        if any(isinstance(failure, ProviderTooBig) for _, failure in self.failures):
-            # A text that is too big alone shows that the cap is one of a text, not of a request.
-            return self._named_rows, 0
-        # Some servers leave out what is above a cap of theirs: two sizes show that it was not chance.
-        is_shown = self._was_too_big or len(self._bad_sizes) > 1
-        shown = self._shown_rows() if is_shown and not self._named_tokens else 0
-        return self._named_rows or shown, self._named_tokens
-
-    def smaller_rows(self) -> int:
-        """Return the texts of a call that are to be tried next, after larger ones failed or took too long."""
-        return self.slow_rows or (0 if self._was_too_big else self._shown_rows())
-
-    def _shown_rows(self) -> int:
-        """Return the texts of the largest call that passed where larger ones failed for no text's sake."""
-        is_of_size = not self.failures and max(self._bad_sizes, default=0) > self._largest_good
-        return self._largest_good if is_of_size else 0
-
-
-def _is_timeout(failure: ProviderError) -> bool:
-    return isinstance(failure, ProviderTimeout) or failure.status in TIMEOUT_STATUSES
+    def learned_rows(self) -> int:
+        """Return the texts that coming requests may have; 0 when nothing was learned."""
+        if rows := self._slow_rows or self._named_rows:
+            return rows
+        # Some servers fail above a cap that they do not name. Where a text failed, it was not the size.
+        is_shown = self._largest_bad > self._largest_good and not self.outcome.failures
+        return self._largest_good if is_shown and not self.outcome.max_tokens else 0
 
 
 def _may_be_of_a_text(failure: ProviderError) -> bool:

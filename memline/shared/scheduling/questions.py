@@ -15,7 +15,6 @@ from memline.shared.embedders.protocol import (
     CALL_ATTEMPTS,
     Attempt,
     Embedder,
-    limit_attempts,
     noted_attempts,
 )
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
@@ -102,7 +101,7 @@ class QueryEmbedder:
         self._count(active, account, tokens)
         began, attempts = self._clock.monotonic(), list[Attempt]()
         try:
-            with limit_attempts(attempts_left), noted_attempts(self._clock) as attempts:
+            with noted_attempts(attempts_left) as attempts:
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.monotonic()

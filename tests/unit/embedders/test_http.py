@@ -13,7 +13,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, json_bytes, parse_json
 from memline.shared.embedders.openai import OpenAIEmbedder
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, limit_attempts
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, noted_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
 from tests.unit.embedders.conftest import KEY
@@ -105,7 +105,7 @@ def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts_or_as_many
 ):
     server.control({"fault": fault})
 
-    with pytest.raises(ProviderLater), limit_attempts(limit), limit_attempts(3):
+    with pytest.raises(ProviderLater), noted_attempts(limit):
         connect(server.url).embed_documents(TEXTS)
 
     assert len(server.requests) == calls
@@ -252,21 +252,6 @@ def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(tls_ser
     assert refused == 1
     assert "SSL_CERT_FILE" in caught.value.hint
     assert trusted.status == 401
-
-
-def test_a_redirect_from_a_plain_address_to_one_with_tls_is_verified_by_the_usual_roots(
-    tls_server, ask, monkeypatch
-):
-    monkeypatch.setenv("SSL_CERT_FILE", str(tls_server.certificate))
-    with EmbeddingServer() as plain:
-        file = plain.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
-        target = f"https://127.0.0.1:{tls_server.port}/file"
-        plain.batches.control({"faults": {"output": f"redirect:{target}"}})
-
-        with pytest.raises(ProviderStop) as caught:
-            list(ask(plain.url).download(f"/files/{file.id}/content", what="content"))
-
-    assert caught.value.status == 401
 
 
 def test_json_that_msgspec_refuses_is_read_and_written_all_the_same():

@@ -3,6 +3,7 @@
 import pytest
 
 from memline.shared.embedders.request import embed
+from memline.shared.errors import ProviderTooBig
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 
@@ -33,10 +34,10 @@ def kinds(outcome):
         ({"fault": "max-tokens:30"}, 16, [16, 8, 4, 4, 4, 4], 0, 30),
         ({"fault": "max-bytes:200"}, 16, [16, 8, 4, 4, 4, 4], 4, 0),
         # One text that is not of the request tells that the server works.
-        ({"script": ["short", "ok"]}, 16, [16, 1, 8, 8], 0, 0),
+        ({"script": ["short", "ok"]}, 16, [16, 1, 8, 8], 8, 0),
         ({"fault": "only-rows:8"}, 32, [32, 1, 16, 8, 8, 8, 8], 8, 0),
         ({"fault": "same-index"}, 8, [8, 1, 4, 2, *[1] * 8], 1, 0),
-        ({"fault": "500-rows:8"}, 16, [16, 16, 16, 1, 8, 8], 0, 0),
+        ({"fault": "500-rows:8"}, 16, [16, 16, 16, 1, 8, 8], 8, 0),
     ],
 )
 def test_all_texts_get_their_vectors_and_a_cap_is_learned(
@@ -150,24 +151,22 @@ def test_a_call_of_many_texts_that_takes_too_long_ends_and_asks_for_smaller_ones
 
     outcome = embed(connect(server.url, timeout_s=0.3), texts(16))
 
-    assert (outcome.error.kind, outcome.slow_rows, outcome.failures) == ("split", 8, [])
+    assert (outcome.error.kind, outcome.max_rows, outcome.failures) == ("split", 8, [])
     assert "no answer within 0.3 s, for 16 texts" in outcome.error.message
     assert len(server.requests) == 1
 
 
-def test_a_single_text_that_takes_too_long_fails_and_those_behind_it_wait(server, connect):
+def test_a_single_text_that_takes_too_long_fails_where_the_server_works(server, connect):
     server.control({"fault": "hang:POISON"})
 
-    outcome = embed(connect(server.url, timeout_s=0.3), texts(3, at_1="POISON"), max_rows=1)
+    outcome = embed(connect(server.url, timeout_s=0.3), ["POISON"])
 
-    assert missing(outcome) == [1, 2]
-    assert kinds(outcome) == [(1, "broken")]
+    assert (kinds(outcome), outcome.error, outcome.max_rows) == ([(0, "broken")], None, 0)
     assert "timeoutSeconds" in outcome.failures[0][1].hint
-    assert (outcome.error.kind, outcome.slow_rows) == ("split", 0)
 
 
 class Slow(FakeEmbedder):
-    """Takes as many seconds as it gets texts."""
+    """Takes as many seconds as it gets texts, at most 25."""
 
     def __init__(self, clock):
         super().__init__()
@@ -175,6 +174,8 @@ class Slow(FakeEmbedder):
 
     def embed_documents(self, texts):
         self.calls.append(len(texts))
+        if len(texts) > 25:
+            raise ProviderTooBig("too many", max_rows=25)
         self.clock.advance(len(texts))
         return super().embed_documents(texts)
 
@@ -182,9 +183,9 @@ class Slow(FakeEmbedder):
 def test_no_call_begins_when_the_time_of_one_is_over(clock):
     embedder = Slow(clock)
 
-    outcome = embed(embedder, texts(100), max_rows=25, timeout_s=60, clock=clock)
+    outcome = embed(embedder, texts(100), timeout_s=60, clock=clock)
 
-    assert embedder.calls == [25, 25, 25]
+    assert embedder.calls == [100, 25, 25, 25]
     assert missing(outcome) == list(range(75, 100))
     assert outcome.error.kind == "split"
 

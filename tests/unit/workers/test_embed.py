@@ -191,7 +191,7 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_end
 
 def test_what_counts_once_of_a_request_is_told_in_its_first_message(context, identity, sent, provider):
     slow = ProviderBrokenAnswer("no answer within 60 s")
-    provider(Outcome(vectors=[None, None], failures=[(0, slow)], error=ProviderSplit("wait"), slow_rows=4))
+    provider(Outcome(vectors=[None, None], failures=[(0, slow)], error=ProviderSplit("wait"), max_rows=4))
 
     work(embed.embed_texts, request(identity))
 
