@@ -145,7 +145,7 @@ def test_init_takes_the_small_model_when_it_is_asked_for(shell, tmp_path, hub_of
     assert body["model"] == "all-MiniLM-L6-v2/" + ONNX.small_model.rpartition("/")[2]
     assert "int8" in body["model"]
     assert body["engine"]["name"] == "onnxruntime" and body["engine"]["error"] == ""
-    written = json.loads(Path(shell("config", "path").stdout.strip()).read_text())
+    written = json.loads(Path(shell("config", "check").stdout.split("\n")[0]).read_text())
     keys = {"provider": "local", "local": {"modelPath": ONNX.small_model}}
     assert written == {"agents": {"defaults": {"memorySearch": keys}}}
 
@@ -171,7 +171,7 @@ def test_without_an_engine_init_names_the_command_and_writes_nothing(shell, tmp_
     assert ran.status == 1
     assert "ONNX models need onnxruntime and tokenizers" in ran.stderr
     assert f"&& memline init {folder} --provider local" in ran.stderr
-    assert "No configuration file" in shell("config", "path").stderr
+    assert "no configuration file" in shell("config", "check").stdout
 
 
 @pytest.mark.parametrize(("file", "package"), [("model.onnx", "onnxruntime"), ("m.gguf", "llama-cpp-python")])
