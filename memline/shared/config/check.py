@@ -203,8 +203,8 @@ def describe(raw: object) -> str:
     return {"{": "an object", "[": "a list"}.get(text[0], text)
 
 
-def prepared(raw: Any, env: Environment, reading: Reading, path: str = "", key: str = "") -> Any:
-    """Return a value of the file in the form that the schema declares; one that does not fit stays.
+def prepared(kind: Any, raw: Any, env: Environment, reading: Reading, path: str = "", key: str = "") -> Any:
+    """Return a value of the file in the form that its type needs; what does not fit or is unknown stays.
 
     A variable that is not set is a ConfigError: with another key than the one meant, a request might go to
     the wrong place. Below `models`, which is OpenClaw's, the value is empty instead, with a warning.
@@ -212,15 +212,18 @@ def prepared(raw: Any, env: Environment, reading: Reading, path: str = "", key: 
     if isinstance(raw, dict) and key in _WITH_REFERENCES and raw.get("source") in ("env", "file", "exec"):
         raw = _reference(raw, reading, path)
     if isinstance(raw, dict):
-        return {
-            name: prepared(each, env, reading, f"{path}.{name}".lstrip("."), key if key in _GROUPS else name)
-            for name, each in raw.items()
+        keys = {name: key if key in _GROUPS else name for name in raw}
+        parts = {name: part for name in raw if (part := _part(kind, name)) is not None}
+        return raw | {
+            name: prepared(part, raw[name], env, reading, _place(path, name, raw), keys[name])
+            for name, part in parts.items()
         }
     if isinstance(raw, list):
         items = [each for each in raw if not isinstance(each, str) or each.strip()]
         if key in ("extraPaths", "paths"):
             items = [{"path": each} if isinstance(each, str) else each for each in items]
-        return [prepared(each, env, reading, f"{path}[{at}]", key) for at, each in enumerate(items)]
+        part = _part(kind, 0)
+        return [prepared(part, each, env, reading, f"{path}[{at}]", key) for at, each in enumerate(items)]
     if isinstance(raw, float) and raw.is_integer():
         # JSON5 has one kind of number: 400.0 is a whole one.
         return int(raw)

@@ -66,17 +66,18 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     if "$include" in raw:
         reading.warn("$include", "not followed, put the keys that Memline reads into this file")
     openclaw.translate(raw, env, reading)
-    raw = prepared(raw, env, reading)
-    blocks = [(each.agent, each.path, each.holder.pop(each.name)) for each in list(openclaw.searches(raw))]
-    _with_variables(raw, env, reading, home_of(options, env))
+    blocks = [(each, each.holder.pop(each.name)) for each in list(openclaw.searches(raw))]
     _check_time_zone(as_dict(as_dict(raw.get("agents")).get("defaults")), reading)
+    raw = prepared(ConfigFile, raw, env, reading)
+    _with_variables(raw, env, reading, home_of(options, env))
     content = reading.check(ConfigFile, raw)
     prices = msgspec.to_builtins(content.prices)
     common, own = openclaw.of_qmd(as_dict(raw.get("memory"))), {"": dict[str, Any]()}
-    for agent, place, block in blocks:
-        reading.check(MemorySearch, block, place)
-        if agent:
-            own[agent] = block
+    for each, written in blocks:
+        block = prepared(MemorySearch, written, env, reading, each.path)
+        reading.check(MemorySearch, block, each.path)
+        if each.agent:
+            own[each.agent] = block
         else:
             common = merge(common, block)
     agents = Agents(
