@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import takewhile
+from urllib.parse import unquote
 
 import msgspec
 
@@ -117,7 +118,7 @@ def _link(match: re.Match[str], line: int) -> Link | None:
         is_other = not target or re.search(_OTHER_FILE, target) or re.match(_ADDRESS, target)
         return None if is_other else Link(line=line, target=target)
     written = next(filter(None, paths), "")
-    target = _decoded(written.partition("#")[0].partition("?")[0])
+    target = unquote(written.partition("#")[0].partition("?")[0]).strip()
     # A path may lack the ending, as on sites that are made of notes; `[Alice]: boat is sold` is none.
     is_page = is_markdown(target) or not (match[4] or match[5] or ":" in target or "." in last_part(target))
     if not target or not is_page or len(target) > _MAX_TARGET or re.match(_ADDRESS, written):
@@ -144,10 +145,3 @@ def line_of(lines: Sequence[str], place: str) -> int:
 def last_part(target: str) -> str:
     """Return the last part of a path or name, without the ending of a Markdown file."""
     return without_ending(target.rstrip("/").rpartition("/")[2])
-
-
-def _decoded(target: str) -> str:
-    def plain(match: re.Match[str]) -> str:
-        return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
-
-    return re.sub(r"(?:%[0-9A-Fa-f]{2})+", plain, target).strip()

@@ -26,25 +26,13 @@ SCOPE = MemoryPaths(
 )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "MEMORY.md",
-        "memory.md",
-        "memory/a.md",
-        "memory/x/y/a.md",
-        "docs/a.md",
-        "/vault/notes/x/a.markdown",
-        "/other/.hidden/a.md",
-        "memory/.private.md",
-        "memory/日本.md",
-        "MEMORY.MD",
-        "memory/README.MD",
-        "memory/a.mdx",
-        "docs/report.Qmd",
-        "docs/x/old.mkd",
-    ],
-)
+MEMORY = """
+MEMORY.md memory.md MEMORY.MD memory/a.md memory/x/y/a.md memory/.private.md memory/日本.md memory/README.MD
+memory/a.mdx docs/a.md docs/report.Qmd docs/x/old.mkd /vault/notes/x/a.markdown /other/.hidden/a.md
+"""
+
+
+@pytest.mark.parametrize("path", MEMORY.split())
 def test_memory_files_are_located_by_their_path(path):
     located = SCOPE.locate(path)
 
@@ -69,29 +57,14 @@ def test_other_spellings_lead_to_the_same_file(path, known_as):
     assert located.path == known_as
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        "README.md",
-        "memory",
-        "memory/a.txt",
-        "memory/a.markdown.txt",
-        "memory/../secret.md",
-        "../ws2/memory/a.md",
-        "/etc/passwd",
-        "memory/.git/a.md",
-        "memory/node_modules/p/README.md",
-        "memory/._a.md",
-        "memory/.#a.md",
-        "memory/a.md\0.txt",
-        "memory/\udcff.md",
-        "/vault/a.md",
-        "/vault/notes/.obsidian/a.md",
-        "docs-private/a.md",
-        "/other/a.md",
-    ],
-)
+ELSE = """
+README.md memory memory/a.txt memory/a.markdown.txt memory/../secret.md ../ws2/memory/a.md /etc/passwd
+memory/.git/a.md memory/node_modules/p/README.md memory/._a.md memory/.#a.md /vault/a.md
+/vault/notes/.obsidian/a.md docs-private/a.md /other/a.md
+"""
+
+
+@pytest.mark.parametrize("path", ["", "memory/a.md\0.txt", "memory/\udcff.md", *ELSE.split()])
 def test_everything_else_is_not_memory(path):
     assert SCOPE.locate(path) is None
 
@@ -137,46 +110,27 @@ def test_names_that_are_not_utf_8_are_shown_without_loss():
     assert printable("a\\xe9.md") == "a\\xe9.md"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "083d379f-f105-59a4-a278-e9c0ac7b7f85.jsonl",
-        "abc-topic-12.jsonl",
-        "a.b.jsonl",
-        "réunion.jsonl",
-        "abc.jsonl.reset.2026-02-10T10-00-00.000Z",
-        "abc.jsonl.deleted.2026-02-10T10-00-00.000Z",
-    ],
-)
+TRANSCRIPTS = """
+083d379f-f105-59a4-a278-e9c0ac7b7f85.jsonl abc-topic-12.jsonl a.b.jsonl réunion.jsonl
+abc.jsonl.reset.2026-02-10T10-00-00.000Z abc.jsonl.deleted.2026-02-10T10-00-00.000Z
+"""
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS.split())
 def test_transcripts_and_their_archives_are_known_by_name(name):
     assert is_transcript_name(name)
     assert source_of(f"sessions/{name}") == "sessions"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sessions.json",
-        "abc.jsonl.bak",
-        "abc.jsonl.reset.2026-02-10T10-00-00.000Z.bak.1",
-        "abc.jsonl.bak.2026-02-10T10-00-00.000Z",
-        "abc.jsonl.bak-123-456",
-        "abc.jsonl.lock",
-        "abc.jsonl.tmp",
-        "abc.jsonl.reset.2026-02-10T10-00-00.000Z.gz",
-        "abc.jsonl.reset.2026-02-10.md",
-        "abc.jsonl.reset.",
-        "abc.checkpoint.083d379f-f105-59a4-a278-e9c0ac7b7f85.jsonl",
-        "abc.trajectory.jsonl",
-        "abc.bak.jsonl",
-        ".abc.jsonl",
-        ".jsonl",
-        "abc.JSONL",
-        "abc.jsonl.resets.1",
-        "notes.md",
-        "",
-    ],
-)
+NO_TRANSCRIPTS = """
+sessions.json abc.jsonl.bak abc.jsonl.reset.2026-02-10T10-00-00.000Z.bak.1 abc.jsonl.bak-123-456
+abc.jsonl.bak.2026-02-10T10-00-00.000Z abc.jsonl.lock abc.jsonl.tmp abc.jsonl.reset.2026-02-10.md
+abc.jsonl.reset.2026-02-10T10-00-00.000Z.gz abc.jsonl.reset. abc.trajectory.jsonl abc.bak.jsonl .abc.jsonl
+abc.checkpoint.083d379f-f105-59a4-a278-e9c0ac7b7f85.jsonl .jsonl abc.JSONL abc.jsonl.resets.1 notes.md
+"""
+
+
+@pytest.mark.parametrize("name", ["", *NO_TRANSCRIPTS.split()])
 def test_backups_checkpoints_locks_and_other_files_are_not_transcripts(name):
     assert not is_transcript_name(name)
     assert source_of(f"sessions/{name}") == "memory"
