@@ -18,13 +18,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.digests import sha256
 from memline.shared.errors import MemlineError, PathNotAllowed
 from memline.shared.sessions.read_session import masked
 from memline.shared.sessions.said import parse, seconds_of

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from memline.shared.config import environment
 from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment, Options, Place, folder_of, home_of
 from memline.shared.config.schema import AGENT_ID, AgentSettings, ConfigFile, MemorySearch
-from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError, NoWorkspace
 
 MAIN = "main"

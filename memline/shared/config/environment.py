@@ -9,12 +9,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError
 from memline.shared.providers import PROVIDERS
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from hashlib import sha256
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import asdict
 
-from memline.shared.digests import sha256
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTimeout
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from sqlite3 import Connection
 from typing import NamedTuple
 
 import msgspec
 
-from memline.shared.digests import sha256
 from memline.shared.index import ledger
 from memline.shared.index.driver import json_ids
 from memline.shared.index.rows import Chunk, FileRow

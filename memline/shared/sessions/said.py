@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from memline.shared.digests import sha256
 from memline.shared.tables import as_dict, as_list
 
 #: Longest line that is read. A message with images in it has a few megabytes.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 import os
 from contextlib import suppress
+from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
 from memline.shared.clock import Clock
-from memline.shared.digests import sha256
 from memline.shared.sources.outcomes import (
     EMPTY,
     FAILED,

@@ -332,9 +332,6 @@ TRANSCRIPT_VERSION = 7
 
 
 def chunking_digest(chunking: Chunking, source: str = MEMORY) -> str:
-    """Return all that decides how a text is cut, in short; another digest means chunking again.
-
-    Not hashed: every search asks for it, and loading OpenSSL for `hashlib` costs 2.5 ms.
-    """
+    """Return all that decides how a text is cut, in short; another digest means chunking again."""
     version = CHUNKING_VERSION if source == MEMORY else f"t{TRANSCRIPT_VERSION}"
     return f"{version}:{chunking.tokens}:{chunking.overlap}"

@@ -12,6 +12,7 @@ library of its own and 20 MB. The file that is named comes last, so that a model
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -23,7 +24,6 @@ import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
-from memline.shared.digests import file_sha256
 from memline.shared.embedders.local import gguf, onnx_files
 from memline.shared.embedders.local.engines import LLAMA, ONNX, Engine, engine_of
 from memline.shared.embedders.local.model_file import ModelFile
@@ -306,7 +306,7 @@ def _check(path: Path, suffix: str) -> None:
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        return file_sha256(file)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def engine_report(settings: AgentSettings, provider: str) -> dict[str, str] | None:

@@ -6,11 +6,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
-from memline.shared.digests import sha256
 from memline.shared.errors import ProviderStop
 
 #: Bytes of each end of a file, and of samples between them, that go into its digest. Whole files are 25 MB to
