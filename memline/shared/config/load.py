@@ -115,7 +115,8 @@ def merge(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
     for name, each in strong.items():
         if name in ("extraPaths", "exclude"):
             known = merged.get(name, [])
-            each = known + [one for one in each if one not in known]
+            # The order of `exclude` counts, as in .gitignore.
+            each = known + [one for one in each if name == "exclude" or one not in known]
         elif name != "headers" and isinstance(each, dict) and isinstance(merged.get(name), dict):
             each = merge(merged[name], each)
         merged[name] = each
