@@ -248,23 +248,16 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         return f"about {sign}{cost:.4f}" if cost >= 0.0001 else f"less than {sign}0.0001"
 
 
-def price_of(
-    provider: str, model: str, *, public: bool, own: Mapping[str, Mapping[str, Any]]
-) -> Price | None:
+def price_of(provider: str, model: str, *, public: bool, own: Mapping[str, Any]) -> Price | None:
     """Return the price of a provider's model; None when it is not known.
 
-    `own` is `prices` of the configuration, by `provider/model` or `model`. List prices hold for a provider's
-    own address alone (`public`): another service of the same model has another price.
+    `own` is `prices` of the configuration (of `PriceEntry`), by `provider/model` or `model`. List prices hold
+    for a provider's own address alone (`public`): another service of the same model has another price.
     """
     configured = own.get(f"{provider}/{model}") or own.get(model)
-    if configured is not None and "perMillion" in configured:
-        return Price(
-            source=OWN,
-            per_million=configured["perMillion"],
-            batch_per_million=configured.get("batchPerMillion"),
-            currency=configured.get("currency") or "USD",
-            as_of=configured.get("asOf") or "",
-        )
+    if configured is not None:
+        batch = configured.batch_per_million
+        return Price(source=OWN, per_million=configured.per_million, batch_per_million=batch)
     if provider == LOCAL or (provider == "ollama" and public):
         # A program on this machine.
         return Price(source=FREE, per_million=0.0)

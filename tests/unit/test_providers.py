@@ -8,6 +8,7 @@ import pytest
 
 from memline.shared import providers
 from memline.shared.batches.wire import KINDS
+from memline.shared.config.installation import PriceEntry
 from memline.shared.embedders.protocol import Embedder
 from memline.shared.providers import (
     FREE,
@@ -73,16 +74,16 @@ def test_a_model_on_this_machine_is_free():
 
 def test_a_price_of_the_users_wins_and_the_longer_name_most():
     own = {
-        "text-embedding-3-small": {"perMillion": 1.0},
-        "openai/text-embedding-3-small": {"perMillion": 2.0, "currency": "EUR", "asOf": "2026-11-01"},
+        "text-embedding-3-small": PriceEntry(per_million=1.0),
+        "openai/text-embedding-3-small": PriceEntry(per_million=2.0),
     }
 
     price = price_of(*SMALL, public=True, own=own)
-    elsewhere = price_of("openai", "m", public=False, own={"m": {"perMillion": 0.0}})
+    elsewhere = price_of("openai", "m", public=False, own={"m": PriceEntry(per_million=0.0)})
 
     assert price is not None
     assert elsewhere is not None
-    assert (price.per_million, price.currency, price.as_of, price.source) == (2.0, "EUR", "2026-11-01", OWN)
+    assert (price.per_million, price.source) == (2.0, OWN)
     assert price.batch_per_million is None
     assert elsewhere.cost(5, by_batch=False) == 0.0
 

@@ -60,7 +60,6 @@ def shown(loaded: Loaded) -> dict[str, Any]:
         "agents": [_agent(loaded, agent) for agent in loaded.agent_ids()],
         "defaults": defaults,
         **file,
-        "prices": settings.prices,
         "providers": providers,
     }
 

@@ -53,7 +53,7 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
             # What the index has without a vector: after a run that was cut, or of a new model.
             for digest, text in index.execute(_UNREADY_TEXTS, (target.id if target else 0,)):
                 texts.setdefault(digest, estimate_tokens(text))
-            own, public = settings.prices, not identity.endpoint
+            own, public = settings.content.prices, not identity.endpoint
             price = price_of(identity.provider, identity.model, public=public, own=own)
             with closing(AccountFile(settings.account_path)) as file:
                 of_batches = health.read(Accounts(index=index, file=file), choice.provider, health.BATCH)

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from memline.shared.config import environment
 from memline.shared.config.check import Reading
@@ -50,14 +49,11 @@ class Agents(Mapping[str, AgentSettings]):
         memory: Mapping[str, MemorySearch],
         options: Options,
         env: Environment,
-        *,
         path: Path | None,
-        prices: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """`memory`: of each agent, and under "" that of all others. `path`: the file that was read."""
         self.content = content
         self._memory = memory
-        self._prices = prices
         self._env, self.home = env, home_of(options, env)
         self._name = str(path or "")
         self.state_dir = environment.state_dir(env)
@@ -233,7 +229,6 @@ class Agents(Mapping[str, AgentSettings]):
             has_saved_keys=self._is_openclaw,
             program_environment=environment.for_programs(self._env),
             home=self.home,
-            prices=self._prices,
         )
 
 

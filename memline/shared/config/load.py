@@ -71,7 +71,6 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     raw = prepared(ConfigFile, raw, env, reading)
     _with_variables(raw, env, reading, home_of(options, env))
     content = reading.check(ConfigFile, raw)
-    prices = msgspec.to_builtins(content.prices)
     common, own = openclaw.of_qmd(as_dict(raw.get("memory"))), {"": dict[str, Any]()}
     for each, written in blocks:
         block = prepared(MemorySearch, written, env, reading, each.path)
@@ -80,14 +79,8 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
             own[each.agent] = block
         else:
             common = merge(common, block)
-    agents = Agents(
-        content,
-        {agent: _memory(merge(common, block), reading) for agent, block in own.items()},
-        options,
-        env,
-        path=path,
-        prices=prices,
-    )
+    memory = {agent: _memory(merge(common, block), reading) for agent, block in own.items()}
+    agents = Agents(content, memory, options, env, path)
     if options.agent:
         agents.require(options.agent)
     for agent in content.serve.tokens:
@@ -102,7 +95,6 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
         queue=content.queue,
         serve=content.serve,
         content=content,
-        prices=prices,
         path=path,
         file=file,
     )

@@ -270,7 +270,7 @@ class ConfigFile(OpenBlock, frozen=True):
     queue: QueueAddress = NO_QUEUE
     serve: Serve = Serve()
     limits: Ceilings = Ceilings()
-    prices: Mapping[str, PriceEntry] = {}
+    prices: Mapping[str, PriceEntry] = {}  # by `provider/model` or `model`
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,8 +296,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     program_environment: Mapping[str, str] = {}
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
-    #: What a model costs, by `provider/model` or `model`, in the words of the file.
-    prices: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def account_path(self) -> Path:
@@ -322,7 +320,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     content: ConfigFile = ConfigFile()
     queue: QueueAddress = NO_QUEUE
     serve: Serve = Serve()
-    prices: Mapping[str, Mapping[str, Any]] = {}
     #: The file that was read; None without one.
     path: Path | None = None
     #: The same file, or the place for one, to tell whether it was changed since.

@@ -121,7 +121,7 @@ def rate_limited(facts: Facts) -> Iterator[Finding]:
 def price_now(facts: Facts, row: IdentityRow) -> tuple[Price | None, bool]:
     """Return the price of an identity's texts, and whether those to come go in batches."""
     identity = row.identity
-    own, public = facts.settings.prices, not identity.endpoint
+    own, public = facts.settings.content.prices, not identity.endpoint
     price = price_of(identity.provider, identity.model, public=public, own=own)
     is_stopped = facts.health_of(identity.provider, health.BATCH).is_stopped
     has_batches = facts.settings.memory.remote.batch.enabled and not is_stopped

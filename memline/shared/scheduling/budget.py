@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from memline.shared.config.installation import Ceilings
+from memline.shared.config.installation import Ceilings, PriceEntry
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, vectors
@@ -89,12 +89,12 @@ class Budget(msgspec.Struct, frozen=True):
     file: AccountFile
     limits: Ceilings = Ceilings()
     #: That block of the configuration.
-    prices: Mapping[str, Mapping[str, Any]] = {}
+    prices: Mapping[str, PriceEntry] = {}
 
     @classmethod
     def of(cls, file: AccountFile, settings: AgentSettings) -> Budget:
         """Make the budget of an agent by its settings."""
-        return cls(file, settings.content.limits, settings.prices)
+        return cls(file, settings.content.limits, settings.content.prices)
 
     @property
     def has_limits(self) -> bool:

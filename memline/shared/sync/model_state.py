@@ -58,7 +58,7 @@ def model_state(connection: Connection, settings: AgentSettings, choice: Choice)
     if not missing and target is None:
         return ModelState()
     what = _difference(before, wanted, choice) if before else "nothing is embedded yet"
-    price = price_of(wanted.provider, wanted.model, public=not wanted.endpoint, own=settings.prices)
+    price = price_of(wanted.provider, wanted.model, public=not wanted.endpoint, own=settings.content.prices)
     cost = price and price.words(price.cost(-(-size // CHARS_PER_TOKEN), by_batch=False))
     texts = f"{counted(missing, 'text')} to embed with {wanted.provider} {wanted.model}"
     return ModelState(missing=missing, reason=f"{what}: {texts}, {cost or 'no price known'}")

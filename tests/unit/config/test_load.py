@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from memline.producers.cli.config import lines, shown
-from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, QueueAddress, Serve, mask_url
+from memline.shared.config.installation import (
+    ChatMatch,
+    ChatRule,
+    ChatScope,
+    PriceEntry,
+    QueueAddress,
+    Serve,
+    mask_url,
+)
 from memline.shared.config.schema import ExtraPath
 from memline.shared.errors import ConfigError
 from tests.unit.config.conftest import memory
@@ -282,9 +290,9 @@ def test_keys_of_sessions_and_prices_are_read(read):
 
     content = loaded.agent().content
     defaults = content.agents.defaults
-    assert (loaded.warnings, loaded.settings.prices) == (
+    assert (loaded.warnings, loaded.settings.content.prices) == (
         (),
-        {"m": {"perMillion": 2, "batchPerMillion": None}},
+        {"m": PriceEntry(per_million=2)},
     )
     assert defaults.compaction.reserve_tokens_floor == 30_000
     assert defaults.compaction.memory_flush.force_flush_transcript_bytes == 2 << 20

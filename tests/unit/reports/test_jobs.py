@@ -3,12 +3,13 @@
 import time
 from contextlib import closing
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from memline.producers.reports.jobs import listed, named
+from memline.shared.config.installation import PriceEntry
+from memline.shared.config.schema import ConfigFile
 from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index_writer import IndexWriter
@@ -16,7 +17,7 @@ from memline.shared.scheduling import health
 from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job
 
 #: A dollar for a thousand tokens.
-PRICES: dict[str, dict[str, Any]] = {"openai/a": {"perMillion": 1_000}}
+PRICES = {"openai/a": PriceEntry(per_million=1_000)}
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def writer(place):
 
 def shown(place, prices=PRICES):
     """The reports of all jobs, the oldest first."""
-    return listed([replace(place.agent, prices=prices)])[::-1]
+    return listed([replace(place.agent, content=ConfigFile(prices=prices))])[::-1]
 
 
 def rates(writer, *, files, texts):
@@ -69,7 +70,7 @@ def test_what_is_to_come_costs_what_it_will_be_sent_by(place, writer, paused, pe
     with writer.transaction():
         health.set_paused(writer.accounts, "openai", paused, health.BATCH)
 
-    prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
+    prices = {"openai/a": PriceEntry(per_million=1_000, batch_per_million=500)}
     (report,) = shown(place, prices)
 
     assert report["tokens"]["expected"]
@@ -139,7 +140,7 @@ def test_what_went_by_batch_has_the_price_of_batches(place, writer):
         target = connection.execute("SELECT id FROM identities").fetchone()[0]
         jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False)
         jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True)
-    prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
+    prices = {"openai/a": PriceEntry(per_million=1_000, batch_per_million=500)}
 
     (report,) = shown(place, prices)
 

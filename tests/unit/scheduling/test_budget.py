@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.installation import Ceilings
+from memline.shared.config.installation import Ceilings, PriceEntry
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
@@ -63,7 +63,7 @@ def test_a_model_without_a_price_has_a_limit_in_tokens_and_stops_where_there_is_
 ):
     in_tokens = Budget(file, Ceilings(max_cost_per_day=1, max_tokens_per_day=1000))
     in_money = Budget(file, Ceilings(max_cost_per_day=1))
-    priced = Budget(file, Ceilings(max_cost_per_day=1), prices={"m": {"perMillion": 1.0}})
+    priced = Budget(file, Ceilings(max_cost_per_day=1), prices={"m": PriceEntry(per_million=1.0)})
 
     assert in_tokens.take(UNKNOWN, 950, NOW) is None
     by_tokens, by_price = in_tokens.take(UNKNOWN, 1, NOW), in_money.take(UNKNOWN, 1, NOW)
