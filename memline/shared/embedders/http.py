@@ -376,14 +376,14 @@ class HttpClient:
             return self._stop(what, text, hint=TRUST_HINT, code="untrusted_certificate")
         if not was_sent and (variable := _proxy_of(url)):
             return self._bad_proxy(what, variable, reason)
+        if _is_unknown_host(error):
+            # A stop, as a bad proxy is: who waits for vectors is told at once, and a probe finds out later.
+            text = f"there is no host {url.host}: {reason}"
+            hint = f"check that this machine is online, and {url.host}"
+            return self._stop(what, text, hint=hint, code="host_unknown")
         if isinstance(error, httpx.TimeoutException):
             kind = ProviderTimeout if was_sent else ProviderLater
             later = kind(self._message(what, f"no answer within {timeout_s:g} s"))
-            later.is_definite = True
-        elif _is_unknown_host(error):
-            hint = f"check that this machine is online, and {url.host}"
-            text = f"there is no host {url.host}: {reason}"
-            later = ProviderLater(self._message(what, text), hint=hint, code="host_unknown")
             later.is_definite = True
         else:
             hint = f"check that a server is running at {address}"

@@ -170,7 +170,7 @@ def test_a_server_on_this_machine_is_not_asked_through_a_proxy(server, connect, 
             "untrusted_certificate",
             "SSL_CERT_FILE",
         ),
-        ("UNUSED", "", "http://a.invalid/v1", "later", "host_unknown", "a.invalid"),
+        ("UNUSED", "", "http://a.invalid/v1", "stop", "host_unknown", "a.invalid"),
         ("UNUSED", "", "http://127.0.0.1:9/v1", "later", "", "http://127.0.0.1:9"),
     ],
 )
