@@ -6,7 +6,6 @@ What a stream cannot show is escaped, and what a terminal obeys is written out.
 import json
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,6 @@ from typing import Any
 
 import click
 
-from memline.shared.finding import COMMAND
 from memline.shared.visible_text import in_json, visible
 
 #: The narrowest that text is wrapped to.
@@ -97,13 +95,15 @@ def print_findings(
         if each["action"]:
             head, action = f"{indent}     try: ", visible(each["action"])
             # A command is one row, or it could not be copied.
-            rest += [head + action] if each.get("actionKind") == COMMAND else below(head, action)
+            rest += [head + action] if each.get("actionKind") == "command" else below(head, action)
         for line in (click.style(mark, fg=colour) + first[len(mark) :], *rest):
             put(line)
 
 
 def width() -> int:
     """Return the columns of the terminal, or of `COLUMNS`; 80 for a pipe or a file, which have none."""
+    import shutil  # 4 ms, which JSON does not pay
+
     return max(_MIN_WIDTH, shutil.get_terminal_size((80, 24)).columns)
 
 

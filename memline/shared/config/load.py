@@ -143,8 +143,10 @@ def _with_variables(raw: dict[str, Any], env: Environment, reading: Reading, hom
 
 def _check_time_zone(defaults: dict[str, Any], reading: Reading) -> None:
     """Take an unknown time zone out, as in the original."""
+    if not (zone := str(defaults.get("userTimezone") or "")):
+        return
     try:
-        time_zone(zone := str(defaults.get("userTimezone") or "UTC"))
+        time_zone(zone)
     except (KeyError, ValueError, OSError):
         del defaults["userTimezone"]
         words = f"{zone!r} is not a valid time zone, the machine's own is used"
