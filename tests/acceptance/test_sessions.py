@@ -49,6 +49,6 @@ def test_a_transcript_is_indexed_in_parts_and_followed_while_workers_are_killed(
 def read_lines(place):
     """Lines of the transcript that are in the index."""
     try:
-        return int(place.rows("SELECT coalesce(max(lines), 0) FROM transcripts")[0][0])
+        return int(place.rows("SELECT coalesce(max(lines), 0) FROM files")[0][0])
     except IndexMissing:
         return 0

@@ -210,7 +210,8 @@ def test_no_secret_leaves_the_process_or_reaches_the_index(place, folder, server
 
     sent = json.dumps([request.body for request in server.requests])
     rows = json.dumps(place.rows("SELECT text, heading FROM chunks"))
-    rows += json.dumps(place.rows("SELECT * FROM transcripts")) + json.dumps([a.to_json() for a in found])
+    rows += json.dumps(place.rows("SELECT path, reason, first_day FROM files"))
+    rows += json.dumps([answer.to_json() for answer in found])
     file = place.index_path.read_bytes()
     assert all(answer.hits for answer in found)
     for secret in SECRETS:

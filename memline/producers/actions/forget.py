@@ -136,10 +136,7 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
 
     A note is of the day in its front matter, as the index has it, else of that in its name.
     """
-    query = (
-        "SELECT path FROM files JOIN transcripts ON file_id = files.id"
-        " WHERE last_day <> '' AND last_day < ? ORDER BY path"
-    )
+    query = "SELECT path FROM files WHERE last_day <> '' AND last_day < ? ORDER BY path"
     with driver.reading_if_any(agent.index_path) as reader:
         days = dict(reader.execute("SELECT path, day FROM files WHERE day <> ''")) if reader else {}
         sessions = reader.execute(query, (day.isoformat(),)).fetchall() if reader else []

@@ -223,8 +223,8 @@ class _AgentFollower:
         if not changes.growing or not self.transcripts:
             return ()
         with driver.reading(self.settings.index_path) as reader:
-            lines = {path: ledger.transcript_lines(reader, path) for path in changes.growing}
-        return [path for path, known in lines.items() if self._is_due(self.transcripts, path, known)]
+            entries = [entry for path in changes.growing if (entry := ledger.entry(reader, path))]
+        return [each.path for each in entries if self._is_due(self.transcripts, each.path, each.lines)]
 
     def _is_due(self, transcripts: Transcripts, path: str, known_lines: int) -> bool:
         """Tell whether a transcript came to rest, or has enough more lines than were read."""

@@ -18,7 +18,6 @@ import msgspec
 from memline.shared.index import ledger
 from memline.shared.index.driver import json_ids
 from memline.shared.index.rows import Chunk, FileRow
-from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, name_key, path_key, stem_key
 from memline.shared.sources.markdown import outline, sections_of
@@ -84,8 +83,6 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
         ledger.touch(connection, row)
         return FileChange(kind="unchanged")
     file_id = ledger.record(connection, row)
-    if row.source == SESSIONS:
-        ledger.save_facts(connection, file_id, row.transcript)
     texts, orphans, documents = _replace_chunks(connection, file_id, row)
     if row.outcome == ledger.REMOVED:
         # Also for a file that was made and removed between two scans: the row tells that it was read.
@@ -162,19 +159,14 @@ def _document(path: str, row_id: int, heading: str, text: str) -> Document:
 
 def sessions_in(source: Connection) -> Iterator[FileRow]:
     """Yield the sessions of an index, to be read again where their transcript is still there."""
-    columns = "path, source, outcome, mtime_ns, observed_ns, chunking"
-    files = source.execute(
-        f"SELECT id, first_day, last_day, {columns} FROM files JOIN transcripts ON file_id = id"
-        " WHERE source = ? AND outcome = ?",
-        (SESSIONS, outcomes.INDEXED),
-    )
+    columns = "path, source, outcome, mtime_ns, observed_ns, chunking, lines, first_day, last_day"
+    query = f"SELECT id, {columns} FROM files WHERE source = ? AND outcome = ?"
     parts = "start_line, end_line, heading, text"
-    for file_id, first, last, *row in files.fetchall():
+    for file_id, *row in source.execute(query, (SESSIONS, outcomes.INDEXED)).fetchall():
         chunks = source.execute(f"SELECT {parts} FROM chunks WHERE file_id = ? ORDER BY ordinal", (file_id,))
         yield FileRow(
             **dict(zip(columns.split(", "), row, strict=True)),
             chunks=tuple(Chunk(**dict(zip(parts.split(", "), each, strict=True))) for each in chunks),
-            transcript=TranscriptFacts(first_day=first, last_day=last),
         )
 
 

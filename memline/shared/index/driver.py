@@ -34,7 +34,7 @@ APPLICATION_ID = 0x4D656D4C
 
 #: The schema this release reads and writes (`user_version`). A file of an older one is moved aside like a
 #: damaged one, and built again.
-SCHEMA_VERSION = 25
+SCHEMA_VERSION = 26
 
 
 class Kind(NamedTuple):

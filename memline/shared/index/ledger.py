@@ -1,7 +1,4 @@
-"""Keep the ledger of files: one row for every file on the disk, with its outcome and the reason.
-
-A session transcript has a second row: how far it was read, and its figures.
-"""
+"""Keep the ledger of files: one row for every file on the disk, with its outcome and the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import msgspec
 
 from memline.shared.index.driver import scalar, select
 from memline.shared.index.rows import FileRow
-from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
@@ -51,6 +47,9 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     chunking: str
     names: str = ""
     day: str = ""
+    lines: int = 0
+    first_day: str = ""
+    last_day: str = ""
 
     @property
     def is_fine(self) -> bool:
@@ -172,23 +171,6 @@ def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
         (INDEXED,),
     )
     return rows.fetchall()
-
-
-def transcript_lines(connection: Connection, path: str) -> int:
-    """Return how many lines of a transcript were read."""
-    query = "SELECT lines FROM transcripts JOIN files ON files.id = file_id WHERE path = ?"
-    return int(scalar(connection, query, path) or 0)
-
-
-def save_facts(connection: Connection, file_id: int, facts: TranscriptFacts | None) -> None:
-    """Store what is known of a transcript, or with None delete it, inside the caller's transaction."""
-    if facts is None:
-        connection.execute("DELETE FROM transcripts WHERE file_id = ?", (file_id,))
-        return
-    connection.execute(
-        "INSERT OR REPLACE INTO transcripts (file_id, lines, first_day, last_day) VALUES (?, ?, ?, ?)",
-        (file_id, facts.lines, facts.first_day, facts.last_day),
-    )
 
 
 def in_any_case(connection: Connection, source: str, path: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import msgspec
 
-from memline.shared.sessions.said import TranscriptFacts
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.links import Link as Link
 
@@ -38,8 +37,10 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     tags: str = ""
     #: Its links to other notes, as written.
     links: tuple[Link, ...] = ()
-    #: What is known of a transcript beside its chunks.
-    transcript: TranscriptFacts | None = None
+    #: Of a transcript: lines that were read, and the days (ISO) of its first and last message.
+    lines: int = 0
+    first_day: str = ""
+    last_day: str = ""
 
 
 class TextRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,19 +23,14 @@ CREATE TABLE IF NOT EXISTS files (
     chunking TEXT NOT NULL DEFAULT '',
     -- What a note says of itself: title and aliases, one a line, and its day (ISO).
     names TEXT NOT NULL DEFAULT '',
-    day TEXT NOT NULL DEFAULT ''
+    day TEXT NOT NULL DEFAULT '',
+    -- Of a transcript: lines that were read, and the days (ISO) of its first and last message.
+    lines INTEGER NOT NULL DEFAULT 0,
+    first_day TEXT NOT NULL DEFAULT '',
+    last_day TEXT NOT NULL DEFAULT ''
 ) STRICT;
 -- Each search asks whether a source is there that is switched off, and whether a file has a problem.
 CREATE INDEX IF NOT EXISTS files_source ON files (source, outcome);
-
--- What is known of each session transcript.
-CREATE TABLE IF NOT EXISTS transcripts (
-    file_id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE,
-    -- Lines that were read, and the days (ISO) of its first and last message.
-    lines INTEGER NOT NULL,
-    first_day TEXT NOT NULL,
-    last_day TEXT NOT NULL
-) STRICT;
 
 -- Runs of whole lines of a file. AUTOINCREMENT: an id is never given again, so that what a search keeps of a
 -- chunk holds as long as the index.

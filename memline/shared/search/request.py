@@ -23,7 +23,6 @@ INDEX_FILTERS = frozenset(("tag",))
 
 _SAID_DAYS = (
     "SELECT id, path, day, first_day, last_day FROM files"
-    " LEFT JOIN transcripts ON file_id = id AND first_day <> ''"
     " WHERE day <> '' OR first_day <> '' OR path GLOB '*[0-9][0-9]*'"
 )
 # The character behind a slash ends what begins with it.

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memline.shared.clock import Clock
-from memline.shared.sessions.said import Records, Said, TranscriptFacts
+from memline.shared.sessions.said import Records, Said
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat
 from memline.shared.sources.chunking import AT_HEADING, AT_PARAGRAPH, WITHIN_LINE, Chunk, Unit, cut
@@ -49,7 +49,11 @@ class SessionReading(msgspec.Struct, frozen=True, kw_only=True):
     chunks: tuple[Chunk, ...] = ()
     #: SHA-256 (hex) of the lines that were read; empty when none could be.
     digest: str = ""
-    facts: TranscriptFacts = TranscriptFacts()
+    #: Lines that were read; a last one that is not complete is not.
+    lines: int = 0
+    #: First and last day of a message (ISO, UTC); empty when none has a day.
+    first_day: str = ""
+    last_day: str = ""
     size: int = 0
     mtime_ns: int = 0
     ctime_ns: int = 0
@@ -94,9 +98,9 @@ def read_session(
         reason=f"only the first {MAX_CHARS:,} characters are read" if chars > MAX_CHARS else reason,
         chunks=tuple(_chunks(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens)),
         digest=records.digest.hexdigest(),
-        facts=TranscriptFacts(
-            lines=records.lines, first_day=min(days, default=""), last_day=max(days, default="")
-        ),
+        lines=records.lines,
+        first_day=min(days, default=""),
+        last_day=max(days, default=""),
         size=opened.size,
         mtime_ns=opened.mtime_ns,
         ctime_ns=opened.ctime_ns,

@@ -41,16 +41,6 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-class TranscriptFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the index keeps of a session beside its chunks."""
-
-    #: Lines that were read; a last one that is not complete is not.
-    lines: int = 0
-    #: First and last day of a message (ISO, UTC); empty when none has a day.
-    first_day: str = ""
-    last_day: str = ""
-
-
 class Records:
     """The records of a session: iterate once, then ask for the counts."""
 

@@ -132,7 +132,9 @@ class FileReader:
         )
         if _is_known(row, entry) and not force:
             return replace(row, chunks=None)
-        return replace(row, chunks=read.chunks, transcript=read.facts)
+        return replace(
+            row, chunks=read.chunks, lines=read.lines, first_day=read.first_day, last_day=read.last_day
+        )
 
 
 def _is_known(row: FileRow, entry: LedgerEntry | None) -> bool:

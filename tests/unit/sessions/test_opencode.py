@@ -114,7 +114,7 @@ def test_what_a_person_typed_and_what_was_answered(desk):
 
     assert said(desk) == ["User: Where is it?", "Assistant: I look. At the window."]
     assert last.chunks[0].heading.endswith(" > The lamp")
-    assert (last.chunks[0].start_line, last.chunks[0].end_line, last.facts.lines) == (1, 2, 4)
+    assert (last.chunks[0].start_line, last.chunks[0].end_line, last.lines) == (1, 2, 4)
 
 
 def test_what_was_reverted_is_not_found_and_comes_back_when_that_is_undone(desk):

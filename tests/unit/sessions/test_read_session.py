@@ -39,7 +39,7 @@ def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path):
     assert (chunk.start_line, chunk.end_line) == (3, 6)
     assert chunk.heading == "2026-02-10 10 February 2026 > Where is the key?"
     assert (found.outcome, found.reason) == ("indexed", "no valid record on 1 line, left out")
-    assert found.facts.lines == 6
+    assert found.lines == 6
     assert found.size == (tmp_path / "a.jsonl").stat().st_size
 
 
@@ -67,7 +67,7 @@ def test_half_a_line_waits_for_its_end(tmp_path):
     whole = read(tmp_path, first, line)
 
     assert [chunk.text for chunk in half.chunks] == ["User: Tell me."]
-    assert (half.digest, half.facts) == (none.digest, none.facts) and half.size > none.size
+    assert (half.digest, half.lines) == (none.digest, none.lines) and half.size > none.size
     assert whole.chunks[0].end_line == 3
 
 

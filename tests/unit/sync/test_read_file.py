@@ -80,7 +80,7 @@ def test_growth_replaces_the_last_chunk_and_adds_to_it(file, writer, clock, tmp_
     assert texts(writer) == whole(file, tmp_path, clock)
     entry = ledger.entry(writer.connection, PATH)
     assert entry is not None and entry.size == file.stat().st_size
-    assert ledger.transcript_lines(writer.connection, PATH) == 35
+    assert entry.lines == 35
 
 
 @pytest.mark.parametrize("kept", [0, 100, 4_000])
@@ -173,7 +173,6 @@ def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(f
     assert writer.store_file(look(file, writer, clock, allowed=False)) == "removed"
 
     assert texts(writer) == []
-    assert ledger.transcript_lines(writer.connection, PATH) == 0
     file.unlink()
     clock.advance(10_000)
     writer.sweep()
@@ -186,6 +185,6 @@ def test_the_lines_and_days_of_a_transcript_are_kept_with_it(file, writer, clock
     take_in(file, writer, clock)
 
     (path,) = ledger.entries(writer.connection)
-    assert ledger.transcript_lines(writer.connection, path) == 8
+    assert ledger.entries(writer.connection)[path].lines == 8
     day = date(2026, 2, 10)
     assert files_of_days(writer.connection, [Days(first=day, last=day)]) == {1}
