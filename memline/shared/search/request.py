@@ -17,9 +17,8 @@ from memline.shared.sources.about import tag_key
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import compile_pattern, is_private, is_storable
 
-#: The options that leave files out, and those of them that an index alone can tell.
+#: The options that leave files out.
 FILTERS = ("source", "path", "exclude", "tag", "since", "until")
-INDEX_FILTERS = frozenset(("tag",))
 
 _SAID_DAYS = (
     "SELECT id, path, day, first_day, last_day FROM files"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +25,14 @@ from memline.shared.finding import Finding, by_urgency, warning
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts
 from memline.shared.logs import Log
-from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_bounds, filters_of, path_filter
+from memline.shared.search.request import SearchRequest, filters_of
 from memline.shared.search.results import Answer, Behind, Hit
-from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.excerpt import Excerpt, read_file_excerpt
-from memline.shared.sources.paths import SESSIONS, FileLocation, is_private
+from memline.shared.sources.paths import FileLocation
 from memline.shared.sync.staleness import DiskState, Staleness
 
 #: Seconds after a failure in which the builtin index answers.
 RETRY_S = 60.0
-
-#: Results that are asked for, for each that is wanted, when some may be filtered out.
-_MORE = 4
 
 #: Characters of a question; a longer one does not fit into a command line.
 _MAX_QUESTION = 8_000
@@ -69,18 +63,18 @@ class QmdBackend:
         self._updater = Updater(settings, clock=clock)
         self._home = self._updater.home
         self._staleness = Staleness(lambda: DiskState(files_behind=self._updater.behind()))
-        if long_lived and settings.content.memory.qmd.update.on_boot:
-            self._updater.start()
+        if long_lived:
+            self._updater.start_on_boot()
 
     def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
-        bounds = day_bounds(request, self._clock.now())
-        if not request.query.strip() or INDEX_FILTERS.intersection(filters_of(request)):
+        # qmd does not know the filters of a question, nor what may be shown in a group.
+        if not request.query.strip() or filters_of(request):
             return self._builtin.ask(request, met=met)
         state = self._home.state
         reason, action = state.failure, state.action
         if not reason or not 0 <= self._clock.now() - state.failed_at < RETRY_S:
             try:
-                return self._ask_qmd(request, bounds)
+                return self._ask_qmd(request)
             except QmdFailed as error:
                 reason, action, state = error.message, error.hint, self._home.state
                 _log.warning("qmd.failed", agent=self._settings.agent, error=reason)
@@ -175,7 +169,7 @@ class QmdBackend:
         nothing, on_disk = Choice(requested=NONE, provider=NONE), self._staleness.state()
         return check(Facts(self._settings, nothing, None, now=self._clock.now(), on_disk=on_disk))
 
-    def _ask_qmd(self, request: SearchRequest, bounds: tuple[date, date]) -> Answer:
+    def _ask_qmd(self, request: SearchRequest) -> Answer:
         qmd, behind = self._settings.content.memory.qmd, Behind(files=self._staleness.state().files_behind)
         self._bring_up_to_date(bool(behind.files))
         state = self._home.state
@@ -184,23 +178,21 @@ class QmdBackend:
             raise QmdFailed(state.update_error, hint=state.action or "memline index")
         if not state.updated_at:
             raise QmdFailed("qmd reads the notes for the first time", hint="memline index waits for it")
-        known = [self._home.collections[each] for each in state.collections if each in self._home.collections]
-        names = [each.name for each in known if request.source in ("", each.source)]
         answer = Answer(backend="qmd", provider="qmd", model="qmd", behind=behind)
+        names = [each for each in state.collections if each in self._home.collections]
         if not names:
             return replace(answer, notice="qmd has no collection to search: no notes are there yet")
         limit = min(qmd.limits.max_results, request.max_results or qmd.limits.max_results)
-        asked = limit * (_MORE if filters_of(request) else 1)
         chosen = [word for name in names for word in ("-c", name)]
         question = " ".join(request.query.replace("\0", " ").split())[:_MAX_QUESTION]
         # Behind `--` a question is no option, whatever it begins with.
-        args = (qmd.search_mode, "--json", "-n", str(asked), *chosen, "--", question)
+        args = (qmd.search_mode, "--json", "-n", str(limit), *chosen, "--", question)
         printed = self._home.run(*args, timeout_ms=qmd.limits.timeout_ms)
         try:
             results = msgspec.json.decode(printed, type=list[Result])
         except msgspec.MsgspecError as error:
             raise QmdFailed(f"qmd {qmd.search_mode} returned invalid JSON: {error}") from None
-        hits = tuple(self._hits(results, request, bounds))[:limit]
+        hits = tuple(self._hits(results, request))[:limit]
         if state.failure:
             self._home.save(failure="", action="")
         return replace(
@@ -223,31 +215,16 @@ class QmdBackend:
         if is_first and update.wait_for_boot_sync:
             self._updater.wait()
 
-    def _hits(
-        self, results: list[Result], request: SearchRequest, bounds: tuple[date, date]
-    ) -> Iterator[Hit]:
-        """Yield the results that are of the memory and that the request asks for, each place once."""
-        seen, is_asked, mode = (
-            set[tuple[str, int]](),
-            path_filter(request),
-            self._settings.content.memory.qmd.search_mode,
-        )
+    def _hits(self, results: list[Result], request: SearchRequest) -> Iterator[Hit]:
+        """Yield the results that are of the memory, each place once."""
+        seen, qmd = set[tuple[str, int]](), self._settings.content.memory.qmd
         for result in results:
             located = self._home.located(result.file)
             if located is None or result.score < (request.min_score or 0.0):
                 continue
-            path, absolute, source = located
-            is_own = is_private(path) or source == SESSIONS
-            first, last, text = _lines(
-                result.snippet, self._settings.content.memory.qmd.limits.max_snippet_chars
-            )
-            if not text.strip() or (path, first) in seen or (is_own and not request.private):
-                continue
-            day = date.min
-            with suppress(OSError):
-                day = day_of_path(path) or day_of_time(Path(absolute).stat().st_mtime)
-            is_asked_day = bounds[0] <= day <= bounds[1]
-            if request.source not in ("", source) or not is_asked(path) or not is_asked_day:
+            path, source = located
+            first, last, text = _lines(result.snippet, qmd.limits.max_snippet_chars)
+            if not text.strip() or (path, first) in seen:
                 continue
             seen.add((path, first))
             yield Hit(
@@ -255,11 +232,11 @@ class QmdBackend:
                 start_line=first,
                 end_line=last,
                 score=result.score,
-                vector_score=result.score if mode == "vsearch" else 0.0,
-                text_score=result.score if mode == "search" else 0.0,
+                vector_score=result.score if qmd.search_mode == "vsearch" else 0.0,
+                text_score=result.score if qmd.search_mode == "search" else 0.0,
                 snippet=text,
                 source=source,
-                explanation={"qmd": mode, "file": result.file} if request.explain else None,
+                explanation={"qmd": qmd.search_mode, "file": result.file} if request.explain else None,
             )
 
 

@@ -196,8 +196,8 @@ class QmdHome:
             part.write_bytes(msgspec.json.encode(msgspec.structs.replace(self.state, **changes)))
             part.replace(self.folder / "state.json")
 
-    def located(self, uri: str) -> tuple[str, str, str] | None:
-        """Return path, absolute path and source of a hit; None unless it is a file of the memory."""
+    def located(self, uri: str) -> tuple[str, str] | None:
+        """Return path and source of a hit; None unless it is a file of the memory."""
         name, _, relative = uri.removeprefix("qmd://").partition("/")
         if (collection := self.collections.get(name)) is None or "\0" in relative:
             return None
@@ -207,9 +207,9 @@ class QmdHome:
         if not os.path.isfile(absolute) or not os.path.realpath(absolute).startswith(root):
             return None
         if collection.source == SESSIONS:
-            return f"{PREFIX}{relative}", absolute, SESSIONS
+            return f"{PREFIX}{relative}", SESSIONS
         located = self.paths.locate(absolute)
-        return (located.path, absolute, MEMORY) if located else None
+        return (located.path, MEMORY) if located else None
 
     def _named(self) -> Iterator[Collection]:
         """Yield every collection under a name of its own, each folder and mask once."""

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 
 from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
@@ -48,6 +48,11 @@ class Updater:
         update = self._settings.content.memory.qmd.update
         age_s = self._clock.now() - (self.home.state.tried_at or self._made_at)
         return (changed and age_s >= update.debounce_ms / 1000) or 0 < update.interval * 60 <= age_s
+
+    def start_on_boot(self) -> None:
+        """Begin an update when the process starts, unless the configuration says no."""
+        if self._settings.content.memory.qmd.update.on_boot:
+            self.start()
 
     def start(self) -> bool:
         """Begin an update in the background; False while one runs."""
@@ -150,7 +155,7 @@ class Updater:
         oldest = self._clock.now() - sessions.retention_days * _DAY_S if sessions.retention_days else 0.0
         for file in source.discover().files if source else ():
             if file.problem is None and file.mtime_ns / 1e9 >= oldest:
-                wanted[os.path.basename(file.absolute).removesuffix(".jsonl") + ".md"] = file
+                wanted[os.path.basename(file.path).removesuffix(".jsonl") + ".md"] = file
         for path in folder.glob("*.md"):
             if path.name not in wanted and path.read_text("utf-8", "replace").startswith(_TITLE + path.stem):
                 path.unlink(missing_ok=True)
@@ -168,31 +173,23 @@ class Updater:
             said = "".join(f"{chunk.text}\n" for chunk in read.chunks) or "(empty)\n"
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = path.with_name(f".{name}.{os.getpid()}.part")
-            opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(opened, "w", encoding="utf-8") as out:
-                out.write(f"{_TITLE}{path.stem}\n\n{said}")
+            part.touch(mode=0o600)
+            part.write_text(f"{_TITLE}{path.stem}\n\n{said}", "utf-8")
             os.utime(part, ns=(file.mtime_ns, file.mtime_ns))
             part.replace(path)
 
 
-class QmdUpdates:
+class QmdUpdates(ExitStack):
     """Updates qmd for those of some agents that have it, from a loop that stays: `up` and `watch`."""
 
     def __init__(self, agents: Sequence[AgentSettings]) -> None:
-        self._updaters = {
-            each.agent: Updater(each) for each in agents if each.content.memory.backend == "qmd"
-        }
+        super().__init__()
         self._changed = set[str]()
+        self._updaters = dict[str, Updater]()
         for each in agents:
-            if each.content.memory.backend == "qmd" and each.content.memory.qmd.update.on_boot:
-                self._updaters[each.agent].start()
-
-    def __enter__(self) -> QmdUpdates:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for updater in self._updaters.values():
-            updater.close()
+            if each.content.memory.backend == "qmd":
+                self._updaters[each.agent] = self.enter_context(closing(Updater(each)))
+                self._updaters[each.agent].start_on_boot()
 
     def changed(self, settings: AgentSettings) -> None:
         """Note that files of an agent changed; for any thread."""
