@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,10 +18,11 @@ from memline.shared.finding import GOOD_FOR_S, Finding
 from memline.shared.findings.check import check, of_agent
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.place import notes_beside
+from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.limits import Limits
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
-from memline.shared.search.service import MemorySearch, QuestionEmbedder
+from memline.shared.search.service import MemorySearch
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.staleness import DiskState
 
@@ -48,17 +52,21 @@ class Answerer:
         self._lock = threading.Lock()
         #: State of the index and of the disk, when it was examined (monotonic seconds), and what was seen.
         self._known: tuple[object, float, Answer] = (None, 0.0, Answer())
+        #: A `QueryEmbedder`, made for the first question that needs a vector.
+        self._embedder: Any = None
         # Whose key was removed wants no vectors: nothing is to be said of it at each question.
         has_questions = self._choice.identity is not None or self._choice.requested not in (NONE, "auto")
         self._search = MemorySearch(
             settings,
-            questions=self._questions if has_questions else None,
+            embedder=self._embedder_of if has_questions else None,
             long_lived=long_lived,
             clock=self._clock,
         )
 
     def close(self) -> None:
-        self._search.close()
+        self._search.index.close()
+        if self._embedder is not None:
+            self._embedder.close()
 
     def ask(
         self, request: SearchRequest, disk: DiskState | None = None, *, met: tuple[Finding, ...] = ()
@@ -97,13 +105,13 @@ class Answerer:
             self._known = (state, time.monotonic(), about)
         return about
 
-    def _questions(self) -> QuestionEmbedder:
-        # 7 ms, which only those pay whose index has vectors.
-        from memline.shared.scheduling.questions import QueryEmbedder
+    def _embedder_of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
+        if self._embedder is None:
+            # 7 ms, which only those pay whose index has vectors.
+            from memline.shared.scheduling.questions import QueryEmbedder
 
-        return QueryEmbedder(
-            self._settings,
-            self._choice,
-            limits=self._limits,
-            clock=self._clock,
-        )
+            self._embedder = QueryEmbedder(
+                self._settings, self._choice, limits=self._limits, clock=self._clock
+            )
+        embed: Callable[[str], bytes] = self._embedder.of(connection, active)
+        return embed

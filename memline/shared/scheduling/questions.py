@@ -69,7 +69,7 @@ class QueryEmbedder:
         self._file.close()
 
     def of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
-        """Return what embeds a question; see `shared.search.service.QuestionEmbedder`."""
+        """Return what embeds a question; see `shared.search.service.Embedder`."""
         accounts = Accounts(index=connection, file=self._file)
         state = health.read(accounts, active.identity.provider, model=active.identity.model)
         return partial(self.embed, active=active, state=state)

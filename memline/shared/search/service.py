@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sqlite3 import Connection
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -30,52 +29,32 @@ from memline.shared.search.request import SearchRequest, day_bounds, files_withi
 from memline.shared.search.results import Answer
 from memline.shared.search.search_index import SearchIndex
 
-
-class QuestionEmbedder(Protocol):
-    """Makes the vector of a question, and knows what that costs and what may not be sent; thread-safe."""
-
-    def of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
-        """Return what embeds a question under an identity, as the rows of the index allow it now.
-
-        The function is called with no transaction open. It raises a ProviderError: at once, while the
-        provider may not be asked.
-        """
-
-    def close(self) -> None:
-        """Close the connection to the provider."""
+#: Returns what embeds a question under an identity, as the rows of the index allow it now. That is called
+#: with no transaction open, and raises a ProviderError: at once, while the provider may not be asked.
+Embedder = Callable[[Connection, IdentityRow], Callable[[str], bytes]]
 
 
 class MemorySearch:
-    """Searches for one agent. Safe to use from several threads; close it when done."""
+    """Searches for one agent. Safe to use from several threads; close its index when done."""
 
     def __init__(
         self,
         settings: AgentSettings,
         *,
-        questions: Callable[[], QuestionEmbedder] | None = None,
+        embedder: Embedder | None = None,
         long_lived: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """`questions`: called once the index has vectors; None searches keywords alone.
-
-        `long_lived`: keep vectors in memory.
-        """
-        self._settings, self._questions, self._clock = settings, questions, clock or SystemClock()
-        #: What else is read of the index for an answer is read through it.
+        """`embedder`: None searches keywords alone; `long_lived`: keep vectors in memory."""
+        self._settings, self._embedder, self._clock = settings, embedder, clock or SystemClock()
         vec = settings.memory.store.vector
+        #: What else is read of the index for an answer is read through it.
         self.index = SearchIndex(
             settings.index_path,
             long_lived=long_lived,
             vec_enabled=vec.enabled,
             extension_path=vec.extension_path,
         )
-        self._embedder: QuestionEmbedder | None = None
-
-    def close(self) -> None:
-        """Close the index and the connection to the provider."""
-        self.index.close()
-        if self._embedder is not None:
-            self._embedder.close()
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a question.
@@ -102,14 +81,13 @@ class MemorySearch:
 
     def _embed_query(self) -> Callable[[str], QueryVector] | None:
         """Return what embeds a question as the index allows it now; None where it has no vectors."""
-        if self._questions is None:
+        if self._embedder is None:
             return None
         with self.index.snapshot() as connection:
             active = self.index.matches.fact("active", identities.active)
             if active is None or not active.vector_dims:
                 return None
-            self._embedder = self._embedder or self._questions()
-            embed = self._embedder.of(connection, active)
+            embed = self._embedder(connection, active)
 
         def embed_query(text: str) -> QueryVector:
             vector = embed(text)

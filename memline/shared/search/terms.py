@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from string import ascii_lowercase
 from typing import NamedTuple
@@ -105,56 +105,59 @@ class Words(Struct):
 
 def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Words:
     """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
-    weights: dict[str, dict[str, float]] = {}
-    for term in terms:
-        forms = any_of(forms_of(term.label)) if term.kind == "word" else ""
-        weights[term.match] = {term.match: 1.0} | ({forms: FORM_WEIGHT} if forms else {})
-    df = matches.counts((each for mine in weights.values() for each in mine), files)
-    unknown = [
-        term for term in terms if term.kind != "phrase" and not any(df[each] for each in weights[term.match])
-    ]
-    others = {term.match: any_of(term.fallbacks) for term in unknown if term.fallbacks}
+    forms = {term.match: any_of(forms_of(term.label)) for term in terms if term.kind == "word"}
+    df = matches.counts((*(term.match for term in terms), *filter(None, forms.values())), files)
+    unknown = {
+        term.match: term
+        for term in terms
+        if not (df[term.match] or df.get(forms.get(term.match, "")) or term.kind == "phrase")
+    }
+    others, corrected = _stand_ins(matches, unknown.values(), files)
     df |= matches.counts(others.values(), files)
-    wrong = [each for each in unknown if each.label.isalpha() and len(each.label) in LETTERS]
-    slips = {
-        each.match: [*map(quoted, _slips(each.label))]
-        for each in [each for each in wrong if not df.get(others.get(each.match, ""))][:MOST_SLIPS]
-    }
-    known = matches.existing({slip for mine in slips.values() for slip in mine}) if slips else {}
-    meant = {
-        match: max(some, key=lambda each: (known[each], each))
-        for match, mine in slips.items()
-        if (some := [each for each in mine if each in known])
-    }
-    df |= matches.counts(meant.values(), files)
-    for term in unknown:
-        other = meant.get(term.match) or others.get(term.match)
-        weights[term.match] = {other: FORM_WEIGHT} if other else {}
-    total, lookups = matches.total(CHUNKS), list[Lookup]()
-    idfs = dict.fromkeys((term.match for term in terms), idf_of(total, 0))
+    total, lookups, mass, rarity = matches.total(CHUNKS), list[Lookup](), 0.0, dict[str, float]()
     for term in terms:
-        ways = [Way(each, weight, df[each]) for each, weight in weights[term.match].items() if df[each]]
+        weights = {others.get(term.match, ""): FORM_WEIGHT}
+        if term.match not in unknown:
+            weights = {term.match: 1.0, forms.get(term.match, ""): FORM_WEIGHT}
+        ways = [Way(each, weight, df[each]) for each, weight in weights.items() if df.get(each)]
+        idf = idf_of(total, ways[0].df if ways and term.match not in unknown else 0)
+        mass += idf if term.typed else 0.0
+        if term.kind in ("word", "id"):
+            rarity[term.label] = idf
         if ways:
             lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
-            if term not in unknown:
-                idfs[term.match] = lookups[-1].idf
     # Sorting keeps the order of the question among equals.
     lookups = sorted(lookups, key=lambda each: each.ways[0].df)[:limit]
-    mass = math.fsum(idfs[term.match] for term in terms if term.typed) or 1.0
+    needles = [
+        (needle, number, way.weight * each.idf / (mass or 1.0))
+        for number, each in enumerate(lookups)
+        for way in each.ways
+        if each.term.kind != "phrase"
+        for needle in needles_of(way.match)
+    ]
     return Words(
         lookups=lookups,
-        mass=mass,
-        missing=[term for term in unknown if term.typed],
-        meant=[each.strip('"') for each in meant.values() if df[each]],
-        rarity={term.label: idfs[term.match] for term in terms if term.kind in ("word", "id")},
-        needles=[
-            (needle, number, way.weight * lookup.idf / mass)
-            for number, lookup in enumerate(lookups)
-            for way in lookup.ways
-            if lookup.term.kind != "phrase"
-            for needle in needles_of(way.match)
-        ],
+        mass=mass or 1.0,
+        missing=[term for term in unknown.values() if term.typed],
+        meant=[others[each].strip('"') for each in corrected if df[others[each]]],
+        rarity=rarity,
+        needles=needles,
     )
+
+
+def _stand_ins(
+    matches: Matches, unknown: Collection[Term], files: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """Return what stands in for the phrases of terms that no chunk has, and which of them are corrected."""
+    others = {term.match: any_of(term.fallbacks) for term in unknown if term.fallbacks}
+    df = matches.counts(others.values(), files)
+    wrong = [term for term in unknown if not df.get(others.get(term.match, "")) and term.label.isalpha()]
+    wrong = [term for term in wrong if len(term.label) in LETTERS][:MOST_SLIPS]
+    slips = {term.match: {*map(quoted, _slips(term.label))} for term in wrong}
+    known = matches.existing(set().union(*slips.values())) if slips else {}
+    slips = {match: mine & known.keys() for match, mine in slips.items() if mine & known.keys()}
+    corrected = {match: max(mine, key=lambda each: (known[each], each)) for match, mine in slips.items()}
+    return others | corrected, [*corrected]
 
 
 def idf_of(total: int, df: int) -> float:
