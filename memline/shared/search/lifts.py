@@ -73,12 +73,12 @@ def lifts_of(
     if question.whole and not named and phrases.issubset(each.term for each in words.lookups):
         sections = _sections(connection, question.whole)
         lifts |= {each: PART for each, owner in sections.items() if within({owner})}
-    file_of = matches.owners(CHUNKS, words.sums)
     for lookup in words.lookups:
         if lookup.term.kind == "id":
-            exact = [row for row in file_of if lookup.weight(row) == 1.0]
-            if len({file_of[row] for row in exact}) == 1:
+            exact = [row for row in words.sums if lookup.weight(row) == 1.0]
+            if len({*matches.owners(CHUNKS, exact).values()}) == 1:
                 lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
+    file_of = matches.owners(CHUNKS, words.sums) if question.days or question.tags else {}
     dated = within(files_of_days(connection, question.days)) if question.days else set()
     if question.is_day_alone:
         lifts = {each: DAY_ALONE - at / (10 * limit) for at, (each, *_) in enumerate(chunks_of(dated))}

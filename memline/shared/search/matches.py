@@ -76,15 +76,18 @@ class Matches:
         self._facts: dict[str, Any] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._fits: dict[tuple[str, str], dict[int, float]] = {}
-        self._asked: set[tuple[str, str]] = set()
-        self._owners: dict[tuple[str, int], int] = {}
+        self._owners: dict[str, dict[int, int]] = {CHUNKS: {}, NAMES: {}}
         self._files: dict[int, File] = {}
         self._kept_rows = 0
 
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
-        kept = self._kept_rows + len(self._owners) + 5 * (len(self._files) + len(self._counts))
+        kept = (
+            self._kept_rows
+            + sum(map(len, self._owners.values()))
+            + 5 * (len(self._files) + len(self._counts))
+        )
         if version != self._version or kept > MOST_KEPT:
             self._forget()
         self._version = version
@@ -128,20 +131,18 @@ class Matches:
     ) -> dict[str, Fits]:
         """Return how well rows fit each of the phrases, given with their counts.
 
-        `among`: only these rows are wanted; of a phrase that is kept all come. It is kept once it was asked
-        twice, or about all rows.
+        `among`: only these rows are wanted; of a phrase that is kept all come.
         """
-        kept, others = dict[str, int](), dict[str, int]()
-        for each, count in counts.items():
-            if (table, each) not in self._fits:
-                is_kept = count <= KEPT_ROWS and (among is None or (table, each) in self._asked)
-                (kept if is_kept else others)[each] = count
-        for each, mine in self._read(table, kept).items():
-            self._fits[table, each] = mine
-            self._kept_rows += len(mine)
-        self._asked.update((table, each) for each in others)
-        fits = self._read(table, others, among)
-        return {each: fits[each] if each in fits else self._fits[table, each] for each in counts}
+        new = {each: count for each, count in counts.items() if (table, each) not in self._fits}
+        read = self._read(table, new, among)
+        fits: dict[str, Fits] = {
+            each: read[each] if each in read else self._fits[table, each] for each in counts
+        }
+        for each, count in new.items() if among is None else ():
+            if count <= KEPT_ROWS:
+                self._fits[table, each] = read[each]
+                self._kept_rows += count
+        return fits
 
     def _read(
         self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
@@ -164,11 +165,11 @@ class Matches:
 
     def owners(self, table: str, rows: Iterable[int]) -> dict[int, int]:
         """Return row -> file id, of chunks or names."""
-        rows, known = [*rows], self._owners
-        if new := [row for row in rows if (table, row) not in known]:
+        rows, known = [*rows], self._owners[table]
+        if new := [row for row in rows if row not in known]:
             query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-            known |= {(table, row): owner for row, owner in self.connection.execute(query, (json_ids(new),))}
-        return {row: known[table, row] for row in rows}
+            known |= dict(self.connection.execute(query, (json_ids(new),)).fetchall())
+        return {row: known[row] for row in rows}
 
     def files(self, file_ids: Collection[int]) -> dict[int, File]:
         """Return what hits say of files; of more than these."""

@@ -24,9 +24,9 @@ from memline.shared.search.snippets import MAX_CHARS, Evidence, matched, snippet
 from memline.shared.search.terms import Row, Words
 from memline.shared.words import counted
 
-#: Candidates by vectors for each step of `candidateMultiplier`, and of words twice as many, for copies. How
-#: many hits are asked for has no part in it, so that fewer are a prefix of more.
-POOL_STEP, OF_WORDS = 25, 2
+#: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
+#: has no part in it, so that fewer are a prefix of more.
+POOL_STEP = 25
 
 #: Why a search in a group may find nothing.
 PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
@@ -88,10 +88,10 @@ class Ranking(Struct):
         return self.settings.min_score if given is None else given
 
     def ranked(self, vector: QueryVector | None, backend: vectors.Comparison | None, now: float) -> list[int]:
-        """Score and order the candidates, the best first; ties by path and line."""
+        """Score and order the candidates, the best first."""
         hybrid, matches, by = self.settings.hybrid, self.matches, None
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
-        words = score(matches, self.question, self.file_ids, OF_WORDS * pool)
+        words = score(matches, self.question, self.file_ids, pool)
         self.lifts, self.has_dated = lifts_of(matches, self.question, words, self.files, pool)
         self.rows = words.rows
         if hybrid.enabled or backend is None:
@@ -104,13 +104,12 @@ class Ranking(Struct):
         self.fused = fusion.fuse(by, cosines, self.late, self.lifts, hybrid)
         sure = self.words.sums.keys() | self.lifts.keys()
         best = [each for each in self.fused if each in sure or self.cosines[each] >= self.min_score]
-        owners = matches.owners(CHUNKS, best)
-        files = matches.files({*owners.values()})
         if hybrid.temporal_decay.enabled:
-            days = hybrid.temporal_decay.half_life_days
+            owners, days = matches.owners(CHUNKS, best), hybrid.temporal_decay.half_life_days
+            files = matches.files({*owners.values()})
             factors = {each: fusion.decay(files[each], now, days) for each in {*owners.values()}}
             self.fused |= {each: self.fused[each] * factors[owners[each]] for each in best}
-        return sorted(best, key=lambda each: (-self.fused[each], files[owners[each]].path, each))
+        return sorted(best, key=lambda each: (-self.fused[each], each))
 
     def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
@@ -142,15 +141,20 @@ class Ranking(Struct):
             )
 
     def _in_order(self, best: Sequence[int]) -> Iterator[Row]:
-        """Read chunks in their order, some at a time, each text once."""
-        texts = set[bytes]()
-        for at in range(0, len(best), WINDOW):
-            some = best[at : at + WINDOW]
+        """Read chunks in their order, some at a time, each text once; ties by path and line."""
+        texts, at, end = set[bytes](), 0, 0
+        while at < len(best):
+            end = at + WINDOW
+            while end < len(best) and self.fused[best[end]] == self.fused[best[end - 1]]:
+                end += 1
+            some = best[at:end]
             self.rows |= read(self.matches, [each for each in some if each not in self.rows])
-            for row in (self.rows[each] for each in some):
+            rows = [self.rows[each] for each in some]
+            for row in sorted(rows, key=lambda row: (-self.fused[row.id], row.file.path, row.start, row.id)):
                 if row.text_hash not in texts:
                     texts.add(row.text_hash)
                     yield row
+            at = end
 
     def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""

@@ -45,8 +45,8 @@ FOUND_ENOUGH, FOUND_SOME, MANY = 200, 50, 500
 #: Chunks from which on a term is not read any more once enough are found: it cannot tell the best apart.
 COMMON = 10_000
 
-#: Files whose names fit best and whose chunks are candidates, and how many of each.
-NAMED, NAMED_CHUNKS = 20, 50
+#: Files whose names fit best, and how many chunks of each have that added.
+NAMED, NAMED_CHUNKS = 100, 20
 
 #: Names that commoner terms score.
 NAMED_POOL = 400
@@ -66,7 +66,9 @@ _OF_PATH = (
     "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?1) AND ordinal < ?2"
     " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3))) ORDER BY ordinal"
 )
-_NAMED_CHUNKS = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)) AND ordinal < ?"
+_NAMED_CHUNKS = (
+    "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)) AND ordinal < ?"
+)
 _CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
@@ -78,14 +80,13 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     words = look_up(matches, question.terms, files, MAX_TERMS)
     names = _names(matches, words.lookups, files)
     best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
-    named = [row for (row,) in matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS))]
+    file_of = dict(matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS)).fetchall())
+    words.named = {row: names[owner] for row, owner in file_of.items()}
     among = None
     if files is not None:
         among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
-    sums = _sums(matches, CHUNKS, words.lookups, pool, named, among)
-    file_of = matches.owners(CHUNKS, dict.fromkeys((*_best(sums, pool), *named)))
-    words.named = {row: names[owner] for row, owner in file_of.items() if owner in names}
-    sums = {row: sums.get(row, 0.0) + words.named.get(row, 0.0) for row in file_of}
+    sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
+    sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in _best(sums, pool)}
     words.rows = read(matches, [*words.sums][:NEAR_CHUNKS])
     for row in words.rows:
