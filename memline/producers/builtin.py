@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import IndexMissing, MemlineError, PathNotAllowed
+from memline.shared.embedders.choice import Choice
+from memline.shared.embedders.choice import choose as embedder_of
+from memline.shared.errors import IndexMissing, IndexOfAnother, MemlineError, PathNotAllowed
 from memline.shared.finding import Finding
 from memline.shared.findings.answerer import Answerer
+from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
-from memline.shared.sync.staleness import Staleness
+from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+from memline.shared.sync.staleness import DiskState, Staleness
 
 
 def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Backend:
@@ -107,9 +113,55 @@ class Builtin:
         """Open what searches need, once."""
         with self._lock:
             if self._parts is None:
-                from memline.producers.ask import searching
-
-                self._parts = searching(
-                    self._settings, self._agent, long_lived=self._long_lived, clock=self._clock
-                )
+                self._parts = self._open()
             return self._parts
+
+    def _open(self) -> tuple[Answerer, Staleness]:
+        agent, queue = self._agent, self._settings.queue
+        choice, limits = embedder_of(agent), None
+        if queue:
+            from memline.shared.queue.redis_limits import fleet_limits
+
+            limits = fleet_limits(queue, agent, choice)
+        # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues every
+        # change. A command writes: it runs only when no query worker is alive.
+        may_write = not (self._long_lived and queue)
+        look = partial(catch_up, agent, choice, clock=self._clock, may_write=may_write)
+        search = Answerer(
+            agent,
+            choice=choice,
+            long_lived=self._long_lived,
+            limits=limits,
+            queue=queue,
+            clock=self._clock,
+        )
+        return search, Staleness(look)
+
+
+def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:
+    """Look at the files, and with `sync.onSearch` store those that changed; return how many are still behind.
+
+    Their vectors are left to `index` and `up`. `may_write`: False leaves the index to its own writer,
+    whatever the settings say. Raises IndexFaults.
+    """
+    began = time.thread_time()
+    index = IndexState()
+    with suppress(IndexMissing), driver.reading(settings.index_path) as reader:
+        index = read_index_state(reader)
+    may_write = may_write and settings.memory.sync.on_search
+    try:
+        plan = make_plan(settings, choice, index)
+    except IndexOfAnother:
+        if not may_write:
+            raise
+        from memline.producers.store_changes import plan_own
+
+        plan = plan_own(settings, choice, clock)
+    look_s = time.thread_time() - began
+    behind = plan.changes.count
+    if may_write and plan.changes.to_read():
+        from memline.producers.store_changes import store_changes
+
+        behind -= store_changes(settings, plan, clock)
+    removed = min(len(plan.changes.removed), behind)
+    return DiskState(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)

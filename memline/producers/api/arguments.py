@@ -65,9 +65,9 @@ def input_schema(call: Callable[..., Any]) -> Schema:
 
 def _without_null(schema: Schema) -> Schema:
     """Return the schema of a parameter without null, which stands for an argument that is left out."""
-    given: Schema = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema)
-    kind = {"type": "string"} if "enum" in given else {}
-    return kind | {name: each for name, each in given.items() if name != "default"}
+    choice: Schema = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema)
+    kind = {"type": "string"} if "enum" in choice else {}
+    return kind | {name: each for name, each in choice.items() if name != "default"}
 
 
 def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,23 +79,23 @@ def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, A
     """
     fields = {each.encode_name: each for each in msgspec.structs.fields(_struct(call))}
     schemas, values = input_schema(call)["properties"], dict[str, Any]()
-    for given, raw in arguments.items():
-        name = _ALIASES.get(given, given)
+    for key, raw in arguments.items():
+        name = _ALIASES.get(key, key)
         if name not in fields:
             near = get_close_matches(name.lower(), fields, n=1)
             hint = f"write {near[0]} instead" if near else f"leave it out; there are: {', '.join(fields)}"
-            raise BadRequest(f"there is no parameter {given[:80]!r}", hint=hint)
+            raise BadRequest(f"there is no parameter {key[:80]!r}", hint=hint)
         value = _read(raw, fields[name].type)
         if value in (None, "", []):
             continue
         try:
             value = msgspec.convert(value, fields[name].type, strict=False)
         except msgspec.ValidationError as error:
-            said = json.dumps(raw, ensure_ascii=False, default=str)[:80]
+            text = json.dumps(raw, ensure_ascii=False, default=str)[:80]
             words = plain(str(error).replace(" | null", "")).removeprefix("expected ")
             allowed = ", ".join(schemas[name].get("enum", ())) or words
             hint = f"correct {name}. {schemas[name].get('description', '')}"
-            raise BadRequest(f"{name}: {said} is not allowed, but: {allowed}", hint=hint) from error
+            raise BadRequest(f"{name}: {text} is not allowed, but: {allowed}", hint=hint) from error
         if values.setdefault(name, value) != value:
             raise BadRequest(f"{name} is given twice, and differs", hint=f"give {name} alone")
     for name, field in fields.items():

@@ -106,9 +106,9 @@ class Authenticator:
         """Return what the token opens; None when that is nothing."""
         if not self._tokens:
             return Access(client=address, only="", default_agent=self._default_agent)
-        sent = _digest(token)
-        opened = [name for name, (digest, _) in self._tokens.items() if hmac.compare_digest(sent, digest)]
-        return self.access_by_name(opened[0]) if opened else None
+        guess = _digest(token)
+        names = [name for name, (digest, _) in self._tokens.items() if hmac.compare_digest(guess, digest)]
+        return self.access_by_name(names[0]) if names else None
 
     def access_by_name(self, name: str) -> Access | None:
         """Return what the token of this name opens; only for a client that has proved to have it."""
@@ -222,8 +222,8 @@ class Guard:
         address = address_of(scope)
         if scope["path"].startswith(DASHBOARD):
             # Without one the dashboard shows its login form.
-            if opened := self._session_access(HTTPConnection(scope).cookies, address):
-                scope[ACCESS] = opened
+            if access := self._session_access(HTTPConnection(scope).cookies, address):
+                scope[ACCESS] = access
             return None
         access = self._authenticator.access(headers, address)
         has_token = "authorization" in headers

@@ -7,9 +7,9 @@ import click
 
 from memline.producers.actions import backup as backups
 from memline.producers.actions import forget as forgetting
-from memline.producers.ask import catch_up
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.import_chats import PROGRAMS, TakenChats
+from memline.producers.builtin import catch_up
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm, once_a_minute
 from memline.producers.cli.output import echo, note, print_result
 from memline.shared.clock import SystemClock

@@ -28,12 +28,8 @@ MAIN = "main"
 #: Letters of a workspace's digest: 48 bits, far more than a user's workspaces need.
 _DIGEST_CHARS = 12
 
-#: Origin of the original's usual workspace.
-USUAL = "default"
-
-#: Origins of a folder that the command line names, and of one that is found.
+#: Origin of a workspace that the command line names.
 WORKSPACE_OPTION = "--workspace"
-NEAREST = "nearest folder with an index"
 
 
 class Agents(Mapping[str, AgentSettings]):
@@ -66,7 +62,7 @@ class Agents(Mapping[str, AgentSettings]):
         self._chosen = options.agent
         self._ids = tuple(self._entries) or (options.agent or MAIN,)
         #: For the chosen agent, else the default one.
-        self._named_workspace = folder_of(options.workspace, WORKSPACE_OPTION, environment.WORKSPACE, env)
+        self._workspace_option = folder_of(options.workspace, WORKSPACE_OPTION, environment.WORKSPACE, env)
         self._takes_folder = not (options.is_service and (len(self._entries) > 1 or content.queue))
         self.default = self._default()
         self._resolved = cache(self._resolve)
@@ -117,31 +113,31 @@ class Agents(Mapping[str, AgentSettings]):
         another. Else it is the one of `--workspace` or `MEMLINE_WORKSPACE`, the nearest folder at or above
         the current one that has an index, or the configured one.
         """
-        named, configured = self._named_workspace, self._configured_workspace(agent)
+        option, configured = self._workspace_option, self._configured_workspace(agent)
         if agent != (self._chosen or self.default):
-            found = configured or (self._beside(named, agent) if named else None)
-        elif named and not (self._chosen and configured and named.origin != WORKSPACE_OPTION):
-            if not named.path.is_dir() and not self._usual_index(agent, named.path).exists():
+            place = configured or (self._beside(option, agent) if option else None)
+        elif option and not (self._chosen and configured and option.origin != WORKSPACE_OPTION):
+            if not option.path.is_dir() and not self._usual_index(agent, option.path).exists():
                 # A slip of the pen, unlike a workspace of the file. One with an index answers from that.
-                words = f"{named.path}: no such folder (named by {named.origin})"
+                words = f"{option.path}: no such folder (named by {option.origin})"
                 raise ConfigError(words, hint="check the path, or name another: memline --workspace DIR …")
-            found = named
+            place = option
         elif self._chosen:
-            found = configured or self._nearest(agent)
+            place = configured or self._nearest(agent)
         else:
-            found = self._nearest(agent) or configured
-        if found is None:
+            place = self._nearest(agent) or configured
+        if place is None:
             hint = "memline init   (for the current folder; or: memline --workspace DIR …)"
             raise NoWorkspace("no workspace is configured, and no folder here has an index", hint=hint)
-        return found
+        return place
 
     def _nearest(self, agent: str) -> Place | None:
         """Return the nearest folder at or above the current one that has an index of the agent."""
         if not self._takes_folder or self._of(agent).store.path:
             return None
         folders = (Path.cwd(), *Path.cwd().parents)
-        found = next((each for each in folders if self._usual_index(agent, each).exists()), None)
-        return Place(found, NEAREST) if found else None
+        nearest = (each for each in folders if self._usual_index(agent, each).exists())
+        return next((Place(each, "nearest folder with an index") for each in nearest), None)
 
     def _configured_workspace(self, agent: str) -> Place | None:
         """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
@@ -153,7 +149,7 @@ class Agents(Mapping[str, AgentSettings]):
                 return common._replace(path=common.path / agent)
             return self._beside(common, agent)
         usual = environment.user_home(self._env) / ".openclaw" / "workspace"
-        return self._beside(Place(usual, USUAL), agent) if usual.is_dir() else None
+        return self._beside(Place(usual, "default"), agent) if usual.is_dir() else None
 
     def _beside(self, workspace: Place, agent: str) -> Place:
         """Return the workspace itself for the default agent, for another one the folder beside it."""
@@ -168,7 +164,7 @@ class Agents(Mapping[str, AgentSettings]):
 
     def index_path(self, agent: str) -> Path:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
-        if (path := self._named_index(agent)) and not self._is_originals(path):
+        if (path := self._index_of_file(agent)) and not self._is_originals(path):
             return path
         try:
             return self._usual_index(agent, self.workspace(agent).path)
@@ -176,10 +172,10 @@ class Agents(Mapping[str, AgentSettings]):
             # Shown and checked without one, never opened.
             return self.home / "memory" / f"{agent}.sqlite"
 
-    def _named_index(self, agent: str) -> Path | None:
+    def _index_of_file(self, agent: str) -> Path | None:
         """Return the file that `store.path` names."""
-        named = self._of(agent).store.path
-        return Path(named.replace("{agentId}", agent)) if named else None
+        text = self._of(agent).store.path
+        return Path(text.replace("{agentId}", agent)) if text else None
 
     def _is_originals(self, index: Path) -> bool:
         """Tell whether a file is one of the original's own indexes."""
@@ -203,7 +199,7 @@ class Agents(Mapping[str, AgentSettings]):
                 reading.warn("agents", words)
         for agent in self._ids:
             path = self.index_path(agent)
-            if (named := self._named_index(agent)) and self._is_originals(named):
+            if (file := self._index_of_file(agent)) and self._is_originals(file):
                 words = f"this is OpenClaw's own index, Memline keeps its own in {path}"
                 reading.warn("memorySearch.store.path", words)
             if (owner := owners.setdefault(path, agent)) != agent:

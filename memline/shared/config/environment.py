@@ -146,8 +146,8 @@ def expand_user(path: str, env: Environment) -> str:
 def xdg(env: Environment, variable: str, default: str) -> Path:
     """Return Memline's folder below an XDG base directory; its specification ignores relative values."""
     # Not platformdirs: 4.6 ms of import, and it reads the machine's own environment only.
-    named = read(env, variable)
-    return (Path(named) if named.startswith("/") else user_home(env) / default) / "memline"
+    text = read(env, variable)
+    return (Path(text) if text.startswith("/") else user_home(env) / default) / "memline"
 
 
 def state_dir(env: Environment) -> Path:
@@ -157,8 +157,8 @@ def state_dir(env: Environment) -> Path:
 
 def folder(env: Environment, variable: str, usual: str) -> Path:
     """Return the folder that a variable of another program names, else the usual one in the user's home."""
-    named = read(env, variable)
-    return Path(expand_user(named, env)).absolute() if named else user_home(env) / usual
+    text = read(env, variable)
+    return Path(expand_user(text, env)).absolute() if text else user_home(env) / usual
 
 
 def place_of(program: str, env: Environment) -> Path:
@@ -227,23 +227,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     #: not asked which notes are meant.
     is_service: bool = False
 
-    def given(self) -> list[str]:
-        """Return the options that were given, as words of a command line."""
-        named = ((name, getattr(self, name)) for name in ("config", "home", "workspace", "agent"))
-        return [word for name, chosen in named if chosen is not None for word in (f"--{name}", str(chosen))]
+    def words(self) -> list[str]:
+        """Return the options as words of a command line."""
+        values = ((name, getattr(self, name)) for name in ("config", "home", "workspace", "agent"))
+        return [word for name, value in values if value is not None for word in (f"--{name}", str(value))]
 
     def as_typed(self, text: str) -> str:
         """Put these options into the commands of a hint, so that they work as typed.
 
         What a command names already stays.
         """
-        given = self.given()
+        words = self.words()
 
         def fill(match: re.Match[str]) -> str:
-            named = match[1].split()
-            pairs = zip(given[::2], given[1::2], strict=True)
-            words = [f"{name} {shlex.quote(chosen)} " for name, chosen in pairs if name not in named]
-            return f"memline {''.join(words)}{match[1]}"
+            typed = match[1].split()
+            pairs = zip(words[::2], words[1::2], strict=True)
+            more = [f"{name} {shlex.quote(value)} " for name, value in pairs if name not in typed]
+            return f"memline {''.join(more)}{match[1]}"
 
         return _COMMAND.sub(fill, text)
 
@@ -263,5 +263,5 @@ def folder_of(option: Path | None, name: str, variable: str, env: Environment) -
 
 def home_of(options: Options, env: Environment) -> Path:
     """Return the folder of indexes and accounts."""
-    named = folder_of(options.home, "--home", HOME, env)
-    return named.path if named else xdg(env, "XDG_DATA_HOME", ".local/share")
+    place = folder_of(options.home, "--home", HOME, env)
+    return place.path if place else xdg(env, "XDG_DATA_HOME", ".local/share")

@@ -173,8 +173,8 @@ class Serve(Block, frozen=True):
     allowed_hosts: tuple[str, ...] = ()  # in the Host header, beside loopback and `host`
 
     def __post_init__(self) -> None:
-        given = [each for each in (self.token, *self.tokens.values()) if each]
-        if len(set(given)) < len(given):
+        tokens = [each for each in (self.token, *self.tokens.values()) if each]
+        if len(set(tokens)) < len(tokens):
             raise ValueError("two tokens are the same, give each its own")
 
 

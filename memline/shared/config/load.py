@@ -72,8 +72,8 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
     _with_variables(raw, env, reading, home_of(options, env))
     content = reading.check(ConfigFile, raw)
     common, own = openclaw.of_qmd(as_dict(raw.get("memory"))), {"": dict[str, Any]()}
-    for each, written in blocks:
-        block = prepared(MemorySearch, written, env, reading, each.path)
+    for each, raw_block in blocks:
+        block = prepared(MemorySearch, raw_block, env, reading, each.path)
         reading.check(MemorySearch, block, each.path)
         if each.agent:
             own[each.agent] = block

@@ -114,8 +114,8 @@ def _translate_provider(
         return
     block["provider"] = "ollama" if entry.get("api") == "ollama" else "openai"
     block["remote"] = remote
-    if isinstance(named := block.get("model") or model, str) and named:
-        block["model"] = named.removeprefix(f"{provider}/")
+    if isinstance(name := block.get("model") or model, str) and name:
+        block["model"] = name.removeprefix(f"{provider}/")
 
 
 def of_qmd(memory: dict[str, Any]) -> dict[str, Any]:
