@@ -107,15 +107,6 @@ def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell, tmp_pa
     assert (file.status, f"a.md is a file, not a folder: memline init {folder}" in file.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("mark", [".obsidian/app.json", "logseq/config.edn"])
-def test_init_takes_thousands_of_notes_of_a_vault_or_a_graph(shell, tmp_path, mark):
-    vault = make(tmp_path / "vault", {f"pages/{n}.md": f"Note {n}." for n in range(2_001)} | {mark: "{}"})
-
-    ran = shell("init", str(vault), "--yes")
-
-    assert (ran.status, "Indexed 2,001 files" in ran.stdout) == (0, True)
-
-
 WIDE = {
     "a home directory": ({"a.md": "One.", "b.md": "Two."}, "is your home directory, with 2 Markdown files"),
     "thousands of files": (

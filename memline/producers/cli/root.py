@@ -33,9 +33,6 @@ GIVEN = "memline.options"
 class LazyGroup(click.Group):
     """Imports the module of a command when that command runs."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
@@ -60,19 +57,15 @@ class LazyGroup(click.Group):
 
 def _by_meaning(error: click.ClickException) -> click.ClickException:
     """Return an error that names the command or the option that a wrong word means, where one is known."""
-    meaning = ""
-    if isinstance(error, click.exceptions.NoSuchCommand) and error.ctx and error.ctx.parent is None:
-        from difflib import get_close_matches  # for a wrong word only
-
-        near = get_close_matches(error.command_name, COMMANDS, n=1)
-        meaning = MEANINGS.get(error.command_name, "".join(near))
-    elif isinstance(error, click.NoSuchOption) and error.ctx is not None:
+    meaning, context = "", error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.exceptions.NoSuchCommand) and context and context.parent is None:
+        meaning = MEANINGS.get(error.command_name, "")
+    elif isinstance(error, click.NoSuchOption) and context:
         option = MEANINGS.get(error.option_name, "")
-        meaning = option if any(option in each.opts for each in error.ctx.command.params) else ""
+        meaning = option if any(option in each.opts for each in context.command.params) else ""
     if not meaning:
         return error
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=ctx)
+    return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=context)
 
 
 def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:
@@ -100,6 +93,8 @@ def examples(*lines: str) -> str:
 @click.group(
     cls=LazyGroup,
     name=PROGRAM,
+    # Not the commands themselves: click suggests their names.
+    commands={name: click.Command(name) for name in COMMANDS},
     context_settings={"help_option_names": ["-h", "--help"]},
     params=GLOBAL_OPTIONS[:],
     help=SUMMARY,

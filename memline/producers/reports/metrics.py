@@ -139,11 +139,7 @@ class FleetCollector(Collector):
 
 def page(collector: FleetCollector) -> str:
     """Render the metrics as text, once."""
-    return generate_latest(_registry(collector)).decode()
-
-
-def _registry(collector: FleetCollector) -> CollectorRegistry:
-    # Of its own: the default one adds metrics of Python and of this process.
+    # A registry of its own: the default one adds metrics of Python and of this process.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return registry
+    return generate_latest(registry).decode()

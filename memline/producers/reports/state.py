@@ -25,7 +25,7 @@ from memline.shared.findings.check import check
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Facts, Stop, sending
 from memline.shared.findings.fleet import fleet_at
-from memline.shared.index import bits, chunks, driver, identities, jobs, ledger, vectors
+from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import holders
 from memline.shared.index.identities import IdentityRow
@@ -59,8 +59,6 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     #: All ready vectors, and those that no chunk needs.
     ready: int
     cached: int
-    #: With how many vectors a question is compared exactly, chosen by their bits; None: with all.
-    compared: int | None
     #: JSON of `reports.providers`.
     providers: list[dict[str, Any]]
     #: Requests that wait for their answer.
@@ -173,7 +171,6 @@ def _read(
         outcomes=ledger.outcome_counts(index),
         ready=vectors.count_ready(index),
         cached=vectors.count_cached(index),
-        compared=bits.depth(active.vector_dims, 0) if active and bits.centre_of(index, active.id) else None,
         providers=providers.accounts(facts),
         requests_out=len(leases.tokens(index)),
         rate=round(facts.rate, 2),

@@ -26,7 +26,7 @@ def report(
     plan, choice = one.plan, one.facts.choice
     about: dict[str, Any] = {
         "agentId": agent.agent,
-        "status": _status(one) | {"spending": now.spending},
+        "status": _status(one) | _trouble(one) | {"spending": now.spending},
         "scan": {
             "totalFiles": plan.total_files,
             "issues": list(plan.discovery.issues),
@@ -68,13 +68,11 @@ def _status(now: AgentState) -> dict[str, Any]:
     embeds = facts.target.identity if facts.fallback and facts.target else choice
     modes = [mode for account in now.providers for mode in account["modes"]]
     batch = next((each for each in modes if each["mode"] == health.BATCH), {"failures": 0, "reason": ""})
-    found: dict[str, Any] = {}
-    if facts.fault is not None:
-        found = {"error": facts.fault.message, "action": facts.fault.hint}
-    if now.providers:
-        names = ("state", "reason", "action", "holdUntil")
-        found["providerHealth"] = {name: now.providers[0][name] for name in names}
-    return found | {
+    active, target = now.active, facts.target
+    is_building = bool(active and target and active.id != target.id)
+    rows = {"active": _identity(active), "target": _identity(target), "building": is_building}
+    sources = [{"source": name, "files": files, "chunks": count} for name, files, count in now.sources]
+    return {
         "backend": "builtin",
         "files": now.files,
         "chunks": now.chunks,
@@ -91,9 +89,7 @@ def _status(now: AgentState) -> dict[str, Any]:
         "providerAction": choice.action,
         "sources": list(memory.sources),
         "extraPaths": [extra.path for extra in memory.extra_paths],
-        "sourceCounts": [
-            {"source": name, "files": files, "chunks": count} for name, files, count in now.sources
-        ],
+        "sourceCounts": sources,
         "outcomes": now.outcomes,
         "behind": now.plan.behind | {"vectors": facts.model.missing},
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
@@ -109,18 +105,17 @@ def _status(now: AgentState) -> dict[str, Any]:
         "vector": {
             "enabled": vector.enabled,
             "available": vector.enabled and not vector_error,
-            "dims": now.active.vector_dims if now.active else None,
+            "dims": active.vector_dims if active else None,
             "extensionPath": driver.vec_path(vector.extension_path),
             "loadError": vector_error,
             "sqlite": f"{library.__name__} {library.sqlite_version}",
             "numpy": not lack_at_a_glance("numpy"),
             "wanted": backlog.pending if facts.model.missing else 0,
             "ready": backlog.ready,
-            "compared": now.compared,
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
             "failures": [{"path": path or "", "reason": why} for _, why, path in facts.failed_texts],
-            "table": bool(now.active and not vector_error),
+            "table": bool(active and not vector_error),
         },
         "batch": {
             "enabled": rules.enabled,
@@ -137,15 +132,18 @@ def _status(now: AgentState) -> dict[str, Any]:
         "breakers": modes,
         "ceiling": refusal.to_json() if refusal else None,
         "fallback": facts.fallback,
-        "identity": _identities(now.active, facts.target),
+        "identity": rows if active or target else None,
     }
 
 
-def _identities(active: IdentityRow | None, target: IdentityRow | None) -> dict[str, Any] | None:
-    if not active and not target:
-        return None
-    is_building = bool(active and target and active.id != target.id)
-    return {"active": _identity(active), "target": _identity(target), "building": is_building}
+def _trouble(now: AgentState) -> dict[str, Any]:
+    trouble: dict[str, Any] = {}
+    if (fault := now.facts.fault) is not None:
+        trouble = {"error": fault.message, "action": fault.hint}
+    if now.providers:
+        names = ("state", "reason", "action", "holdUntil")
+        trouble["providerHealth"] = {name: now.providers[0][name] for name in names}
+    return trouble
 
 
 def _identity(row: IdentityRow | None) -> dict[str, Any] | None:

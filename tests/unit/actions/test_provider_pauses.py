@@ -47,15 +47,6 @@ def stop_batches(writer):
             batch_failed(writer.accounts, "it expired", NOW)
 
 
-def test_one_mode_is_paused_and_resumed_without_the_other(place, writer):
-    provider_pauses.pause(place.agent, mode="batch")
-    paused = may_batch(writer), len(lease_all(writer))
-    provider_pauses.resume(place.agent, mode="batch")
-
-    assert paused == (False, 1)
-    assert may_batch(writer)
-
-
 def test_a_pause_of_all_is_one_of_batches_as_well(place, writer):
     provider_pauses.pause(place.agent)
     paused = may_batch(writer), lease_all(writer)
@@ -109,16 +100,6 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, wr
     with transaction(writer.connection):
         health.update(writer.accounts, "openai", health.REQUESTS, health.worked)
     assert len(writer.lease(caps, credits=8, only_full=False)) == 2
-
-
-def test_resuming_batches_ends_no_wait_of_requests(place, writer):
-    hold(writer, 50_000)
-    limits = FileLimits(writer.accounts.file, SystemClock())
-    limits.cool_down(writer.accounts.of("openai"), 50_000)
-
-    provider_pauses.resume(place.agent, mode="batch")
-
-    assert lease_all(writer) == [] and limits.take(writer.accounts.of("openai"), {}) > 40_000
 
 
 def test_both_modes_of_the_provider_in_use_are_reported(place, writer):

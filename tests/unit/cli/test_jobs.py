@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from contextlib import closing
 
 import pytest
@@ -89,21 +88,6 @@ def test_the_first_import_and_a_forced_index_are_jobs_and_a_usual_run_is_none(pl
     assert place.run("index", "--force").status == 0
 
     assert kinds(place) == [("import", "done", 1), ("reindex", "done", 2)]
-
-
-def test_an_import_that_was_interrupted_goes_on_as_the_same_job(place):
-    with closing(IndexWriter.of(place.agent)) as writer:
-        make_job(writer, "MEMORY.md", now_ns=time.time_ns())
-    with driver.reading(place.index_path) as reader:
-        (before,) = jobs.open_jobs(reader)
-
-    place.write("memory/later.md", "# Later\n")
-    place.index()
-
-    with driver.reading(place.index_path) as reader:
-        (after,) = jobs.listed(reader)
-        assert (after.token, after.state) == (before.token, "done")
-        assert reader.execute("SELECT count(*) FROM files").fetchone()[0] == 2
 
 
 def test_an_index_run_says_which_job_is_paused(place, job):

@@ -114,17 +114,6 @@ def test_what_is_misspelt_is_answered_with_the_nearest_one(args, nearest, capsys
     assert f"Did you mean '{nearest}'?" in error if nearest else "mean" not in error
 
 
-@pytest.mark.parametrize(
-    "args", [["--agent"], ["--agent", "", "config", "show"], ["--nope"], ["config", "x"]]
-)
-def test_wrong_usage_is_exit_status_two(args, capsys):
-    assert cli.run(args) == 2
-
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert "Error: " in output.err
-
-
 def test_without_a_command_the_help_is_shown(capsys):
     assert cli.run([]) == 2
 

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import stop_event
 from memline.producers.cli.output import print_json, put
-from memline.shared.config.load import Options
-from memline.shared.errors import ConfigError
 
 
 def test_global_options_stand_before_or_after_the_name(probe):
@@ -66,16 +63,6 @@ def test_what_an_encoding_lacks_is_escaped_and_without_a_locale_it_is_utf_8(enco
     put("記 ä\udcff")
 
     assert into.getvalue() == written + b"\n"
-
-
-def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path):
-    invocation = Invocation(options=Options(config=tmp_path / "nowhere"))
-
-    with pytest.raises(ConfigError):
-        _ = invocation.loaded
-
-    (tmp_path / "nowhere").write_text("{}")
-    assert invocation.loaded is invocation.loaded
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -26,16 +26,6 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(place, capsys
     assert "  Embeddings:  unavailable: " in after
 
 
-def test_files_that_are_left_out_from_now_on_count_until_the_next_index(place, capsys):
-    place.write("memory/more.md", "# More\n")
-    place.index()
-    place.configure(exclude=["more.md"])
-
-    run(place.arguments("status"))
-
-    assert "  Indexed:     2/2 files · 2 chunks\n" in capsys.readouterr().out
-
-
 def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(place, capsys):
     place.index()
     with LoopErrors().guard(place.agent, FILES):

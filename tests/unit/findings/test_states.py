@@ -382,17 +382,6 @@ def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place):
     assert one(found(place), "paused").what == "embedding is paused; 2 vectors are pending"
 
 
-def test_a_pause_of_batches_says_what_it_costs_while_requests_go_on(place):
-    want_texts(place)
-    provider_pauses.pause(place.agent, provider="openai", mode="batch")
-    of_batches = one(found(place), "paused")
-    provider_pauses.pause(place.agent, provider="openai", mode="requests")
-
-    words = "embedding is paused for batch to openai"
-    assert of_batches.what == f"{words}; texts go out in requests, at full price"
-    assert words in [each.what for each in found(place)]
-
-
 def test_the_long_term_note_in_another_spelling_is_one_advice(place):
     shutil.rmtree(place.workspace / "memory")
     for name in ("Memory.md", "memory/a.md"):

@@ -1,21 +1,12 @@
 import pytest
 
 from memline.producers.reports.doctor import examine_agent, examine_common
-from memline.shared.finding import OK, PROBLEM
 from memline.shared.findings import fleet
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import remote
 from tests.unit.findings.conftest import fleet_now
 
 pytestmark = pytest.mark.place(files={"memory/notes.md": "# Notes\n"})
-
-
-def test_an_installation_with_everything_has_no_problem(place):
-    found = list(examine_common(place.settings, [place.agent]))
-
-    assert PROBLEM not in {each.level for each in found}
-    assert found[0].what.startswith("SQLite ")
-    assert (found[0].level, found[0].action) == (OK, "")
 
 
 def test_what_is_well_is_said_beside_what_is_not(place):

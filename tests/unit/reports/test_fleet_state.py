@@ -3,9 +3,8 @@ from contextlib import closing
 
 import pytest
 
-from memline.producers.reports.fleet_state import fleet_state, queue_url, to_json
+from memline.producers.reports.fleet_state import fleet_state, to_json
 from memline.producers.reports.state import state
-from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
@@ -37,17 +36,6 @@ def test_without_a_queue_there_is_no_fleet(place):
         fleet_state(place.settings, [place.agent])
 
     assert "memline status" in raised.value.hint
-
-
-def test_the_queue_is_the_configured_one(place, monkeypatch):
-    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setenv("MEMLINE_QUEUE_NAME", "team")
-
-    assert queue_url(place.settings) == QueueAddress("redis://127.0.0.1:1/0", "team")
-
-
-def test_an_agent_without_an_index_is_not_counted(place):
-    assert to_json(state(place.settings, [place.agent]))["agents"] == []
 
 
 def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, writer):

@@ -138,13 +138,6 @@ def test_jobs_are_reported_with_what_they_have_left(place, monkeypatch):
     assert found['job_files_left{agent="main"}'] == 2
 
 
-def test_without_an_index_there_is_nothing_wrong(place):
-    found = scraped(place)
-
-    assert found['index_up{agent="main"}'] == 1
-    assert not any(name.startswith("vectors") for name in found)
-
-
 def test_an_unreachable_redis_hides_no_rows(place, monkeypatch):
     def refuse(*_):
         raise QueueError("Redis cannot be reached")
@@ -168,35 +161,12 @@ def test_a_damaged_index_hides_no_queues(place):
     assert found["redis_up"] == 1
 
 
-def test_without_a_queue_only_the_rows_are_reported(place, monkeypatch):
-    monkeypatch.delenv("MEMLINE_QUEUE_URL")
-
-    found = scraped(place)
-
-    assert 'index_up{agent="main"}' in found
-    assert not any(name.startswith(("redis", "queue", "worker")) for name in found)
-
-
 def test_every_metric_is_in_the_operators_page_with_the_same_words():
     text = (ROOT / "docs" / "fleet.md").read_text("utf-8")
 
     documented = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \|[^|]*\| (.+?) \|$", text, re.MULTILINE))
 
     assert documented == METRICS
-
-
-def test_the_roles_that_the_configuration_needs_are_expected(place):
-    expected = scraped(place)
-    place.configure(provider="none")
-    without_provider = scraped(place)
-
-    def roles(found):
-        pattern = re.compile(r'worker_expected\{role="(\w+)"\}')
-        return {match[1]: value for name, value in found.items() if (match := pattern.fullmatch(name))}
-
-    # Those of the fleet that is read here.
-    assert roles(expected) == {"embed": 1, "store": 1}
-    assert roles(without_provider) == {"embed": 0, "store": 1}
 
 
 def test_a_query_worker_is_expected_only_while_a_question_waits(place, monkeypatch):
