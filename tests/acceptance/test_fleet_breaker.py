@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.acceptance.conftest import ROWS, write_notes
-from tests.support.voyage_server import VoyageServer
+from tests.support.embedding_server import VoyageServer
 
 NOTES = 20
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.gemini_server import GeminiServer
-from tests.support.voyage_server import VoyageServer
+from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
 from tests.support.workspace import note, remote
 
 #: Texts of a note, and notes that are worth a batch here.

@@ -10,8 +10,8 @@ from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.prepare import prepare
 from memline.shared.finding import PROBLEM
 from memline.shared.scheduling import health, limits
+from tests.support.embedding_server import VoyageServer
 from tests.support.process import end, running_memline
-from tests.support.voyage_server import VoyageServer
 from tests.support.workspace import until
 
 NOTES = 3

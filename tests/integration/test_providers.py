@@ -8,10 +8,8 @@ from contextlib import ExitStack
 import pytest
 
 from memline.shared.scheduling import model_change
-from tests.support.embedding_server import EmbeddingServer
+from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
 from tests.support.fake_embedder import FakeEmbedder
-from tests.support.gemini_server import GeminiServer
-from tests.support.voyage_server import VoyageServer
 from tests.support.workspace import paths
 
 NAMES = ("openai", "gemini", "voyage")

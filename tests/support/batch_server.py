@@ -1,149 +1,313 @@
-"""The Batch API of a stub server: every call of a job's life, and everything that can go wrong with one.
+"""The Batch API of a stub server: every call of a job's life, and what can go wrong with one.
 
-It is part of every server here (`embedding_server`, `voyage_server`, `gemini_server`), at the same address
-and with the same key, so that a client can go from batches to ordinary requests and back. Vectors are those
-of an ordinary request for the same text.
+It is part of every `EmbeddingServer`, at the same address and with the same key, so that a client can go from
+batches to ordinary requests and back. Vectors are those of an ordinary request for the same text.
 
     POST /control  {"batch": {"looks": 2, "end": "expired", "done": 5, "rows": "nan:POISON",
                               "faults": {"create": ["reset-after"], "look": "500"}, …}}
     GET  /log      {…, "batch": {"calls": {"create": 1, …}, "jobs": [{"id", "tag", "agent", "state", "rows",
                                  "done", "failed"}], "files": 1}}
 
-`faults` holds, for a call, either one fault, which stays, or a list of them, one a call; they take the
-place of all before. The calls are upload, list-files, file, create, list, look, output, errors, cancel,
-delete. A fault is a word of `embedding_faults.FAULTS` that makes an error answer (`429:60`, `500`, `401`,
-`429-quota` …), or one of `CALL_FAULTS`. Beside these and what `batch_jobs` takes there are `latency_ms`
-for every call, `page_rows` (the most a page of a list holds), `pages` (false: every page of a list is the
-first), `enabled` (false: nobody here knows what a batch is) and `clear_log`.
+What `batch` takes, with what holds without it:
+
+    looks     0           looks at a job before the one that finds it final; -1: it is born final
+    end       completed   or failed, expired, cancelled
+    done      all         rows that were worked through before the end (for expired and cancelled: 0)
+    rows      no fault    what is wrong with rows, see `ROW_FAULTS`
+    faults    {}          for one of CALLS either one fault, which stays, or a list of them, one a call
+    latency_ms, enabled   of every call; false: nobody here knows what a batch is
+
+A job is settled when it becomes final: only then its rows are counted as embedded, by the server that also
+counts those of ordinary requests.
 """
 
-from __future__ import annotations
-
-import base64
+import itertools
 import json
-import zlib
-from array import array
+import threading
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.support.batch_exchange import CALL_FAULTS, Exchange
-from tests.support.batch_jobs import Jobs, means
-from tests.support.embedding_faults import FAULTS
+from tests.support.embedding_faults import FAULTS, error_answer, parsed
+from tests.support.provider_wires import Answer, encoded, numbers_of
 
-if TYPE_CHECKING:
-    pass
+CALLS = ("upload", "create", "list", "look", "output", "errors", "cancel", "delete")
 
-#: Vectors to pick from when they are to cost nothing.
-POOL = 64
+#: What can go wrong with a call beside the words of FAULTS that make an error; `-after`: it had its effect.
+CALL_FAULTS = {
+    "reset": "the connection is reset before anything happened",
+    "reset-after": "the connection is reset instead of an answer",
+    "500-after": "a 500 although it worked",
+    "html": "a 200 with a web page, although it worked",
+    "half": "a 200 with half of the answer, and nothing wrong with the connection",
+    "404": "not found",
+    "400": "`400:WORDS`: refused with these words",
+}
 
-CALLS = ("upload", "list-files", "file", "create", "list", "look", "output", "errors", "cancel", "delete")
+#: Words of a comma list, many with a word of the texts behind a colon; without one they mean all rows.
+ROW_FAULTS = {
+    "refused": "a row with status 400",
+    "429": "a row with status 429",
+    "missing": "no row",
+    "duplicate": "the row twice",
+    "nan": "NaN in the vector",
+    "zero": "a vector of zeros",
+    "empty": "a vector without numbers",
+    "wrong-dims": "a vector one dimension short",
+    "no-key": "a row that does not say whose it is",
+    "permuted": "rows in reverse order",
+    "foreign": "one more row, of another job",
+    "not-json": "one more line, which is no JSON",
+    "no-object": "one more line, which is a number",
+    "nul": "one more line of NUL bytes",
+    "blank": "blank lines between the rows",
+    "huge": "one more line of `huge:20` MB",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One job; what of it is shown differs between providers."""
+
+    id: str
+    input_file: str
+    tag: str
+    agent: str
+    request: dict[str, Any] = field(repr=False)
+    looks_left: int
+    end: str
+    #: `validating`, `in_progress`, `cancelling`, `completed`, `failed`, `expired`, `cancelled`.
+    state: str = "validating"
+    rows: int = 0
+    done: int = 0
+    failed: int = 0
+    #: Files of the results.
+    output: str = ""
+    errors: str = ""
+    reason: str = ""
+
+    @property
+    def is_final(self):
+        return self.state in ("completed", "failed", "expired", "cancelled")
 
 
 class BatchSide:
     """Jobs, files and faults of one server."""
 
-    def __init__(self, stub, wire):
-        self.stub = stub
-        self.wire = wire
-        self._shown = {}
-        self.jobs = Jobs(read=wire.rows)
-        self.clear()
-
-    def clear(self):
-        """Begin anew, as a server that was just started."""
-        self.jobs.close()
-        self.jobs = Jobs(read=self.wire.rows)
-        self.jobs.write = self._row
-        self.jobs.write_error = lambda job, row, status, code: self.wire.bad_row(job, row.key, status, code)
-        self.jobs.has_error_file = self.wire.has_error_file
-        self.jobs.on_embedded = self.stub.count_texts
+    def __init__(self, stub):
+        self._stub, self._wire = stub, stub.wire
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        #: Content by id, and jobs by id.
+        self.files = {}
+        self._jobs = {}
         self.calls = Counter()
-        self.latency_ms = 0.0
-        self.page_rows = 100
-        self.knows_pages = True
-        self.enabled = True
-        self._scripts = {}
-        self._faults = {}
+        self._scripts, self._faults, self._row_faults = {}, {}, {}
+        self._looks, self._end, self._done = 0, "completed", None
+        self._latency_ms, self._is_enabled = 0.0, True
 
     def control(self, changes):
-        with self.jobs.lock:
-            self.jobs.control(changes)
-            self.latency_ms = float(changes.get("latency_ms", self.latency_ms))
-            self.page_rows = int(changes.get("page_rows", self.page_rows))
-            self.knows_pages = bool(changes.get("pages", self.knows_pages))
-            self.enabled = bool(changes.get("enabled", self.enabled))
+        """Change how coming calls and jobs go; see above."""
+        faults = changes.get("faults", {})
+        lasting = {call: fault for call, fault in faults.items() if isinstance(fault, str)}
+        scripts = {call: deque(each) for call, each in faults.items() if call not in lasting}
+        words = {fault.partition(":")[0] for fault in itertools.chain(lasting.values(), *scripts.values())}
+        rows = dict(each.partition(":")[::2] for each in filter(None, changes.get("rows", "").split(",")))
+        for given, known in (
+            (words, CALL_FAULTS | FAULTS),
+            (rows.keys(), ROW_FAULTS),
+            (faults.keys(), CALLS),
+        ):
+            assert given <= set(known), f"unknown: {given - set(known)}"
+        with self._lock:
+            self._looks = changes.get("looks", self._looks)
+            self._end = changes.get("end", self._end)
+            self._done = changes.get("done", self._done)
+            self._latency_ms = changes.get("latency_ms", self._latency_ms)
+            self._is_enabled = changes.get("enabled", self._is_enabled)
+            if "rows" in changes:
+                self._row_faults = rows
             if "faults" in changes:
-                self._faults.clear()
-                self._scripts.clear()
-            for call, fault in changes.get("faults", {}).items():
-                if call not in CALLS:
-                    raise ValueError(f"unknown call {call!r}; known are: {', '.join(CALLS)}")
-                for each in [fault] if isinstance(fault, str) else fault:
-                    _checked(each)
-                if isinstance(fault, str):
-                    self._faults[call] = fault
-                else:
-                    self._scripts[call] = deque(fault)
-            if changes.get("clear_log"):
-                self.calls.clear()
+                self._faults, self._scripts = lasting, scripts
 
     def log(self):
-        with self.jobs.lock:
+        with self._lock:
             shown = ("id", "tag", "agent", "state", "rows", "done", "failed")
-            return {
-                "calls": dict(self.calls),
-                "jobs": [{name: getattr(job, name) for name in shown} for job in self.jobs.jobs.values()],
-                "files": len(self.jobs.files),
-            }
+            jobs = [{name: getattr(job, name) for name in shown} for job in self._jobs.values()]
+            return {"calls": dict(self.calls), "jobs": jobs, "files": len(self.files)}
 
-    def handle(self, request):
+    def add_file(self, content, kind="file"):
+        """Keep a file; returns its id."""
+        id_ = f"{kind}-{next(self._numbers):06}"
+        self.files[id_] = content
+        return id_
+
+    def handle(self, handler, method, path, headers, raw):
         """Answer a request of the Batch API; False when it is none."""
-        parts = urlsplit(request.path)
-        found = self.wire.route(request.command, unquote(parts.path))
-        if found is None or not self.enabled:
+        parts = urlsplit(path)
+        found = self._wire.call_of(method, unquote(parts.path))
+        if found is None or not self._is_enabled:
             return False
         call, name = found
         if call == "content":
-            file = self.jobs.files.get(name)
-            call = "errors" if file is not None and file.name.endswith("_errors.jsonl") else "output"
-        Exchange(self, request, call, name, dict(parse_qsl(parts.query))).run()
-        return True
-
-    def next_fault(self, call):
-        with self.jobs.lock:
+            call = "errors" if name.startswith("errors") else "output"
+        with self._lock:
             self.calls[call] += 1
             script = self._scripts.get(call)
-            return script.popleft() if script else self._faults.get(call, "")
+            fault, _, argument = (script.popleft() if script else self._faults.get(call, "")).partition(":")
+        self._stub.stopping.wait(self._latency_ms / 1000)
+        if fault == "reset":
+            handler.reset()
+            return True
+        answer = self._refusal(fault, argument, headers)
+        if answer is None:
+            with self._lock:
+                answer = self._perform(call, name, dict(parse_qsl(parts.query)), headers, raw)
+            if fault == "reset-after":
+                handler.reset()
+                return True
+            if fault == "500-after":
+                answer = self._wire.error(500, "server")
+            elif fault == "html":
+                answer = Answer(body=b"<!doctype html><title>Sign in</title>", kind="text/html")
+            elif fault == "half":
+                answer = Answer(body=answer.body[: len(answer.body) // 2])
+        handler.send(answer)
+        return True
 
-    def _row(self, job, row, faults):
+    def _refusal(self, fault, argument, headers):
+        if not self._stub.admits(headers):
+            fault = "401"
+        if fault in ("404", "400"):
+            return self._wire.error(int(fault), "words", words=argument or "Not found.")
+        if fault in ("", *CALL_FAULTS):
+            return None
+        return error_answer(self._wire, parsed(f"{fault}:{argument}"), {"model": "stub"}, headers)
+
+    def _perform(self, call, name, query, headers, raw):
+        if call == "upload":
+            return self._upload(headers, raw)
+        if call == "create":
+            return self._create(json.loads(raw))
+        if call == "list":
+            jobs = [self._wire.job(job) for job in reversed(self._jobs.values())]
+            return _json(self._wire.page(jobs, query))
+        if call in ("look", "cancel"):
+            job = self._jobs.get(name)
+            if job is None:
+                return self._wire.error(404, "words", words=f"No batch found with id '{name}'.")
+            if call == "look":
+                self._look(job)
+            elif job.is_final:
+                return self._wire.error(409, "words", words=f"Cannot cancel a batch that is '{job.state}'.")
+            else:
+                job.state, job.end = "cancelling", "cancelled"
+            return _json(self._wire.job(job))
+        if name not in self.files:
+            return self._wire.error(404, "words", words=f"No such File object: {name}")
+        if call == "delete":
+            del self.files[name]
+            return _json({"id": name, "deleted": True})
+        return Answer(body=self.files[name], kind="application/octet-stream")
+
+    def _upload(self, headers, raw):
+        boundary = headers["content-type"].partition("boundary=")[2].encode()
+        head, _, part = raw.rpartition(b"--" + boundary + b"\r\n")
+        about, _, content = part.partition(b"\r\n\r\n")
+        if wrong := self._wire.uploaded(head + about):
+            return self._wire.error(400, "words", words=wrong)
+        return _json(self._wire.file(self.add_file(content.rpartition(b"\r\n--" + boundary)[0])))
+
+    def _create(self, body):
+        wrong, file_id, tag, agent = self._wire.created(body)
+        if not wrong and file_id not in self.files:
+            wrong = f"Invalid 'input_file_id': {file_id} does not exist."
+        if wrong:
+            return self._wire.error(400, "words", words=wrong)
+        id_, about = f"batch_{next(self._numbers):06}", {"tag": tag, "agent": agent, "request": body}
+        job = Job(id=id_, input_file=file_id, **about, looks_left=self._looks, end=self._end)
+        self._jobs[id_] = job
+        if job.looks_left < 0:
+            self._settle(job)
+        return _json(self._wire.job(job))
+
+    def _look(self, job):
+        if not job.is_final:
+            job.looks_left -= 1
+            job.state = "in_progress" if job.state == "validating" else job.state
+            if job.looks_left < 0:
+                self._settle(job)
+
+    def _settle(self, job):
+        try:
+            rows = [self._wire.text_of(json.loads(line)) for line in self.files[job.input_file].splitlines()]
+            if len({key for key, *_ in rows}) < len(rows):
+                raise ValueError("duplicate_custom_id: a key is used twice")
+        except (KeyError, ValueError) as error:
+            job.state, job.reason = "failed", str(error)
+            return
+        job.state, job.rows = job.end, len(rows)
+        if job.end == "failed":
+            job.reason = "invalid_file: the input file cannot be used"
+            return
+        usual = job.rows if job.end == "completed" else 0
+        worked = usual if self._done is None else self._done
+        good, bad, texts = [], [], []
+        for at, (key, text, request) in enumerate(rows):
+            if at >= worked:
+                bad.append(self._wire.bad_row(key, 0, f"batch_{job.end}"))
+            elif self._means("refused", text):
+                bad.append(self._wire.bad_row(key, 400, "invalid_request_error"))
+            elif self._means("429", text):
+                bad.append(self._wire.bad_row(key, 429, "rate_limit_exceeded"))
+            else:
+                texts.append(text)
+                copies = 0 if self._means("missing", text) else 2 if self._means("duplicate", text) else 1
+                good += [self._row(job, key, text, request)] * copies
+        self._stub.count_texts(texts)
+        job.done, job.failed = len(texts), len(bad)
+        if bad and self._wire.has_error_file:
+            job.errors = self.add_file(b"".join(bad), "errors")
+        elif worked:
+            good += bad
+        if good:
+            job.output = self.add_file(b"".join(self._spoilt(good)))
+
+    def _means(self, word, text):
+        return word in self._row_faults and self._row_faults[word] in text
+
+    def _row(self, job, key, text, request):
         """A good row, or one whose vector is none."""
-        key = "" if means(faults, "no-key", row.text) else row.key
-        dims = self.wire.dims(job, row) or self.stub.dims
-        in_base64 = self.wire.in_base64(job, row)
-        for word in ("nan", "zero", "empty", "wrong-dims"):
-            if means(faults, word, row.text):
-                count = {"empty": 0, "wrong-dims": dims - 1}.get(word, dims)
-                value = {"nan": float("nan"), "zero": 0.0}.get(word, 0.5)
-                return self.wire.row(job, key, json.dumps([value] * count))
-        return self.wire.row(job, key, self._embedding(row.text, dims, in_base64))
+        dims, in_base64 = self._wire.parameters(job, request)
+        numbers = numbers_of(self._stub.vector(text, dims or self._stub.dims))
+        for word, value, count in (
+            ("nan", float("nan"), len(numbers)),
+            ("zero", 0.0, len(numbers)),
+            ("empty", 0.0, 0),
+            ("wrong-dims", 0.5, len(numbers) - 1),
+        ):
+            if self._means(word, text):
+                numbers, in_base64 = [value] * count, False
+        return self._wire.row(
+            "" if self._means("no-key", text) else key, encoded(numbers) if in_base64 else numbers
+        )
 
-    def _embedding(self, text, dims, in_base64):
-        if not self.stub.cheap:
-            return _as_json(self.stub.vector(text, dims), in_base64)
-        place = (zlib.crc32(text.encode("utf-8", "replace")) % POOL, dims, in_base64)
-        if place not in self._shown:
-            self._shown[place] = _as_json(self.stub.vector(text, dims), in_base64)
-        return self._shown[place]
+    def _spoilt(self, rows):
+        """The lines of a file with what the faults do to it as a whole."""
+        faults, size = self._row_faults, int(self._row_faults.get("huge") or 0)
+        lines = rows[::-1] if "permuted" in faults else rows
+        if "blank" in faults:
+            lines = [part for line in lines for part in (line, b"\n  \n")]
+        strays = {
+            "huge": b'{"custom_id": "' + b"0" * (size * 1_000_000) + b'"}\n',
+            "foreign": self._wire.row("f" * 64, [1.0] * self._stub.dims),
+            "not-json": b"<html>upstream error</html>\n",
+            "no-object": b"17\n",
+            "nul": b"\0" * 100 + b"\n",
+        }
+        return [stray for word, stray in strays.items() if word in faults] + lines
 
 
-def _checked(fault):
-    word = fault.partition(":")[0]
-    if word and word not in CALL_FAULTS and word not in FAULTS:
-        known = ", ".join([*CALL_FAULTS, *FAULTS])
-        raise ValueError(f"unknown fault {word!r}; known are: {known}")
-
-
-def _as_json(vector, in_base64):
-    """A vector in base64 as it stands in a row."""
-    return f'"{vector}"' if in_base64 else json.dumps(list(array("f", base64.b64decode(vector))))
+def _json(shown):
+    return Answer(body=json.dumps(shown).encode())

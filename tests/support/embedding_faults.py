@@ -1,10 +1,9 @@
 """What the embedding server can do wrong: the words for it, and the answers."""
 
-import base64
 import hashlib
 import json
-from array import array
-from dataclasses import dataclass
+
+from tests.support.provider_wires import Answer, encoded, numbers_of, tokens_of
 
 FAULTS = {
     "ok": "no fault",
@@ -17,52 +16,40 @@ FAULTS = {
     "500": "server error",
     "503": "overloaded; `503:30` sends Retry-After",
     "504": "a gateway that gave up waiting",
-    "html": "a 200 with a web page",
-    "error-in-200": "a 200 that holds an error; `error-in-200:429` with that code",
-    "words-in-200": "the same without a status: `words-in-200:rate limit reached` says so in words alone",
-    "bad-gzip": "a 200 that says gzip and is none",
-    "truncated": "a 200 with half of the JSON",
+    "html": "200 with a web page, as of a captive portal",
+    "error-in-200": "200 with an error object, as of a gateway; `error-in-200:429` with a status",
+    "words-in-200": "200 with an error object without a status, and these words in it",
+    "bad-gzip": "200 with a body that cannot be unpacked",
+    "truncated": "JSON cut in the middle",
     "short": "one vector too few",
     "long": "one vector too many",
-    "only-rows": "`only-rows:8` answers with vectors for the first 8 texts alone",
-    "same-index": "every vector has the index 0",
-    "permuted": "vectors in reverse order, with their index",
-    "duplicate-index": "two vectors with the same index",
-    "nan": "NaN in a vector; `nan:WORD` only in those of texts with WORD",
-    "zero": "a zero vector; `zero:WORD` as above",
+    "only-rows": "no more than `only-rows:8` vectors, whatever is asked for",
+    "same-index": "every row has the index 0",
+    "permuted": "rows in reverse order, with right indices",
+    "duplicate-index": "the last row has the index of the first",
+    "nan": "NaN in the vectors; `nan:WORD` only in those of texts with that word",
+    "zero": "vectors of zeros; `zero:WORD` only those of texts with that word",
     "wrong-dims": "vectors one dimension short",
     "floats": "JSON numbers although base64 was asked for",
-    "no-base64": "400 when `encoding_format` is given, JSON numbers otherwise",
-    "no-index": "rows without `index`",
-    "max-rows": "`max-rows:8` answers 400 to more texts",
-    "max-tokens": "`max-tokens:1000` answers 400 to more tokens (characters / 4)",
-    "500-rows": "`500-rows:8` answers 500 to more texts, as a server that has no memory for them",
-    "500-text": "`500-text:WORD` answers 500 when a text holds WORD, as a model that breaks on it",
-    "usage": "`usage:70` counts so many tokens in the answer",
-    "close-rows": "`close-rows:8` closes the connection in the middle of the answer to more texts",
-    "max-text-tokens": "`max-text-tokens:500` answers 400 when one text has more",
-    "max-bytes": "`max-bytes:9000` answers 413, naming no cap, to a larger request",
-    "refuse": "`refuse:WORD` answers 400 when a text holds WORD",
+    "no-base64": "400 for `encoding_format`, and JSON numbers without it",
+    "no-index": "rows without an index, in order",
+    "max-rows": "400 above `max-rows:8` texts",
+    "max-tokens": "400 above `max-tokens:100` tokens in a request",
+    "500-rows": "500 above `500-rows:8` texts",
+    "500-text": "500 for a text with a word",
+    "close-rows": "the connection closes above `close-rows:8` texts",
+    "max-text-tokens": "400 above `max-text-tokens:50` tokens in a text",
+    "max-bytes": "413 without words above `max-bytes:1000`",
+    "refuse": "400 if any text contains `refuse:POISON`",
     "redirect": "307 to `redirect:URL`",
-    "hang": "no answer while the server lives; `hang:WORD` only to texts with WORD",
+    "hang": "no answer while the server lives; `hang:WORD` only for texts with that word",
     "slow": "`slow:500` waits so many milliseconds",
-    "slow-text": "`slow-text:500` waits so many milliseconds for each text",
-    "text-quota": "`text-quota:20` answers 429 to more texts: a quota of a minute that it names (Gemini)",
-    "text-quota-unnamed": "the same, but the answer does not name the quota",
-    "close": "closes the connection in the middle of the answer",
+    "slow-text": "`slow-text:90` waits so many milliseconds for each text",
+    "text-quota": "429 above `text-quota:8` texts, which its quota of a minute names (Gemini)",
+    "text-quota-unnamed": "the same without the quota's value",
+    "usage": "`usage:70` counts so many tokens in the answer",
+    "close": "the connection closes in the middle of the answer",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorAnswer:
-    """An answer that is no list of vectors."""
-
-    status: int
-    body: bytes
-    kind: str = "application/json"
-    retry_after: str = ""
-    location: str = ""
-    encoding: str = ""
 
 
 def texts_of(body):
@@ -72,10 +59,6 @@ def texts_of(body):
 
 def digest_of(text):
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def tokens_of(text):
-    return -(-len(text) // 4)
 
 
 def parsed(fault):
@@ -94,86 +77,75 @@ def parsed(fault):
     return faults
 
 
-def checked(fault):
-    """`fault` itself. Raises ValueError when it is none."""
-    parsed(fault)
-    return fault
-
-
-def error_answer(faults, body, headers):
-    """The error that the faults want for this request, if any."""
-    if "401" in faults:
-        given = headers.get("authorization", "")
-        return _error(401, f"Incorrect API key provided: {given}.", "invalid_api_key")
-    if "403-quota" in faults or "429-quota" in faults:
-        text = "You exceeded your current quota, please check your plan and billing details."
-        return _error(403 if "403-quota" in faults else 429, text, "insufficient_quota")
-    if "404-model" in faults:
-        return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
-    if "429" in faults:
-        text = "Rate limit reached. You can add a payment method at https://example.com/account/billing."
-        return _error(429, text, "rate_limit_exceeded", retry_after=faults["429"])
-    if broken := faults.keys() & {"500", "503", "504"}:
-        status = int(min(broken))
-        return _error(status, "The server had an error.", "server_error", retry_after=faults[str(status)])
+def error_answer(wire, faults, body, headers):
+    """The error that the faults want for this request (in OpenAI's words), if any."""
+    given = headers.get("authorization", "")
+    for word, status, code in (
+        ("401", 401, "bad_key"),
+        ("403-quota", 403, "quota"),
+        ("429-quota", 429, "quota"),
+        ("404-model", 404, "model"),
+        ("429-plan", 429, "plan"),
+        ("429", 429, "rate"),
+        ("500", 500, "server"),
+        ("503", 503, "server"),
+        ("504", 504, "server"),
+    ):
+        if word in faults:
+            return wire.error(status, code, retry_after=faults[word], key=given, model=body.get("model"))
     if "redirect" in faults:
-        return ErrorAnswer(status=307, body=b"", kind="text/plain", location=faults["redirect"])
+        return Answer(status=307, kind="text/plain", location=faults["redirect"])
     if "html" in faults:
-        return ErrorAnswer(status=200, body=b"<!doctype html><title>Sign in</title>", kind="text/html")
+        return Answer(body=b"<!doctype html><title>Sign in</title>", kind="text/html")
     if "bad-gzip" in faults:
-        return ErrorAnswer(status=200, body=b"not gzip at all", encoding="gzip")
+        return Answer(body=b"not gzip at all", encoding="gzip")
     if "error-in-200" in faults:
         inner = {"message": "Provider returned error", "code": int(faults["error-in-200"] or 0)}
-        return ErrorAnswer(status=200, body=json.dumps({"error": inner}).encode())
+        return Answer(body=json.dumps({"error": inner}).encode())
     if "words-in-200" in faults:
         inner = {"message": faults["words-in-200"], "code": "error"}
-        return ErrorAnswer(status=200, body=json.dumps({"data": None, "error": inner}).encode())
+        return Answer(body=json.dumps({"data": None, "error": inner}).encode())
     if len(json.dumps(body)) > int(faults.get("max-bytes") or 1 << 60):
-        return ErrorAnswer(status=413, body=b"")
+        return Answer(status=413)
     if "no-base64" in faults and "encoding_format" in body:
-        return _error(400, "Unrecognized request argument supplied: encoding_format", "invalid_request")
-    return _cap_error(faults, texts_of(body))
+        return wire.error(400, "no_base64")
+    return _cap_error(wire, faults, texts_of(body))
 
 
-def _cap_error(faults, texts):
-    caps = {name: int(faults.get(name) or 1 << 60) for name in ("max-rows", "max-tokens", "max-text-tokens")}
-    tokens = [tokens_of(text) for text in texts]
-    for name in ("text-quota", "text-quota-unnamed"):
-        if len(texts) > int(faults.get(name) or 1 << 60):
-            code = f"{name}:{faults[name] * (name == 'text-quota')}"
-            return _error(429, "Resource has been exhausted (e.g. check quota).", code, retry_after="1")
-    if len(texts) > int(faults.get("500-rows") or 1 << 60):
-        return _error(500, "The server had an error.", "server_error")
-    if faults.get("500-text") and any(faults["500-text"] in text for text in texts):
-        return _error(500, "failed to encode response: json: unsupported value: NaN", "api_error")
-    if len(texts) > caps["max-rows"]:
-        text = (
-            "Invalid 'input': array too long. Expected an array with maximum length "
-            f"{caps['max-rows']}, but got an array with length {len(texts)} instead."
-        )
-        return _error(400, text, "array_above_max_length")
-    if max(tokens, default=0) > caps["max-text-tokens"]:
-        text = (
-            f"This model's maximum context length is {caps['max-text-tokens']} tokens, however you "
-            f"requested {max(tokens)} tokens. Please reduce your prompt."
-        )
-        return _error(400, text, "context_length_exceeded")
-    if sum(tokens) > caps["max-tokens"]:
-        text = f"Requested {sum(tokens)} tokens, max {caps['max-tokens']} tokens per request"
-        return _error(400, text, "max_tokens_per_request")
-    if faults.get("refuse") and any(faults["refuse"] in text for text in texts):
-        return _error(400, "This input cannot be processed.", "invalid_request_error")
-    return None
+def _cap_error(wire, faults, texts):
+    def is_above(count, word):
+        return count > int(faults.get(word) or 1 << 60)
+
+    def has(word):
+        return bool(faults.get(word)) and any(faults[word] in text for text in texts)
+
+    rows, tokens = len(texts), [tokens_of(text) for text in texts]
+    if is_above(rows, "text-quota"):
+        return wire.error(429, "text_quota", retry_after="1", cap=int(faults["text-quota"]))
+    if is_above(rows, "text-quota-unnamed"):
+        return wire.error(429, "text_quota", retry_after="1", cap=0)
+    if is_above(rows, "500-rows"):
+        return wire.error(500, "server")
+    if has("500-text"):
+        return wire.error(500, "not_encoded")
+    if is_above(rows, "max-rows"):
+        return wire.error(400, "rows", cap=faults["max-rows"], count=rows)
+    if is_above(max(tokens, default=0), "max-text-tokens"):
+        return wire.error(400, "text_tokens", cap=faults["max-text-tokens"], count=max(tokens))
+    if is_above(sum(tokens), "max-tokens"):
+        return wire.error(400, "tokens", cap=faults["max-tokens"], count=sum(tokens))
+    return wire.error(400, "refused") if has("refuse") else None
 
 
-def vectors_answer(faults, body, vector):
+def vectors_answer(wire, faults, body, vector):
     """The list of vectors, with what the faults do to it. `vector` makes one in base64."""
-    texts = texts_of(body)
-    in_base64 = body.get("encoding_format") == "base64" and not faults.keys() & {"floats", "no-base64"}
+    plain = wire.plain(body)
+    texts = texts_of(plain)
+    in_base64 = plain.get("encoding_format") == "base64" and not faults.keys() & {"floats", "no-base64"}
     data = []
     for index, text in enumerate(texts):
         embedding = _spoilt(faults, text, vector(text))
-        shown = embedding if in_base64 else list(array("f", base64.b64decode(embedding)))
+        shown = embedding if in_base64 else numbers_of(embedding)
         data.append({"object": "embedding", "index": index, "embedding": shown})
     if "no-index" in faults:
         for row in data:
@@ -189,23 +161,13 @@ def vectors_answer(faults, body, vector):
     data = data[: int(faults.get("only-rows") or len(data))]
     if "long" in faults:
         data.append({**data[-1], "index": len(texts)})
-    whole = {"object": "list", "data": data, "model": body.get("model")}
-    if "usage" in faults:
-        whole["usage"] = {"total_tokens": int(faults["usage"])}
-    answer = json.dumps(whole).encode()
+    answer = wire.vectors(body, data, int(faults.get("usage") or 0))
     return answer[: len(answer) // 2] if "truncated" in faults else answer
 
 
 def _spoilt(faults, text, embedding):
-    if "wrong-dims" in faults:
-        embedding = base64.b64encode(base64.b64decode(embedding)[:-4]).decode()
+    numbers = numbers_of(embedding)
     for name, value in (("nan", float("nan")), ("zero", 0.0)):
         if name in faults and faults[name] in text:
-            count = len(base64.b64decode(embedding)) // 4
-            embedding = base64.b64encode(array("f", [value] * count).tobytes()).decode()
-    return embedding
-
-
-def _error(status, message, code, *, retry_after=""):
-    body = {"error": {"message": message, "type": code, "code": code}}
-    return ErrorAnswer(status=status, body=json.dumps(body).encode(), retry_after=retry_after)
+            return encoded([value] * len(numbers))
+    return encoded(numbers[:-1]) if "wrong-dims" in faults else embedding

@@ -1,9 +1,10 @@
-"""A real HTTP server that speaks OpenAI's `POST /v1/embeddings` and misbehaves on command.
+"""A real HTTP server that speaks a provider's protocol and misbehaves on command.
 
     python -m tests.support.embedding_server --port 0 --latency-ms 60 --fault 429:60
 
-prints its base URL (ending in /v1) as its first line and serves until it is ended. It remembers every text
-it received, so "no text was sent twice" can be checked whatever became of its clients.
+prints its base URL as its first line and serves until it is ended. It remembers every text it received, so
+"no text was sent twice" can be checked whatever became of its clients. `EmbeddingServer` speaks OpenAI's
+protocol, `VoyageServer` and `GeminiServer` theirs (see `provider_wires`).
 
     POST /control  {"fault": "max-rows:8,refuse:POISON", "script": ["500", "ok"], "latency_ms": 0,
                     "clear_log": true, "batch": {…}}; only the keys given change
@@ -19,33 +20,29 @@ import argparse
 import base64
 import json
 import socket
+import struct
 import sys
 import threading
 import time
 import urllib.request
-import zlib
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.server import ThreadingHTTPServer
-from types import MappingProxyType
 from typing import Any
 
-from tests.support.batch_server import POOL, BatchSide
-from tests.support.batch_wires import OpenAIWire, Wire
+from tests.support.batch_server import BatchSide
 from tests.support.embedding_faults import (
     FAULTS,
-    ErrorAnswer,
-    checked,
     digest_of,
     error_answer,
     parsed,
     texts_of,
-    tokens_of,
     vectors_answer,
 )
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.http_stub import HttpStub, QuietHandler
+from tests.support.provider_wires import Answer, GeminiWire, OpenAIWire, VoyageWire, tokens_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,30 +59,13 @@ class Received:
 
 
 class EmbeddingServer(HttpStub):
-    """The server on a port of its own, running while the `with` block does.
+    """The server on a port of its own, running while the `with` block does."""
 
-    What differs between protocols is in the methods from `serves` on; servers of others replace them.
-    """
+    wire = OpenAIWire()
 
-    base_path = "/v1"
-    batch_wire: type[Wire] = OpenAIWire
-
-    def __init__(
-        self,
-        *,
-        fault="",
-        script=(),
-        latency_ms=0,
-        dims=384,
-        key="",
-        port=0,
-        cheap=False,
-    ):
-        """`key`: answer 401 without `Authorization: Bearer <key>`; empty: anybody may ask.
-
-        `cheap`: texts share a few vectors, so that many cost little.
-        """
-        self.cheap = cheap
+    def __init__(self, *, fault="", script=(), latency_ms=0, dims=384, key="", port=0):
+        """`key`: answer 401 to requests without it; empty: anybody may ask."""
+        self.base_path = self.wire.base_path
         self.key = key
         self.latency_ms = latency_ms
         self.requests = []
@@ -94,10 +74,9 @@ class EmbeddingServer(HttpStub):
         self.stopping = threading.Event()
         self.lock = threading.Lock()
         self.dims = dims
-        self._embedders = {dims: FakeEmbedder(dims=dims)}
         #: (SHA-256 of a text, dimensions) -> its vector in base64, so that a text costs its making once.
         self._vectors = {}
-        self.batches = BatchSide(self, self.batch_wire())
+        self.batches = BatchSide(self)
         self.control({"fault": fault, "script": list(script)})
         self._served = _Server(("127.0.0.1", port), _Handler)
         self._served.stub = self
@@ -106,15 +85,15 @@ class EmbeddingServer(HttpStub):
     def __exit__(self, *_):
         self.stopping.set()
         super().__exit__()
-        self.batches.jobs.close()
 
     def control(self, changes):
         """What `POST /control` does."""
+        for fault in (changes.get("fault", ""), *changes.get("script", ())):
+            parsed(fault)
         with self.lock:
-            if "fault" in changes:
-                self._fault = checked(changes["fault"])
+            self._fault = changes.get("fault", getattr(self, "_fault", ""))
             if "script" in changes:
-                self._script = deque(checked(fault) for fault in changes["script"])
+                self._script = deque(changes["script"])
             self.latency_ms = changes.get("latency_ms", self.latency_ms)
             if changes.get("clear_log"):
                 self.requests.clear()
@@ -125,12 +104,11 @@ class EmbeddingServer(HttpStub):
     def log(self):
         """What `GET /log` answers."""
         with self.lock:
-            shown = [
-                {name: value for name, value in asdict(request).items() if name not in ("headers", "body")}
-                for request in self.requests
-            ]
+            requests = [asdict(request) for request in self.requests]
             texts = dict(self.texts)
-        return {"requests": shown, "texts": texts, "batch": self.batches.log()}
+        for request in requests:
+            del request["headers"], request["body"]
+        return {"requests": requests, "texts": texts, "batch": self.batches.log()}
 
     def until_unconnected(self, within_s=30):
         """Wait until all that was sent by clients that are gone has been read, and their connections closed.
@@ -161,68 +139,43 @@ class EmbeddingServer(HttpStub):
 
     def receive(self, headers, body, size):
         """Log a request before anything else happens to it; the faults to answer it with."""
-        texts = texts_of(self.plain(body))
-        digests = [digest_of(text) for text in texts]
+        texts = texts_of(self.wire.plain(body))
+        self.count_texts(texts)
         with self.lock:
             fault = self._script.popleft() if self._script else self._fault
-            tokens = sum(tokens_of(text) for text in texts)
-            self.requests.append(
-                Received(
-                    at=time.time(),
-                    rows=len(texts),
-                    bytes=size,
-                    tokens=tokens,
-                    fault=fault,
-                    headers=headers,
-                    body=body,
-                )
-            )
-            self.texts.update(digests)
+            tokens = sum(map(tokens_of, texts))
+            made = {"at": time.time(), "rows": len(texts), "bytes": size, "tokens": tokens, "fault": fault}
+            self.requests.append(Received(**made, headers=headers, body=body))
         return parsed(fault)
 
-    def serves(self, path):
-        """Whether embedding requests are sent to this path."""
-        return path == f"{self.base_path}/embeddings"
-
-    def plain(self, body):
-        """A request in OpenAI's words: `input`, and if given `model`, `dimensions`, `encoding_format`."""
-        return body
-
     def admits(self, headers):
-        """Whether the request brings the key."""
-        return not self.key or headers.get("authorization") == f"Bearer {self.key}"
-
-    def complaint(self, path, headers, body):
-        """What is wrong with a request that is not as documented; OpenAI's own is checked by nobody here."""
-        return None
-
-    def error(self, faults, body, headers):
-        """The error that the faults want for a request, if any."""
-        return error_answer(faults, body, headers)
-
-    def plain_error(self, status, message, code):
-        """An error in the provider's shape."""
-        body = {"error": {"message": message, "type": code, "param": None, "code": code}}
-        return ErrorAnswer(status=status, body=json.dumps(body).encode())
+        """Whether a request brings the key."""
+        return not self.key or self.wire.admits(self.key, headers)
 
     def answer(self, faults, body):
         """The vectors, with what the faults do to them."""
-        dims = body.get("dimensions") or self.dims
-        return vectors_answer(faults, body, lambda text: self.vector(text, dims))
+        dims = self.wire.plain(body).get("dimensions") or self.dims
+        return vectors_answer(self.wire, faults, body, lambda text: self.vector(text, dims))
 
     def vector(self, text, dims):
         """The vector of a text in base64."""
-        picked = zlib.crc32(text.encode("utf-8", "replace")) % POOL if self.cheap else -1
-        place = (str(picked) if self.cheap else digest_of(text), dims)
-        found = self._vectors.get(place)
-        if found is None:
-            if self.cheap:
-                # Many words, so that no number of the vector is zero.
-                text = " ".join(str((picked + 1) * number) for number in range(1000, 2000))
-            embedder = self._embedders.setdefault(dims, FakeEmbedder(dims=dims))
-            found = base64.b64encode(embedder.embed_documents([text])[0]).decode()
-            self._vectors[place] = found
-        return found
+        place = (digest_of(text), dims)
+        if place not in self._vectors:
+            (vector,) = FakeEmbedder(dims=dims).embed_documents([text])
+            self._vectors[place] = base64.b64encode(vector).decode()
+        return self._vectors[place]
+
+
+class VoyageServer(EmbeddingServer):
+    """The same for Voyage."""
+
+    wire = VoyageWire()
+
+
+class GeminiServer(EmbeddingServer):
+    """The same for Gemini."""
+
+    wire = GeminiWire()
 
 
 class _Server(ThreadingHTTPServer):
@@ -268,38 +221,32 @@ class _Handler(QuietHandler):
     server: _Server
 
     def do_GET(self):
-        if self.path.endswith("/log"):
-            self._json(200, self.server.stub.log())
-        else:
-            self.do_DELETE()
-
-    def do_DELETE(self):
-        if not self.server.stub.batches.handle(self):
-            self._json(404, {"error": {"message": "unknown path"}})
-
-    def do_POST(self):
-        if self.server.stub.batches.handle(self):
-            return
-        length = int(self.headers.get("Content-Length") or 0)
-        raw = self.rfile.read(length)
-        if len(raw) < length:
+        length = self.headers.get("Content-Length")
+        raw = self.rfile.read(int(length)) if length else b""
+        if len(raw) < int(length or 0):
             # Whoever asked died in the middle of it: no provider has received such a request.
             self.close_connection = True
             return
-        body = json.loads(raw) if raw[:1] in (b"{", b"[") else {}
-        if self.path.endswith("/control"):
-            self.server.stub.control(body)
-            self._json(200, {})
-        elif self.server.stub.serves(self.path.split("?")[0]):
-            self._embeddings(body, len(raw))
-        else:
-            self._json(404, {"error": {"message": "unknown path"}})
-
-    def _embeddings(self, body, size):
         stub = self.server.stub
         headers = {name.lower(): value for name, value in self.headers.items()}
+        if stub.batches.handle(self, self.command, self.path, headers, raw):
+            return
+        if self.path.endswith("/log"):
+            self.send(Answer(body=json.dumps(stub.log()).encode()))
+        elif self.path.endswith("/control"):
+            stub.control(json.loads(raw))
+            self.send(Answer(body=b"{}"))
+        elif self.command == "POST" and stub.wire.serves(self.path.split("?")[0]):
+            self._embeddings(stub, headers, json.loads(raw), len(raw))
+        else:
+            self.send(Answer(status=404, body=b'{"error": {"message": "unknown path"}}'))
+
+    do_POST = do_DELETE = do_GET
+
+    def _embeddings(self, stub, headers, body, size):
         faults = stub.receive(headers, body, size)
-        texts = texts_of(stub.plain(body))
+        plain = stub.wire.plain(body)
+        texts = texts_of(plain)
         for_texts = len(texts) * float(faults.get("slow-text") or 0)
         if wait_ms := stub.latency_ms + float(faults.get("slow") or 0) + for_texts:
             stub.stopping.wait(wait_ms / 1000)
@@ -309,43 +256,37 @@ class _Handler(QuietHandler):
             return
         if not stub.admits(headers):
             faults = {"401": ""}
-        error = stub.complaint(self.path, headers, body) or stub.error(faults, body, headers)
-        if error is None:
-            cut = "close" in faults or len(texts) > int(faults.get("close-rows") or 1 << 60)
-            self._answer(200, stub.answer(faults, body), "application/json", cut=cut)
-        else:
-            headers = {
-                "Retry-After": error.retry_after,
-                "Location": error.location,
-                "Content-Encoding": error.encoding,
-            }
-            self._answer(error.status, error.body, error.kind, headers=headers)
+        elif wrong := stub.wire.complaint(self.path, headers, body):
+            self.send(stub.wire.error(400, "words", words=wrong))
+            return
+        error = error_answer(stub.wire, faults, plain, headers)
+        is_cut = "close" in faults or len(texts) > int(faults.get("close-rows") or 1 << 60)
+        self.send(error or Answer(body=stub.answer(faults, body)), is_cut=is_cut and error is None)
 
-    def _json(self, status, body):
-        self._answer(status, json.dumps(body).encode(), "application/json")
-
-    def _answer(
-        self,
-        status,
-        body,
-        kind,
-        *,
-        headers=MappingProxyType({}),
-        cut=False,
-    ):
-        """`headers` without a value are left out."""
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
+    def send(self, answer, *, is_cut=False):
+        """Send an answer; `is_cut`: the connection closes in the middle of it."""
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.body)))
+        for name, value in (
+            ("Retry-After", answer.retry_after),
+            ("Location", answer.location),
+            ("Content-Encoding", answer.encoding),
+        ):
             if value:
                 self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.wfile.write(answer.body[: len(answer.body) // 2] if is_cut else answer.body)
         self.wfile.flush()
-        if cut:
+        if is_cut:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
+
+    def reset(self):
+        """Close the connection with a reset, without an answer."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
 
 
 def main(kind: type[EmbeddingServer] = EmbeddingServer) -> None:
@@ -354,26 +295,11 @@ def main(kind: type[EmbeddingServer] = EmbeddingServer) -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--dims", type=int, default=384)
-    parser.add_argument("--key", default="", help="answer 401 to everybody without this key")
-    parser.add_argument("--cheap", action="store_true", help="texts share vectors")
-    parser.add_argument("--batch", default="{}", help="JSON for the Batch API, see batch_server")
     parser.add_argument("--fault", default="", help="permanent fault: " + ", ".join(FAULTS))
-    options = parser.parse_args()
-    server = kind(
-        fault=options.fault,
-        latency_ms=options.latency_ms,
-        dims=options.dims,
-        key=options.key,
-        port=options.port,
-        cheap=options.cheap,
-    )
-    server.batches.control(json.loads(options.batch))
-    with server:
+    with kind(**vars(parser.parse_args())) as server:
         print(server.url, flush=True)
-        try:
+        with suppress(KeyboardInterrupt):
             threading.Event().wait()
-        except KeyboardInterrupt:
-            return
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from memline.shared.queue.messages import (
 from memline.workers import context as workers_context
 from memline.workers.context import Context
 from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
-from tests.support.gemini_server import GeminiServer
+from tests.support.embedding_server import GeminiServer
 from tests.support.index_rows import backlog, file_row
 from tests.support.workspace import remote
 

@@ -15,10 +15,8 @@ from memline.shared.index import batches, identities, jobs
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import spent
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.gemini_server import GeminiServer
+from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
 from tests.support.index_rows import backlog, file_row, make_job
-from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, make_settings
 
 SERVERS = {"openai": EmbeddingServer, "voyage": VoyageServer, "gemini": GeminiServer}

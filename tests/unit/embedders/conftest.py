@@ -1,8 +1,5 @@
 """Settings and a misbehaving server for the tests of embedders."""
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,16 +34,6 @@ def make_settings(*, providers=None, environment_keys=None, remote=None, **memor
         content=ConfigFile(models=ModelsBlock(providers=providers or {})),
         environment_keys=environment_keys or {},
     )
-
-
-def refusal(url, body, headers):
-    """What a server answers with 400 to a request made by hand."""
-    sent = {"Content-Type": "application/json", **headers}
-    request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=sent)
-    with pytest.raises(urllib.error.HTTPError, match="400") as caught:
-        urllib.request.urlopen(request, timeout=120)
-    with caught.value as answer:
-        return answer.read().decode()
 
 
 @pytest.fixture

@@ -34,15 +34,6 @@ def test_without_any_key_search_goes_by_keywords_and_says_how_to_change_that():
         choice.build()
 
 
-def test_auto_takes_openai_by_its_key():
-    choice = choose(make_settings(environment_keys={"openai": KEY, "gemini": "g", "voyage": "v"}))
-
-    assert choice.identity == Identity(provider="openai", model="text-embedding-3-small")
-    assert choice.reason == ""
-    assert choice.caps
-    assert choice.caps.max_rows == 2048
-
-
 def test_auto_takes_a_server_of_ones_own_without_a_key():
     choice = choose(make_settings(remote=LOCAL, model="nomic-embed-text"))
 
@@ -63,12 +54,6 @@ def test_auto_goes_on_to_gemini_and_voyage_by_their_keys(keys, identity):
     assert choice.identity == identity
     assert key_of(choice) == keys[identity.provider]
     assert choice.reason == ""
-
-
-def test_the_key_of_gemini_may_be_below_google():
-    choice = choose(make_settings(providers={"google": ProviderEntry(api_key="g")}))
-
-    assert (choice.provider, key_of(choice)) == ("gemini", "g")
 
 
 def test_a_key_that_the_environment_knows_is_shown_to_its_own_provider_only():
@@ -116,13 +101,6 @@ def test_a_preset_speaks_the_protocol_of_openai_under_its_own_name(server, name)
     assert embedder.identity.provider == name
     assert server.requests[0].body["model"] == choice.model
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
-
-
-def test_a_header_in_the_place_of_the_key_is_enough():
-    header = {"headers": {"Authorization": "Bearer token-of-a-proxy"}}
-
-    for name in ("openai", "gemini", "voyage"):
-        assert choose(make_settings(provider=name, remote=header)).provider == name
 
 
 def test_local_without_a_model_here_says_how_to_get_it(tmp_path):
@@ -186,19 +164,6 @@ def test_keys_are_looked_for_in_remote_then_environment_then_providers():
         del given[place]
 
     assert found == ["of-remote", "of-environment", "of-providers"]
-
-
-def test_none_is_none_whatever_keys_there_are():
-    choice = choose(make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY}))
-
-    assert (choice.provider, choice.identity) == (NONE, None)
-    assert choice.reason
-
-
-def test_caps_of_the_settings_win():
-    choice = choose(make_settings(remote={**LOCAL, "max_rows": 7}))
-
-    assert choice.caps and choice.caps.max_rows == 7
 
 
 @pytest.mark.parametrize(("per_minute", "rows"), [(100, 5), (3000, 100), (3, 1), (0, 100)])

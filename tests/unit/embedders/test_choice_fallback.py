@@ -1,12 +1,11 @@
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.embedders.choice import NONE, Choice, choose, choose_fallback, choose_for_identity
+from memline.shared.embedders.choice import NONE, choose, choose_fallback, choose_for_identity
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
 from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
-from tests.support.gemini_server import GeminiServer
-from tests.support.voyage_server import VoyageServer
+from tests.support.embedding_server import GeminiServer, VoyageServer
 from tests.unit.embedders.conftest import KEY, make_settings
 
 OPENAI = Identity(provider="openai", model="text-embedding-3-small")
@@ -54,14 +53,6 @@ def test_the_fallback_inherits_nothing_of_the_first_provider(name, identity, url
     assert choice.caps.max_rows == rows
 
 
-@pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_the_fallback_takes_over_at_once_when_the_first_provider_has_no_key(name):
-    choice = choose(make_settings(provider="openai", fallback=name, environment_keys={name: KEY}))
-
-    assert (choice.provider, choice.fallback_from) == (name, "openai")
-    assert 'No API key found for provider "openai"' in choice.reason
-
-
 def test_when_the_fallback_fails_too_both_reasons_are_told():
     choice = choose(make_settings(provider="openai", fallback="voyage"))
 
@@ -70,16 +61,6 @@ def test_when_the_fallback_fails_too_both_reasons_are_told():
         'No API key found for provider "openai"\n\n'
         'Fallback to voyage failed: No API key found for provider "voyage"'
     )
-
-
-def test_a_provider_that_stops_while_working_hands_over_to_the_fallback():
-    first = Choice(requested="gemini", provider="gemini")
-    settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
-
-    second = choose_fallback(settings, first)
-
-    assert second
-    assert (second.provider, second.fallback_from) == ("openai", "gemini")
 
 
 def test_there_is_no_fallback_to_the_provider_that_stopped():
@@ -126,14 +107,6 @@ def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place():
 
     with pytest.raises(ProviderStop):
         choose_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "").build()
-
-
-def test_provider_none_calls_no_provider_whatever_the_fallback():
-    public = Identity(provider="openai", model="text-embedding-3-small")
-    settings = make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY})
-
-    with pytest.raises(ProviderStop, match="is none"):
-        choose_for_identity(settings, public, "").build()
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,11 @@ from array import array
 
 import pytest
 
-from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.gemini import GeminiEmbedder
-from memline.shared.embedders.protocol import Identity
-from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderStop
-from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
+from memline.shared.errors import ProviderBrokenAnswer
+from memline.shared.providers import GEMINI_PROMPTS
+from tests.support.embedding_server import GeminiServer
 from tests.support.fake_embedder import FakeEmbedder
-from tests.support.gemini_server import GeminiServer
-from tests.unit.embedders.conftest import KEY, refusal
+from tests.unit.embedders.conftest import KEY
 
 TEXTS = ["alpha notes", "beta plan"]
 
@@ -86,47 +83,6 @@ def test_no_name_of_a_model_becomes_another_address(server, connect, model):
     assert server.requests[0].body["requests"][0]["model"] == MODELS[model]
 
 
-@pytest.mark.parametrize("ending", ["/openai", "/openai/", "/", "/openai/embeddings"])
-def test_the_address_of_the_other_protocol_leads_to_the_native_one(server, connect, ending):
-    assert connect(server.url + ending, provider="gemini").embed_documents(TEXTS)
-
-
-@pytest.mark.parametrize(
-    ("fault", "hint"),
-    [("429-quota", "the day's quota of this gemini key"), ("403-quota", "no quota for the model")],
-)
-def test_a_used_up_quota_of_a_day_stops_whatever_time_to_wait_the_answer_names(server, connect, fault, hint):
-    server.control({"fault": fault})
-
-    with pytest.raises(ProviderStop) as caught:
-        connect(server.url, provider="gemini").embed_documents(TEXTS)
-
-    assert hint in caught.value.hint
-
-
-def test_a_quota_of_a_minute_without_a_time_to_wait_is_back_in_a_minute(server, connect):
-    server.control({"fault": "429"})
-
-    with pytest.raises(ProviderLater) as caught:
-        connect(server.url, provider="gemini").embed_documents(TEXTS)
-
-    assert caught.value.retry_after_s == 60
-
-
-def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server):
-    embedder = GeminiEmbedder(
-        identity=Identity(provider="gemini", model="gemini-embedding-001", scheme=GEMINI_TASKS),
-        endpoint=Endpoint(
-            provider="gemini", base_url=server.url, public=True, key=KEY, key_header="x-goog-api-key"
-        ),
-    )
-
-    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 3072"):
-        embedder.embed_documents(TEXTS)
-
-    embedder.close()
-
-
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -143,30 +99,6 @@ def test_an_answer_of_another_shape_is_broken(server, connect, monkeypatch, answ
 
     with pytest.raises(ProviderBrokenAnswer, match=reason):
         connect(server.url, provider="gemini").embed_documents(TEXTS)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"model": "models/other"}, "unexpected model name"),
-        ({"taskType": "SEARCH"}, "task_type"),
-        ({"task": "x"}, "Unknown name"),
-        ({"content": {"parts": [{"text": ""}]}}, "empty Part"),
-        ({"content": "alpha"}, "one part"),
-        ({"outputDimensionality": 5000}, "output_dimensionality"),
-    ],
-)
-def test_the_server_of_the_tests_refuses_what_gemini_would_refuse(server, change, reason):
-    good = {"model": "models/m", "content": {"parts": [{"text": "alpha"}]}, "taskType": "RETRIEVAL_QUERY"}
-    headers = {"x-goog-api-key": KEY}
-
-    assert reason in refusal(f"{server.url}/models/m:embedContent", {**good, **change}, headers)
-
-
-def test_the_server_of_the_tests_refuses_a_key_in_the_address(server):
-    url = f"{server.url}/models/m:embedContent?key={KEY}"
-
-    assert "address" in refusal(url, {"content": {"parts": [{"text": "alpha"}]}}, {"x-goog-api-key": KEY})
 
 
 def _numbers(vector):

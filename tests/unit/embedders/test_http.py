@@ -42,21 +42,32 @@ def ask(clock):
 
 def test_a_redirect_at_the_same_place_keeps_the_key(ask):
     with EmbeddingServer(key=KEY) as server:
-        file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n", b"two\n"]))
-        server.batches.control({"faults": {"output": [f"redirect:/v1/files/{file.id}/content"]}})
+        file = server.batches.add_file(b"one\ntwo\n")
+        server.batches.control({"faults": {"output": [f"redirect:/v1/files/{file}/content"]}})
 
-        got = b"".join(ask(server.url).download(f"/files/{file.id}/content", what="content"))
+        got = b"".join(ask(server.url).download(f"/files/{file}/content", what="content"))
 
     assert got == b"one\ntwo\n"
 
 
+def test_a_redirect_to_another_place_is_followed_without_the_key(ask):
+    with EmbeddingServer(key=KEY) as server, EmbeddingServer(key=KEY) as other:
+        file = other.batches.add_file(b"one\n")
+        server.batches.control({"faults": {"output": f"redirect:{other.url}/files/{file}/content"}})
+
+        with pytest.raises(ProviderStop) as caught:
+            list(ask(server.url).download(f"/files/{file}/content", what="content"))
+
+    assert (caught.value.status, other.batches.calls["output"]) == (401, 1)
+
+
 def test_a_circle_of_redirects_ends(ask):
     with EmbeddingServer() as server:
-        file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
-        server.batches.control({"faults": {"output": f"redirect:/v1/files/{file.id}/content"}})
+        file = server.batches.add_file(b"one\n")
+        server.batches.control({"faults": {"output": f"redirect:/v1/files/{file}/content"}})
 
         with pytest.raises(ProviderStop):
-            list(ask(server.url).download(f"/files/{file.id}/content", what="content"))
+            list(ask(server.url).download(f"/files/{file}/content", what="content"))
 
         assert server.batches.calls["output"] <= 5
 
@@ -64,11 +75,11 @@ def test_a_circle_of_redirects_ends(ask):
 @pytest.mark.parametrize("target", ["ftp://example.com/x", "http://", "http://[", "//", "file:///etc/passwd"])
 def test_a_redirect_to_nowhere_is_an_error(ask, target):
     with EmbeddingServer() as server:
-        file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
+        file = server.batches.add_file(b"one\n")
         server.batches.control({"faults": {"output": f"redirect:{target}"}})
 
         with pytest.raises(ProviderError) as caught:
-            list(ask(server.url).download(f"/files/{file.id}/content", what="content"))
+            list(ask(server.url).download(f"/files/{file}/content", what="content"))
 
     assert caught.value.kind in ("stop", "later")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
-from memline.shared.embedders.request import embed
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderLater,
@@ -13,10 +12,8 @@ from memline.shared.errors import (
     ProviderStop,
     ProviderTooBig,
 )
-from tests.support.embedding_server import EmbeddingServer
+from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
 from tests.support.fake_embedder import FakeEmbedder
-from tests.support.gemini_server import GeminiServer
-from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY
 
 TEXTS = ["alpha notes", "beta plan", "会議 gamma"]
@@ -100,16 +97,6 @@ def test_caps_are_read_from_the_answer(site):
     assert (tokens.value.max_rows, tokens.value.max_tokens) == (0, 5)
 
 
-def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site):
-    site.server.control({"fault": "429:34"})
-
-    with pytest.raises(ProviderLater) as caught:
-        site.embedder.embed_documents(TEXTS)
-
-    assert caught.value.retry_after_s == 34
-    assert len(site.server.requests) == 1
-
-
 @pytest.mark.parametrize("fault", ["500", "503", "close"])
 def test_a_short_trouble_is_tried_again_at_once(site, clock, fault):
     site.server.control({"script": [fault, fault, "ok"]})
@@ -155,25 +142,6 @@ def test_dimensions_that_are_ignored_are_an_error_with_a_way_out(site, connect):
         short.embed_documents(TEXTS)
 
     assert "outputDimensionality" in caught.value.hint
-
-
-def test_one_refused_text_does_not_fail_its_neighbours(site):
-    site.server.control({"fault": "refuse:POISON"})
-    texts = [f"note {number}" for number in range(7)] + ["POISON"]
-
-    outcome = embed(site.embedder, texts)
-
-    assert [index for index, _ in outcome.failures] == [7]
-    assert None not in outcome.vectors[:7]
-
-
-def test_a_text_with_half_a_character_is_sent_all_the_same(site):
-    assert len(site.embedder.embed_documents(["broken \ud800 text"])) == 1
-
-
-def test_nothing_is_asked_for_no_texts(site):
-    assert site.embedder.embed_documents([]) == []
-    assert not site.server.requests
 
 
 def test_a_wrong_key_is_never_shown(site, connect):

@@ -4,8 +4,8 @@ import pytest
 
 from memline.shared.embedders.request import embed
 from memline.shared.errors import ProviderTooBig
+from tests.support.embedding_server import GeminiServer
 from tests.support.fake_embedder import FakeEmbedder
-from tests.support.gemini_server import GeminiServer
 
 
 def texts(count, **replaced):

@@ -4,10 +4,10 @@ import pytest
 
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.request import embed
-from memline.shared.errors import ProviderLater, ProviderStop, ProviderTooBig
+from memline.shared.errors import ProviderStop, ProviderTooBig
+from tests.support.embedding_server import VoyageServer
 from tests.support.fake_embedder import FakeEmbedder
-from tests.support.voyage_server import VoyageServer
-from tests.unit.embedders.conftest import KEY, make_settings, refusal
+from tests.unit.embedders.conftest import KEY, make_settings
 
 TEXTS = ["alpha notes", "beta plan"]
 
@@ -51,15 +51,6 @@ def test_dimensions_that_the_model_does_not_have_stop_with_the_key_to_change(ser
     assert "outputDimensionality" in caught.value.hint
 
 
-@pytest.mark.parametrize("fault", ["floats", "permuted", "no-index"])
-def test_unusual_answers_that_fit_give_the_same_vectors(server, connect, fault):
-    server.control({"fault": fault})
-
-    vectors = connect(server.url, provider="voyage").embed_documents(TEXTS)
-
-    assert vectors == FakeEmbedder().embed_documents(TEXTS)
-
-
 @pytest.mark.parametrize(
     ("model", "tokens"),
     [("", 60_000), ("voyage-3-large", 60_000), ("voyage-4", 160_000), ("voyage-4-lite", 500_000)],
@@ -69,16 +60,6 @@ def test_a_request_is_as_large_as_half_of_the_cap_of_the_model(model, tokens):
 
     assert caps
     assert (caps.max_rows, caps.max_tokens) == (1000, tokens)
-
-
-def test_an_account_without_a_payment_method_waits_for_its_turn(server, connect):
-    server.control({"fault": "429-plan"})
-
-    with pytest.raises(ProviderLater) as caught:
-        connect(server.url, provider="voyage").embed_documents(TEXTS)
-
-    assert caught.value.retry_after_s == 20
-    assert "payment method" in caught.value.message
 
 
 def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(server, connect):
@@ -93,22 +74,3 @@ def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(server
     assert caught.value.max_tokens == 5000
     assert outcome.max_tokens == 5000
     assert None not in outcome.vectors
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"dimensions": 256}, "dimensions"),
-        ({"input_type": "RETRIEVAL_QUERY"}, "input_type"),
-        ({"output_dimension": 100}, "output_dimension"),
-        ({"encoding_format": "float"}, "encoding_format"),
-        ({"input": ["x"] * 1001}, "batch size limit is 1000"),
-        ({"input": ["x" * 4] * 999 + ["x" * 500_000]}, "max allowed tokens per submitted batch is 120000"),
-        ({"input": [""]}, "empty"),
-    ],
-)
-def test_the_server_of_the_tests_refuses_what_voyage_would_refuse(server, change, reason):
-    good = {"model": "voyage-4-large", "input": TEXTS, "input_type": "query"}
-    headers = {"Authorization": f"Bearer {KEY}"}
-
-    assert reason in refusal(f"{server.url}/embeddings", {**good, **change}, headers)

@@ -70,15 +70,6 @@ def test_a_revision_is_asked_for_and_kept_apart(tmp_path, hub, name):
     assert (kept / "v1.0/model-Q8_0.gguf").stat().st_size < (kept / "main/model-Q8_0.gguf").stat().st_size
 
 
-def test_a_download_that_is_cut_off_goes_on_where_it_stopped(tmp_path, hub):
-    hub.faults = ["cut"]
-
-    choice = fetched(tmp_path)
-
-    assert choice.provider == "local"
-    assert [span for _, span in hub.requests] == ["", f"bytes={len(CONTENT) // 2}-"]
-
-
 def test_a_later_run_goes_on_with_what_an_earlier_one_got(tmp_path, hub):
     hub.faults = ["cut", "cut", "cut"]
 
@@ -141,21 +132,6 @@ def test_a_download_with_another_digest_is_thrown_away(tmp_path, hub):
     assert not list((tmp_path / "models").rglob("*.gguf*"))
 
 
-def test_an_unknown_name_is_a_stop_with_what_to_check(tmp_path, hub):
-    choice = fetched(tmp_path, "hf:owner/no-such-repo/model.gguf")
-
-    assert "hf:owner/no-such-repo/model.gguf is not known there (404)" in choice.reason
-    assert "owner, repository, file and revision" in choice.action
-
-
-def test_without_a_network_the_reason_names_the_model(tmp_path, hub, monkeypatch):
-    monkeypatch.setenv("MEMLINE_HF_URL", "http://127.0.0.1:1")
-
-    choice = fetched(tmp_path)
-
-    assert f"the download of {NAME} was cut off" in choice.reason
-
-
 def test_the_mirror_of_hugging_faces_own_variable_is_asked_unless_ours_names_another(
     tmp_path, hub, monkeypatch
 ):
@@ -166,16 +142,6 @@ def test_the_mirror_of_hugging_faces_own_variable_is_asked_unless_ours_names_ano
     by_ours = fetched(tmp_path / "other")
 
     assert (by_its_own.provider, by_ours.provider) == ("local", "none")
-
-
-def test_the_scheme_of_an_identity_is_the_family_of_its_model(tmp_path):
-    model = tmp_path / "m.gguf"
-    model.write_bytes(gguf(general__architecture="nomic-bert"))
-
-    identity = choose(settings_of(tmp_path, str(model))).identity
-
-    assert identity
-    assert identity.scheme == "nomic-embed"
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path, hub):
@@ -229,19 +195,6 @@ def test_an_onnx_model_is_downloaded_with_the_files_that_belong_to_it(tmp_path, 
     assert {"config.json", "tokenizer_config.json", "onnx/model.onnx_data"} < set(asked)
 
 
-def test_an_onnx_model_that_is_cut_off_goes_on_with_the_file_where_it_stopped(tmp_path, onnx_hub):
-    onnx_hub.faults = ["cut", "cut", "cut"]
-
-    cut = fetched(tmp_path, ONNX_NAME)
-    choice = fetched(tmp_path, ONNX_NAME)
-
-    assert (cut.provider, choice.provider) == ("none", "local")
-    assert "the download of tokenizer.json of hf:owner/some-model/onnx/model.onnx was cut off" in cut.reason
-    assert (tmp_path / "models/owner/some-model/main/tokenizer.json").read_bytes() == ONNX_FILES[
-        "tokenizer.json"
-    ]
-
-
 @pytest.mark.parametrize("file", ["model.onnx", "onnx/int8/model.onnx"])
 def test_a_graph_may_be_anywhere_in_its_repository(tmp_path, onnx_hub, file):
     for name in (file, f"{file}_data"):
@@ -251,15 +204,6 @@ def test_a_graph_may_be_anywhere_in_its_repository(tmp_path, onnx_hub, file):
 
     assert (choice.provider, choice.model, choice.reason) == ("local", "some-model/model.onnx", "")
     assert (tmp_path / "models/owner/some-model/main" / f"{file}_data").is_file()
-
-
-def test_an_onnx_model_without_a_tokenizer_is_not_downloaded(tmp_path, onnx_hub):
-    del onnx_hub.files["/owner/some-model/resolve/main/tokenizer.json"]
-
-    choice = fetched(tmp_path, ONNX_NAME)
-
-    assert "tokenizer.json of hf:owner/some-model/onnx/model.onnx is not known there (404)" in choice.reason
-    assert not list((tmp_path / "models").rglob("model.onnx*"))
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "onnx/model.onnx"])
@@ -292,34 +236,11 @@ def test_nothing_is_downloaded_for_those_who_do_not_ask_for_local(tmp_path, hub,
     assert not hub.requests
 
 
-def test_a_fallback_to_local_is_downloaded_before_it_is_needed(tmp_path, hub):
-    settings = settings_of(tmp_path, provider="openai", fallback="local")
-
-    fetch(settings)
-    choice = choose(settings)
-
-    assert (choice.provider, choice.fallback_from) == ("local", "openai")
-    assert "No API key" in choice.reason
-
-
 def test_a_web_address_is_refused_with_what_to_write(tmp_path):
     with pytest.raises(ProviderError, match="web address") as caught:
         model_file(Local(model_path="https://huggingface.co/m.gguf"), tmp_path)
 
     assert "hf:owner/repo/file.gguf" in caught.value.hint
-
-
-def test_another_file_under_the_same_name_is_another_identity(tmp_path):
-    model = tmp_path / "model.gguf"
-    keys = []
-    for weights in (32, 64):
-        model.write_bytes(gguf(weights=weights))
-        identity = choose(settings_of(tmp_path, str(model))).identity
-        assert identity
-        keys.append((identity.model, identity.key))
-
-    assert keys[0][0] == keys[1][0] == "model.gguf"
-    assert keys[0][1] != keys[1][1]
 
 
 @pytest.mark.parametrize(

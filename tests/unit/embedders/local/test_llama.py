@@ -30,19 +30,6 @@ def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools():
 
 
 @needs_model
-@pytest.mark.parametrize("cut", [100, 5_000_000, 25_282_000])
-def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path, cut):
-    model = tmp_path / "model.gguf"
-    model.write_bytes(MODEL.read_bytes()[:cut])
-
-    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
-
-    with pytest.raises(ProviderStop, match="ends too early"):
-        embedder.embed_documents(["x"])
-    embedder.close()
-
-
-@needs_model
 @pytest.mark.parametrize("architecture", ["bert", "no-such-architecture"])
 def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(tmp_path, architecture, capfd):
     model = tmp_path / "model.gguf"

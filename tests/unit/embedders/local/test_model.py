@@ -76,18 +76,6 @@ def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder):
     assert rows.shape == (len(places), len(vector) // 4)
 
 
-def test_a_text_is_read_in_windows_of_what_the_model_was_trained_on(embedder, monkeypatch):
-    model = embedder._loaded()
-    run, lengths = model.run, list[int]()
-    monkeypatch.setattr(model, "run", lambda tokens: (lengths.append(len(tokens)), run(tokens))[1])
-
-    embedder.embed_documents([LONG])
-    trained = max(lengths)
-    model.embed("", LONG)
-
-    assert 128 < trained <= 256 < max(lengths) <= 512
-
-
 def test_tokens_of_a_text_of_many_windows_are_all_there(embedder):
     (vector,) = embedder.embed_documents([LONG])
 
@@ -95,15 +83,6 @@ def test_tokens_of_a_text_of_many_windows_are_all_there(embedder):
     places = token_vectors.unpack(vector.tokens)[0].astype(int)
     assert list(places) == sorted(places) and places[-1] > len(LONG) - 40
     assert max(np.diff(places)) < 100
-
-
-def test_a_text_has_the_same_vector_in_any_company(embedder):
-    texts = [reference["text"] for reference in REFERENCES]
-
-    together = embedder.embed_documents(texts)
-
-    assert together[::-1] == embedder.embed_documents(texts[::-1])
-    assert together == [embedder.embed_documents([text])[0] for text in texts]
 
 
 def test_the_end_of_a_long_text_counts(embedder):
@@ -152,16 +131,6 @@ def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_
     whole.close()
 
 
-def test_more_dimensions_than_the_model_has_are_a_stop(model_path):
-    embedder = embedder_of(model_path, output_dimensionality=1000)
-
-    with pytest.raises(ProviderStop, match="384 dimensions, not 1000") as caught:
-        embedder.embed_query("x", timeout_s=60)
-
-    assert "outputDimensionality" in caught.value.hint
-    embedder.close()
-
-
 def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path):
     one, other = embedder_of(model_path), embedder_of(model_path)
     digest = engine_of(model_path).read_head(model_path).digest
@@ -174,23 +143,6 @@ def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path
     assert shared_model(model_path, digest) is model()
     other.close()
     assert model() is None
-
-
-def test_threads_take_turns_and_all_get_their_own_vectors(embedder):
-    texts = [f"note number {number} about {number * 7}" for number in range(40)]
-    expected = embedder.embed_documents(texts)
-    found = {}
-
-    def work(first):
-        found[first] = embedder.embed_documents(texts[first : first + 10])
-
-    threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 40, 10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert [vector for first in sorted(found) for vector in found[first]] == expected
 
 
 def test_a_question_does_not_wait_longer_than_its_time(model_path):
@@ -271,10 +223,3 @@ def test_vectors_for_an_unknown_family_are_not_asked_for(tmp_path):
         LocalEmbedder(
             identity=Identity(provider="local", model="m", scheme="later-family"), endpoint=choice.endpoint
         )
-
-
-def test_no_texts_are_no_work(tmp_path):
-    model = tmp_path / "model.gguf"
-    model.write_bytes(gguf())
-
-    assert choose(make_settings(local=Local(model_path=str(model)))).build().embed_documents([]) == []

@@ -9,7 +9,7 @@ import pytest
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.local.onnx import _libraries
 from memline.shared.embedders.protocol import LateVector
-from memline.shared.errors import ProviderError, ProviderStop
+from memline.shared.errors import ProviderStop
 from tests.support.local_model import LONG, MODEL, cosine, embedder_of, needs_model, needs_onnx
 from tests.support.onnx_model import tiny
 
@@ -84,19 +84,6 @@ def test_a_token_that_begins_with_a_space_has_the_place_of_its_word(tmp_path):
 
     assert isinstance(vector, LateVector)
     assert token_vectors.unpack(vector.tokens)[0].tolist() == [0, 4, 10]
-    embedder.close()
-
-
-def test_a_text_that_the_tokenizer_would_cut_is_embedded_to_its_end(onnx_folder):
-    tokenizer = json.loads((onnx_folder / "tokenizer.json").read_text())
-    embedder = embedder_of(onnx_folder)
-
-    one, other = embedder.embed_documents(
-        ["note " * 200 + end for end in ("zebra", "The reactor is on fire")]
-    )
-
-    assert tokenizer["truncation"]["max_length"] == 128
-    assert one != other
     embedder.close()
 
 
@@ -184,20 +171,6 @@ def test_a_damaged_file_is_a_stop_and_the_process_goes_on(tmp_path, file, damage
 
     assert "local.modelPath" in caught.value.hint
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_graph_that_takes_fewer_tokens_than_it_says_is_an_error_of_that_text(tmp_path):
-    tiny(tmp_path, dims=8)
-    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
-    tokenizer["model"]["vocab"]["mauve"] = 77
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    embedder = embedder_of(tmp_path)
-
-    with pytest.raises(ProviderError, match="the local model failed"):
-        embedder.embed_documents(["mauve"])
-
-    assert len(embedder.embed_documents(["red"])) == 1
-    embedder.close()
 
 
 def test_without_the_libraries_the_command_that_installs_them_is_named(tmp_path, monkeypatch):

@@ -65,40 +65,6 @@ def test_another_file_of_the_same_name_is_another_model(folder, name):
     assert read_head(folder).digest != before
 
 
-def test_weights_beside_a_graph_belong_to_it(folder):
-    before = read_head(folder).digest
-    (folder / "onnx/model.onnx_data").write_bytes(b"weights")
-
-    assert read_head(folder).digest != before
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(b"", "is empty"), (b"<!DOCTYPE html>", "is a web page"), (b"GGUF\x03", "is not an ONNX file")],
-)
-def test_a_file_that_is_not_a_graph_is_known_before_the_library_sees_it(folder, content, reason):
-    (folder / "onnx/model.onnx").write_bytes(content)
-
-    with pytest.raises(ProviderStop, match=reason):
-        read_head(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("tokenizer.json", "there is no tokenizer.json beside"),
-        ("onnx/model.onnx", "there is no model.onnx in this"),
-    ],
-)
-def test_what_is_missing_is_named(folder, name, reason):
-    (folder / name).unlink()
-
-    with pytest.raises(ProviderStop, match=reason) as caught:
-        read_head(folder)
-
-    assert caught.value.hint
-
-
 @pytest.mark.parametrize("content", ["[1]", "{", "<html>", "[" * 100_000])
 def test_a_damaged_setting_is_named(folder, content):
     (folder / "1_Pooling/config.json").write_text(content)
@@ -143,20 +109,3 @@ def test_a_text_may_be_as_long_as_the_settings_say(folder, positions, tokenizer,
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": tokenizer}))
 
     assert max_tokens(folder / "onnx/model.onnx") == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "config", "family"),
-    [
-        ("multilingual-e5-small", {}, "e5"),
-        ("model", {"_name_or_path": "nomic-ai/nomic-embed-text-v1.5"}, "nomic-embed"),
-        ("all-MiniLM-L6-v2", {"model_type": "bert"}, "minilm"),
-    ],
-)
-def test_the_family_is_known_by_the_folder_and_the_settings(folder, name, config, family):
-    (folder / "config.json").write_text(json.dumps(config))
-    root = folder.rename(folder.with_name(name))
-
-    assert read_head(root).family == family
-    # What the hub calls it counts as its folder does.
-    assert read_head(root, "multilingual-e5-small").family == "e5" or config
