@@ -19,6 +19,7 @@ from memline.producers.web.rendering import ROOT
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
+from memline.shared.index.rows import LedgerEntry
 from memline.shared.queue import dead_letters
 from memline.shared.search.request import search_request
 from memline.shared.search.results import pattern_of
@@ -206,7 +207,7 @@ def files(view: View) -> Data:
     settings, first = view.agent(), view.number("first")
     outcome, path = (view.query.get(name, "").strip() for name in ("outcome", "path"))
     rows, outcomes, failed = (
-        list[tuple[ledger.LedgerEntry, int]](),
+        list[tuple[LedgerEntry, int]](),
         dict[str, int](),
         list[tuple[str, str, str]](),
     )

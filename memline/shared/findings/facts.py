@@ -22,7 +22,7 @@ from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
-from memline.shared.index.ledger import LedgerEntry
+from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Refusal, ceiling_reached

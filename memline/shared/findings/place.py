@@ -13,7 +13,7 @@ from memline.shared.errors import IndexMissing
 from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, problem, warning
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.index import ledger, meta
-from memline.shared.index.ledger import LedgerEntry
+from memline.shared.index.rows import LedgerEntry
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
     markdown_below,

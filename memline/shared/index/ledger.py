@@ -9,7 +9,7 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.index.driver import scalar, select
-from memline.shared.index.rows import FileRow
+from memline.shared.index.rows import FileRow, LedgerEntry
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
@@ -29,32 +29,6 @@ ANY_OF_PROBLEMS = "problems"
 
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
-
-
-class LedgerEntry(msgspec.Struct, frozen=True):
-    """The row of one file."""
-
-    path: str
-    source: str
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    hash: str
-    #: When it was read last, nanoseconds since the epoch.
-    observed_ns: int
-    outcome: str
-    reason: str
-    chunking: str
-    names: str = ""
-    day: str = ""
-    lines: int = 0
-    first_day: str = ""
-    last_day: str = ""
-
-    @property
-    def is_fine(self) -> bool:
-        """Say whether its content is searched, or there is none."""
-        return self.outcome in (INDEXED, outcomes.EMPTY)
 
 
 class RecordedFile(msgspec.Struct, frozen=True):

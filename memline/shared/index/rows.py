@@ -9,38 +9,49 @@ import msgspec
 
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.links import Link as Link
+from memline.shared.sources.outcomes import EMPTY, INDEXED
 
 
-class FileRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as a chunk worker read it."""
+class LedgerEntry(msgspec.Struct, frozen=True):
+    """What the ledger keeps of one file."""
 
     path: str
     source: str
     #: One of the words of `shared.sources.outcomes`.
     outcome: str
+    #: When it was read last (ns since the epoch); the newer row wins.
+    observed_ns: int
     reason: str = ""
     size: int = 0
     mtime_ns: int = 0
     ctime_ns: int = 0
     #: SHA-256 (hex) of the bytes; empty when they were not read.
     hash: str = ""
-    #: When the worker read it (ns since the epoch); the newer row wins.
-    observed_ns: int
-    #: None: the content is that of the ledger, only size and times move.
-    chunks: tuple[Chunk, ...] | None = ()
     #: Digest of the chunking settings the chunks were made with.
     chunking: str = ""
-    #: Title and aliases of a note, one a line, as `front_matter.name_key` has them; and its day (ISO).
+    #: Title and aliases of a note, one a line, as `about.About` has them; and its day (ISO).
     names: str = ""
     day: str = ""
-    #: Its tags, one a line, as `tag_key` has them.
-    tags: str = ""
-    #: Its links to other notes, as written.
-    links: tuple[Link, ...] = ()
     #: Of a transcript: lines that were read, and the days (ISO) of its first and last message.
     lines: int = 0
     first_day: str = ""
     last_day: str = ""
+
+    @property
+    def is_fine(self) -> bool:
+        """Say whether its content is searched, or there is none."""
+        return self.outcome in (INDEXED, EMPTY)
+
+
+class FileRow(LedgerEntry, frozen=True, kw_only=True):
+    """One file as a chunk worker read it."""
+
+    #: None: the content is that of the ledger, only size and times move.
+    chunks: tuple[Chunk, ...] | None = ()
+    #: The tags of a note, one a line, as `tag_key` has them.
+    tags: str = ""
+    #: Its links to other notes, as written.
+    links: tuple[Link, ...] = ()
 
 
 class TextRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import traceback
 from functools import cached_property, partial
+from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import ledger
-from memline.shared.index.ledger import LedgerEntry
-from memline.shared.index.rows import FileRow
+from memline.shared.index.rows import FileRow, LedgerEntry
 from memline.shared.sessions.programs import Transcripts, format_of, transcripts_of
-from memline.shared.sessions.read_session import read_session
+from memline.shared.sessions.read_session import SessionReading, read_session
 from memline.shared.sources import outcomes
 from memline.shared.sources.about import about
 from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import problem_at
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
-from memline.shared.sources.reading import read_file
+from memline.shared.sources.reading import Reading, read_file
 from memline.shared.sync.plan import chunking_digest
 
 
@@ -68,14 +68,10 @@ class FileReader:
             return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
         row = replace(
             row,
-            outcome=reading.outcome,
-            reason=reading.reason,
-            size=reading.size,
-            mtime_ns=reading.mtime_ns,
-            ctime_ns=reading.ctime_ns,
             hash=reading.sha256,
             observed_ns=reading.observed_ns,
             chunking=chunking_digest(self._chunking),
+            **_stamp(reading),
         )
         if reading.outcome != outcomes.INDEXED:
             return row
@@ -108,33 +104,26 @@ class FileReader:
         is_gone = read.outcome == outcomes.GONE and entry is not None and entry.outcome != ledger.REMOVED
         if is_gone and entry is not None and not transcripts.discover().is_archived(row.path):
             # Its program deleted it while the message was on its way: it stays until it is forgotten.
-            return replace(
-                row,
-                outcome=entry.outcome,
-                reason=entry.reason,
-                size=entry.size,
-                mtime_ns=entry.mtime_ns,
-                ctime_ns=entry.ctime_ns,
-                hash=entry.hash,
-                chunking=entry.chunking,
-                chunks=None,
-            )
+            return FileRow(**asdict(entry) | {"observed_ns": row.observed_ns, "chunks": None})
         row = replace(row, outcome=read.outcome, reason=read.reason)
         if not read.digest:
             return row
         row = replace(
             row,
-            size=read.size,
-            mtime_ns=read.mtime_ns,
-            ctime_ns=read.ctime_ns,
             hash=read.digest,
             chunking=chunking_digest(self._chunking, SESSIONS),
+            **_stamp(read),
         )
         if _is_known(row, entry) and not force:
             return replace(row, chunks=None)
         return replace(
             row, chunks=read.chunks, lines=read.lines, first_day=read.first_day, last_day=read.last_day
         )
+
+
+def _stamp(read: Reading | SessionReading) -> dict[str, Any]:
+    names = ("outcome", "reason", "size", "mtime_ns", "ctime_ns")
+    return {name: getattr(read, name) for name in names}
 
 
 def _is_known(row: FileRow, entry: LedgerEntry | None) -> bool:
