@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,9 +29,9 @@ class FlushSessions:
         self._agents = tuple(filter(is_on, agents))
         self._clock = clock or SystemClock()
         self._stop = threading.Event()
-        #: Path of a transcript -> its time (ns) when it was looked at, and what was said of it.
-        self._seen_ns: dict[str, int] = {}
-        self._said: dict[str, str] = {}
+        #: Path of a transcript -> its time (ns) when it was looked at, and the reason that was logged.
+        self._seen_ns: dict[Path, int] = {}
+        self._reasons: dict[Path, str] = {}
 
     def __enter__(self) -> FlushSessions:
         if self._agents:
@@ -46,32 +45,27 @@ class FlushSessions:
     def scan(self) -> None:
         """Flush what is due among the transcripts that changed since the last scan."""
         for settings in self._agents:
-            for path, changed_ns in self._alive(folder_of(settings)):
-                if self._seen_ns.get(path) != changed_ns and not self._stop.is_set():
-                    self._seen_ns[path] = changed_ns
-                    self._flush(settings, path)
+            # Archives have other endings.
+            for path in folder_of(settings).glob("*.jsonl"):
+                with suppress(OSError):
+                    changed_ns = path.lstat().st_mtime_ns
+                    is_alive = self._clock.now() - changed_ns / 1e9 <= ALIVE_S and not self._stop.is_set()
+                    if is_alive and self._seen_ns.get(path) != changed_ns:
+                        self._seen_ns[path] = changed_ns
+                        self._flush(settings, path)
 
     def _run(self) -> None:
         while not self._stop.wait(SCAN_EVERY_S):
             self.scan()
 
-    def _flush(self, settings: AgentSettings, path: str) -> None:
+    def _flush(self, settings: AgentSettings, path: Path) -> None:
         try:
-            flushed = flush(Session(settings=settings, path=Path(path)), self._clock, if_due=True)
+            flushed = flush(Session(settings=settings, path=path), self._clock, if_due=True)
             outcome, reason = flushed.outcome, flushed.reason
         except Exception as error:
             # One odd transcript must not end the flushes of the others.
             outcome, reason = "failed", getattr(error, "message", f"{type(error).__name__}: {error}")
-        if outcome != NOT_DUE and self._said.get(path) != reason:
-            self._said[path] = reason
-            tell = _LOG.warning if outcome in (SKIPPED, "failed") else _LOG.info
-            tell("flush.done", agent=settings.agent, session=path, outcome=outcome, reason=reason)
-
-    def _alive(self, folder: Path) -> Iterator[tuple[str, int]]:
-        """Yield path and time (ns) of the transcripts that grew lately; archives have other endings."""
-        with suppress(OSError), os.scandir(folder) as listing:
-            for entry in listing:
-                if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
-                    changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
-                    if self._clock.now() - changed_ns / 1e9 <= ALIVE_S:
-                        yield entry.path, changed_ns
+        if outcome != NOT_DUE and self._reasons.get(path) != reason:
+            self._reasons[path] = reason
+            log = _LOG.warning if outcome in (SKIPPED, "failed") else _LOG.info
+            log("flush.done", agent=settings.agent, session=str(path), outcome=outcome, reason=reason)

@@ -114,11 +114,10 @@ class _AgentFollower:
             notes = MemoryPaths.of(settings)
             quiet = watcher.Debounce(sync.watch_debounce_ms / 1000)
             self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
-        transcripts = transcripts_of(settings)
-        self.transcripts = transcripts
-        if sync.watch and transcripts:
+        self.transcripts = transcripts_of(settings)
+        if sync.watch and self.transcripts:
             quiet = watcher.Debounce(watcher.TRANSCRIPT_QUIET_S, watcher.TRANSCRIPT_CEILING)
-            self.watchers.append(Watcher(transcripts, quiet, on_paths=self.enqueue, on_rescan=rescan))
+            self.watchers.append(Watcher(self.transcripts, quiet, on_paths=self.enqueue, on_rescan=rescan))
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
         #: Whether a scan finds the first import, or what changed while this process was off. It becomes a

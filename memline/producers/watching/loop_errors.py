@@ -44,12 +44,12 @@ class LoopErrors:
 
     def note(self, settings: AgentSettings, part: str, error: Exception) -> None:
         """Record an error, and log it unless it goes on."""
-        key, (text, hint) = (settings.agent, part), _words(error)
-        if self._logged.get(key) != text:
-            self._logged[key] = text
-            _log.error("loop.failed", agent=settings.agent, part=part, error=text, hint=hint)
-        code = error.code if isinstance(error, MemlineError) else ""
-        _record(settings, part, {"error": text, "action": hint, "code": code})
+        entry = _entry(error)
+        if self._logged.get((settings.agent, part)) != entry["error"]:
+            self._logged[settings.agent, part] = entry["error"]
+            hint = entry["action"]
+            _log.error("loop.failed", agent=settings.agent, part=part, error=entry["error"], hint=hint)
+        _record(settings, part, entry)
 
     def clear(self, settings: AgentSettings, part: str) -> None:
         """Note that a part of an agent works (again)."""
@@ -71,13 +71,13 @@ def _record(settings: AgentSettings, part: str, entry: dict[str, str] | None) ->
         _log.warning("loop.not_recorded", agent=settings.agent, error=error.message)
 
 
-def _words(error: Exception) -> tuple[str, str]:
+def _entry(error: Exception) -> dict[str, str]:
     """Describe an error and what to do. A fault in our code is named by its place, never by its text."""
     if isinstance(error, MemlineError):
-        return error.message, error.hint
+        return {"error": error.message, "action": error.hint, "code": error.code}
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{(error.strerror or str(error)).lower()}", "memline doctor"
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}", "report this line as a fault of Memline"
+        words, hint = f"{error.filename or ''}: {(error.strerror or str(error)).lower()}", "memline doctor"
+        return {"error": words.removeprefix(": "), "action": hint, "code": ""}
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    words = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
+    return {"error": words, "action": "report this line as a fault of Memline", "code": ""}

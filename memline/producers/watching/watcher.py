@@ -44,41 +44,35 @@ _TOLERANCE = 0.1
 
 
 class Debounce:
-    """Keeps names with the times of their changes. Has no clock: each call passes the time, in seconds.
+    """Keeps names until they are due. Has no clock: each call passes the time, in seconds.
 
     Each name waits on its own, so a file that is written all the time does not delay the others.
     """
 
     def __init__(self, quiet_s: float, ceiling: float = CEILING) -> None:
         """With a `ceiling` of 1 a change waits the quiet time, whatever comes after it."""
-        self._quiet_s = quiet_s
-        self._ceiling = ceiling
-        #: Times of the first and the last change.
-        self._changes: dict[str, tuple[float, float]] = {}
+        self._quiet_s, self._most_s = quiet_s, ceiling * quiet_s
+        #: When the name changed first, and when it is due.
+        self._times: dict[str, tuple[float, float]] = {}
 
     def add(self, name: str, now: float) -> None:
         """Record that `name` changed; its quiet time starts again, its ceiling does not."""
-        first, _ = self._changes.get(name, (now, now))
-        self._changes[name] = (first, now)
+        first, _ = self._times.get(name, (now, now))
+        self._times[name] = first, min(now + self._quiet_s, first + self._most_s)
 
     def due_at(self) -> float | None:
         """Return when the next name is due; None when nothing waits."""
-        return min(map(self._due, self._changes.values()), default=None)
+        return min((due for _, due in self._times.values()), default=None)
 
     def pop_due(self, now: float) -> set[str]:
         """Remove and return the names that are due, and those that soon would be."""
-        due = self.due_at()
-        if due is None or due > now:
+        next_due = self.due_at()
+        if next_due is None or next_due > now:
             return set()
         latest = now + _TOLERANCE * self._quiet_s
-        names = {name for name, times in self._changes.items() if self._due(times) <= latest}
-        for name in names:
-            del self._changes[name]
+        names = {name for name, (_, due) in self._times.items() if due <= latest}
+        self._times = {name: times for name, times in self._times.items() if name not in names}
         return names
-
-    def _due(self, times: tuple[float, float]) -> float:
-        first, last = times
-        return min(last + self._quiet_s, first + self._ceiling * self._quiet_s)
 
 
 WATCHING = "watching"
@@ -218,57 +212,39 @@ class Watcher(events.FileSystemEventHandler):
         """Watch the folders there are now, or fall back to polling."""
         self._unwatch()
         self._folders = folders_of(self._files)
-        if sys.platform.startswith("linux") and not are_local(self._folders):
-            # The kernel says nothing of what another host changes on NFS, SMB, FUSE, 9p or virtiofs.
-            self._poll()
-            return
-        try:
-            self._observer = _start_observer(self._new_observer, self, self._folders)
-        except OSError as error:
-            self._poll(error)
-            return
         self.mode, self.reason = WATCHING, ""
-        self._log.info("watch.started", folders=len(self._folders))
-
-    def _poll(self, error: OSError | None = None) -> None:
-        self.mode, self.reason = POLLING, _polling_reason(error) if error else ""
-        self._log.warning("watch.polling", error=code(error) if error else "", every_s=POLL_S)
+        # The kernel says nothing of what another host changes on NFS, SMB, FUSE, 9p or virtiofs.
+        if not sys.platform.startswith("linux") or are_local(self._folders):
+            try:
+                self._observe(self._new_observer())
+                self._log.info("watch.started", folders=len(self._folders))
+                return
+            except OSError as error:
+                self.reason = _polling_reason(error)
+        self.mode = POLLING
+        self._log.warning("watch.polling", reason=self.reason, every_s=POLL_S)
         with suppress(OSError):
             # A folder that went between the list and its watch: the next look at the observer tries again.
-            self._observer = _start_observer(_polling_observer, self, self._folders)
+            # Links are not followed, as in the walk of discovery.
+            self._observe(PollingObserverVFS(stat=os.lstat, listdir=os.scandir, polling_interval=POLL_S))
+
+    def _observe(self, observer: BaseObserver) -> None:
+        """Start an observer of the folders; when one cannot be watched it is stopped. Raises OSError."""
+        self._observer = observer
+        try:
+            for folder in sorted(self._folders, key=astuple):
+                observer.schedule(self, folder.path, recursive=folder.recursive, event_filter=_EVENTS)
+            observer.start()
+        except BaseException:
+            self._unwatch()
+            raise
 
     def _unwatch(self) -> None:
         observer, self._observer = self._observer, None
         if observer is not None:
-            _stop_observer(observer)
-
-
-def _start_observer(
-    new_observer: Callable[[], BaseObserver],
-    handler: events.FileSystemEventHandler,
-    folders: frozenset[WatchedFolder],
-) -> BaseObserver:
-    """Start an observer of these folders; when one cannot be watched it is stopped and the error raised."""
-    observer = new_observer()
-    try:
-        for folder in sorted(folders, key=astuple):
-            observer.schedule(handler, folder.path, recursive=folder.recursive, event_filter=_EVENTS)
-        observer.start()
-    except BaseException:
-        _stop_observer(observer)
-        raise
-    return observer
-
-
-def _polling_observer() -> BaseObserver:
-    # Links are not followed, as in the walk of discovery.
-    return PollingObserverVFS(stat=os.lstat, listdir=os.scandir, polling_interval=POLL_S)
-
-
-def _stop_observer(observer: BaseObserver) -> None:
-    observer.stop()
-    if observer.is_alive():
-        observer.join()
+            observer.stop()
+            if observer.is_alive():
+                observer.join()
 
 
 def _polling_reason(error: OSError) -> str:
