@@ -9,103 +9,6 @@ import pytest
 from tests.support.process import end, running_memline
 from tests.support.workspace import paths, remote, until
 
-#: Keys of the answers that scripts read: all must be there; more may be.
-INDEX = {"agentId", "files", "chunks", "vectors", "provider", "model", "seconds", "failures"}
-INDEX_FILES = {"seen", "added", "changed", "removed", "unchanged", "failed"}
-INDEX_VECTORS = {"embedded", "cached", "pending", "failed"}
-SEARCH = {
-    "results",
-    "totalResults",
-    "backend",
-    "provider",
-    "model",
-    "mode",
-    "fallback",
-    "stale",
-    "warning",
-    "action",
-}
-HIT = {"path", "startLine", "endLine", "score", "vectorScore", "textScore", "snippet", "source", "citation"}
-GET = {"path", "text", "from", "lines", "truncated", "nextFrom"}
-STATUS = {
-    "backend": None,
-    "files": None,
-    "chunks": None,
-    "dirty": None,
-    "workspaceDir": None,
-    "dbPath": None,
-    "provider": None,
-    "model": None,
-    "requestedProvider": None,
-    "sources": None,
-    "sourceCounts": None,
-    "cache": {"enabled", "entries", "maxEntries"},
-    "fts": {"enabled", "available", "error"},
-    "vector": {"enabled", "available", "dims", "extensionPath", "loadError", "wanted", "ready", "failed"},
-    "batch": {
-        "enabled",
-        "failures",
-        "limit",
-        "minTexts",
-        "wait",
-        "concurrency",
-        "pollIntervalMs",
-        "timeoutMs",
-        "lastError",
-        "open",
-    },
-    "fallback": None,
-    "identity": None,
-}
-
-#: The original's file as its users have it: comments, trailing commas, bare and single-quoted keys.
-OPENCLAW = """
-// ~/.openclaw/openclaw.json
-{
-  gateway: { port: 18789, mode: 'local' },  // not ours: ignored
-  agents: {
-    defaults: {
-      workspace: '%(workspace)s',
-      memorySearch: {
-        enabled: true,
-        sources: ["memory"],
-        extraPaths: ["../team-docs", "/srv/nothing-here"],
-        experimental: { sessionMemory: false },
-        provider: "openai",
-        fallback: "none",
-        model: "text-embedding-3-small",
-        remote: {
-          baseUrl: "%(url)s",
-          apiKey: 'sk-of-the-file',
-          headers: { "X-Team": "notes" },
-          batch: { enabled: false, wait: true, concurrency: 2, pollIntervalMs: 2000, timeoutMinutes: 60 },
-        },
-        local: { modelPath: "", modelCacheDir: "" },
-        store: { driver: "sqlite", vector: { enabled: true } },
-        chunking: { tokens: 400, overlap: 80 },
-        sync: {
-          onSessionStart: true, onSearch: true, watch: true, watchDebounceMs: 1500, intervalMinutes: 0,
-          sessions: { deltaBytes: 100000, deltaMessages: 50 },
-        },
-        query: {
-          maxResults: 6, minScore: 0.35,
-          hybrid: {
-            enabled: true, vectorWeight: 0.7, textWeight: 0.3, candidateMultiplier: 4,
-            mmr: { enabled: false, lambda: 0.7 },
-            temporalDecay: { enabled: false, halfLifeDays: 30 },
-          },
-        },
-        cache: { enabled: true, maxEntries: 50000 },
-      },
-    },
-    list: [{ id: "main", default: true }],
-  },
-  memory: { backend: "builtin", citations: "auto" },
-  models: { providers: { openai: { baseUrl: "https://api.openai.com/v1", models: [] } } },
-  /* the end */
-}
-"""
-
 pytestmark = pytest.mark.place(
     files={"MEMORY.md": "# Long term\n\nThe team chose Redis for the queue.\n"}, notes=2
 )
@@ -237,27 +140,6 @@ def test_get_says_that_a_name_has_no_note_and_a_heading_no_lines(place, path, wo
         # The same words where there is such a file and it is no memory.
         for name in ("nope", "other.md", "other.md#some-heading", "C# notes"):
             place.write(name, "xyzzy")
-
-
-def test_a_configuration_of_the_original_works_as_it_is(place, server):
-    team = place.folder / "team-docs"
-    team.mkdir()
-    (team / "plan.md").write_text("# Plan\n\nThe launch is in May.\n")
-    place.config.write_text(OPENCLAW % {"workspace": place.workspace, "url": server.url})
-    server.dims = 1536
-
-    index = place.call("index", "--json")
-    search = place.call("search", "when is the launch", "--json")
-    shown = place.call("config", "show", "--json")
-
-    assert index.status == 0, index.stderr
-    assert index.json[0]["files"]["added"] == 4
-    assert index.json[0]["model"] == "text-embedding-3-small"
-    assert search.json["results"][0]["path"] == str(team / "plan.md")
-    assert server.requests[0].headers["authorization"] == "Bearer sk-of-the-file"
-    assert server.requests[0].headers["x-team"] == "notes"
-    assert "sk-of-the-file" not in shown.stdout
-    assert "/srv/nothing-here" in json.dumps(place.call("status", "--json").json)
 
 
 def test_a_search_of_a_workspace_that_was_never_indexed_answers(place):

@@ -10,10 +10,10 @@ GROUPS = {
         ("init", "init:init", "Make a folder of Markdown searchable."),
         ("index", "index:index", "Bring the index up to date with the files."),
         ("search", "search:search", "Answer a question from the notes, with citations."),
-        ("get", "read:get", "Print a memory file or some of its lines."),
+        ("get", "search:get", "Print a memory file or some of its lines."),
         ("status", "status:status", "Say what is indexed and what is stale."),
         ("doctor", "status:doctor", "Find problems and say what fixes them."),
-        ("lint", "read:lint", "Name the links that lead nowhere, and notes without any."),
+        ("lint", "search:lint", "Name the links that lead nowhere, and notes without any."),
         ("config", "config:config", "Show and check the configuration."),
     ),
     "Agents": (

@@ -4,9 +4,8 @@ import click
 
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, command
-from memline.producers.cli.long_running import liveness, stop_event, write_log
 from memline.producers.cli.output import note
-from memline.producers.cli.serve import server_of
+from memline.producers.cli.serve import liveness, server_of, stop_event, write_log
 from memline.producers.runs import following
 from memline.producers.runs.parts import run
 from memline.shared.errors import QueueError

@@ -154,7 +154,7 @@ TOLD = """
 import os, signal, sys
 from memline.producers import cli
 from memline.producers.cli.command_list import GROUPS
-from memline.producers.cli.long_running import stop_event
+from memline.producers.cli.serve import stop_event
 from memline.producers.start import main
 
 def told(when):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.long_running import stop_event
 from memline.producers.cli.output import print_json, put
+from memline.producers.cli.serve import stop_event
 
 
 def test_global_options_stand_before_or_after_the_name(probe):

@@ -4,7 +4,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from memline.producers.reports.metrics import METRICS, PREFIX, FleetCollector, page
 from memline.shared.embedders.choice import choose
@@ -167,13 +166,3 @@ def test_every_metric_is_in_the_operators_page_with_the_same_words():
     documented = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \|[^|]*\| (.+?) \|$", text, re.MULTILINE))
 
     assert documented == METRICS
-
-
-def test_a_query_worker_is_expected_only_while_a_question_waits(place, monkeypatch):
-    def expected(**counts):
-        idle = replace(FLEET.queues[0], name="query", waiting=0, in_flight=0, delayed=0)
-        other = Fleet(queues=(replace(idle, **counts),), workers=(), used_memory=1)
-        monkeypatch.setattr(depth, "read", lambda *_: other)
-        return scraped(place)['worker_expected{role="query"}']
-
-    assert (expected(), expected(waiting=1), expected(in_flight=1)) == (0, 1, 1)
