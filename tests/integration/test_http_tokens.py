@@ -36,12 +36,6 @@ def bearer(token):
     return {"authorization": f"Bearer {token}"}
 
 
-def found(client, query, token, **params):
-    answer = client.get("/search", params={"query": query, **params}, headers=bearer(token))
-    assert answer.status_code == 200, answer.text
-    return [hit["path"] for hit in answer.json()["results"]]
-
-
 def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes):
     with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         for _ in range(auth.MAX_WRONG_TOKENS):

@@ -86,16 +86,6 @@ def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes):
     assert hidden in hit["snippet"]
 
 
-def test_a_client_on_this_machine_may_append_and_finds_the_entry_at_once(notes):
-    async def conversation(client):
-        await call(client, "memory_search", query="tea")
-        added = await call(client, "memory_append", text="Ada prefers tea.")
-        found = await call(client, "memory_search", query="tea")
-        assert found.structured_content["results"][0]["path"] == added.structured_content["path"]
-
-    talk(notes, conversation)
-
-
 def begun(place):
     """A server that has answered its client's first line."""
     server = subprocess.Popen(

@@ -91,9 +91,13 @@ def url_of(opened: socket.socket) -> str:
 
 def run(app: ASGIApp, opened: socket.socket, stop: Event, *, liveness: Liveness | None = None) -> None:
     """Serve until `stop` is set; end after the running requests."""
-    signs = liveness or Liveness()
+    signs, is_ready = liveness or Liveness(), False
 
     async def alive() -> None:
+        nonlocal is_ready
+        if not is_ready:
+            is_ready = True
+            signs.ready()
         signs.alive()
 
     config = uvicorn.Config(
@@ -119,11 +123,8 @@ def run(app: ASGIApp, opened: socket.socket, stop: Event, *, liveness: Liveness 
     # Signals belong to the command: uvicorn takes them in the main thread alone.
     thread = Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
     thread.start()
-    is_ready = False
     while thread.is_alive() and not stop.wait(TICK_S):
-        if server.started and not is_ready:
-            is_ready = True
-            signs.ready()
-    signs.stopping()
+        pass
     server.should_exit = True
+    signs.stopping()
     thread.join()
