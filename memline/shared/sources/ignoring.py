@@ -77,9 +77,9 @@ class Rules:
         return ""
 
     def _of_root(self, root: str) -> tuple[Level, ...]:
-        lines, what = _of_vault(root)
-        spec = _spec(lines)
-        return (*self._of_exclude(root), *([Level(root, spec, what)] if spec else ()))
+        lines, source = _of_vault(root)
+        vault = [Level(root, spec, source)] if (spec := _spec(lines)) else []
+        return (*self._of_exclude(root), *vault)
 
     def _of_exclude(self, root: str) -> tuple[Level, ...]:
         is_inside = root == self._workspace or root.startswith(self._workspace + os.sep)
@@ -108,19 +108,14 @@ class Level(NamedTuple):
     spec: Any
     source: str
 
-    def verdict(self, absolute: str, *, is_folder: bool) -> bool | None:
-        """Say whether the path is left out; None when no pattern is about it."""
-        relative = absolute[len(self.base.rstrip("/")) + 1 :]
-        include: bool | None = self.spec.check_file(f"{relative}/" if is_folder else relative).include
-        return include
-
 
 def why(levels: Iterable[Level], absolute: str, *, is_folder: bool) -> str:
     """Return the source of the first rule about a path, when it leaves the path out; else an empty text."""
     for level in levels:
-        verdict = level.verdict(absolute, is_folder=is_folder)
-        if verdict is not None:
-            return level.source if verdict else ""
+        relative = absolute[len(level.base.rstrip("/")) + 1 :]
+        is_out = level.spec.check_file(f"{relative}/" if is_folder else relative).include
+        if is_out is not None:
+            return level.source if is_out else ""
     return ""
 
 
