@@ -8,20 +8,7 @@ from msgspec.structs import replace
 
 from memline.shared.errors import IndexFault
 from memline.shared.index import driver, ledger
-from memline.shared.index.vectors import Backlog
-from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, answer, backlog, file_row, lease_all, nearest
-
-
-def test_texts_of_a_stored_file_are_leased_answered_and_searchable(wanting):
-    requests = lease_all(wanting)
-
-    assert [text.text for request in requests for text in request.texts] == ["apples", "pears"]
-    assert backlog(wanting).leased == 2
-
-    answer(wanting, requests)
-
-    assert backlog(wanting) == Backlog(ready=2)
-    assert nearest(wanting, "pears")[0] == "pears"
+from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, backlog, file_row
 
 
 def test_a_writer_notices_that_its_file_is_another_one(writer, path):

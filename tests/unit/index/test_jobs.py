@@ -12,7 +12,6 @@ from tests.support.index_rows import (
     backlog,
     fail,
     file_row,
-    forget_vectors,
     lease_all,
     make_job,
 )
@@ -64,14 +63,6 @@ def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk)
     assert jobs.open_jobs(desk.connection) == []
 
 
-def test_a_job_whose_last_file_brings_no_text_is_done_with_it(writer):
-    job = make_job(writer, "a.md")
-
-    writer.store_file(file_row("a.md", "without a provider"), job=job.token)
-
-    assert again(writer, job).state == "done"
-
-
 def test_a_file_that_came_another_way_is_not_waited_for(desk):
     job = make_job(desk, "a.md", now_ns=5)
 
@@ -103,20 +94,6 @@ def test_texts_of_a_paused_job_wait_and_live_edits_do_not(desk):
     assert backlog(desk) == Backlog(leased=1, paused=2)
     assert again(desk, job).state == "paused"
     assert jobs.next_to_read(desk.connection) is None
-
-
-def test_a_resumed_job_goes_on_with_all_of_its_texts(desk):
-    job = make_job(desk, "a.md")
-    other = make_job(desk, "other.md")
-    desk.store_file(file_row("a.md", "apples"), job=job.token)
-    desk.store_file(file_row("other.md", "of another"), job=other.token)
-    change(desk, "pause", job)
-    change(desk, "pause", other)
-
-    assert change(desk, "resume", job)
-
-    assert texts(lease_all(desk)) == ["apples"]
-    assert backlog(desk) == Backlog(leased=1, paused=1)
 
 
 def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(desk, clock):
@@ -223,26 +200,6 @@ def test_another_model_is_a_job_of_all_texts(desk):
     active = identities.active(desk.connection)
     assert active is not None and active.identity == MODEL_B
     assert (again(desk, job).state, again(desk, job).texts_done) == ("done", 2)
-
-
-def test_embedding_everything_again_is_a_reindex(desk):
-    desk.store_file(file_row("a.md", "apples"))
-    answer(desk, lease_all(desk))
-
-    forget_vectors(desk)
-
-    (job,) = jobs.open_jobs(desk.connection)
-    assert (job.kind, left(desk, job).texts) == ("reindex", 1)
-
-
-def test_the_oldest_ended_jobs_are_forgotten(desk, monkeypatch):
-    monkeypatch.setattr(jobs, "KEPT", 2)
-    made = [make_job(desk) for _ in range(4)]
-
-    desk.sweep()
-
-    known = {job.token for job in jobs.listed(desk.connection)}
-    assert known == {job.token for job in made[2:]}
 
 
 def test_what_is_asked_after_each_request_is_answered_by_an_index(desk):

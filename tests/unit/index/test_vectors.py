@@ -10,28 +10,8 @@ from tests.support.index_rows import (
     file_row,
     forget_vectors,
     lease_all,
-    nearest,
     target_id,
 )
-
-
-def test_the_same_text_in_ten_files_is_leased_once(writer):
-    writer.retarget(MODEL_A)
-    for number in range(10):
-        writer.store_file(file_row(f"{number}.md", "the same text"))
-
-    assert [len(request.texts) for request in lease_all(writer)] == [1]
-
-
-def test_a_ready_vector_is_never_requested_again(wanting):
-    answer(wanting, lease_all(wanting))
-    wanting.store_file(file_row("a.md", at=2, outcome="removed"))
-
-    wanting.store_file(file_row("b.md", "pears", "plums", at=3))
-
-    assert meta.get(wanting.connection, meta.CACHED_TOTAL) == 1
-    assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
-    assert nearest(wanting, "pears") == ["pears"]
 
 
 def test_a_vector_whose_chunk_was_removed_meanwhile_is_kept_as_cache(wanting):

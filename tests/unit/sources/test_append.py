@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memline.shared.clock import ManualClock, SystemClock
+from memline.shared.clock import ManualClock
 from memline.shared.sources import append as module
 from memline.shared.sources.append import (
     AppendRefused,
@@ -158,19 +158,19 @@ def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(
     assert (tmp_path / "outside.md").read_text() == "outside\n"
 
 
-def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path):
+def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path, monkeypatch):
     append(str(tmp_path), "MEMORY.md", lambda _: "- first")
-    lock, replaced = module._Note.lock, []
+    lock, replaced = fcntl.flock, []
 
-    def replaced_before_the_lock(note, clock):
+    def replaced_before_the_lock(*arguments):
         if not replaced:
             replaced.append(True)
             (tmp_path / "new").write_text("- first, edited\n")
             (tmp_path / "new").rename(tmp_path / "MEMORY.md")
-        lock(note, SystemClock())
+        lock(*arguments)
 
-    with patch.object(module._Note, "lock", replaced_before_the_lock):
-        append(str(tmp_path), "MEMORY.md", lambda _: "- second")
+    monkeypatch.setattr(fcntl, "flock", replaced_before_the_lock)
+    append(str(tmp_path), "MEMORY.md", lambda _: "- second")
 
     assert (tmp_path / "MEMORY.md").read_text() == "- first, edited\n- second\n"
 

@@ -10,20 +10,17 @@ from memline.shared.sync.staleness import CHEAP_S, SHARE, DiskState, Staleness
 class Looks:
     """Looks that take `took_s`, and are counted."""
 
-    def __init__(self, took_s):
+    def __init__(self, took_s, act=lambda: None):
         self.clock = ManualClock()
-        self.took_s = took_s
-        self.count = 0
-        #: Files that each finds behind; None: as many as there were looks.
-        self.behind = None
+        self.took_s, self.act, self.count = took_s, act, 0
         self.staleness = Staleness(self.look, monotonic=self.clock.now)
 
     def look(self):
+        self.act()
         self.count += 1
         # Storing what changed takes longer than finding it.
         self.clock.advance(10 * self.took_s)
-        behind = self.count if self.behind is None else self.behind
-        return DiskState(files_behind=behind, look_s=self.took_s)
+        return DiskState(files_behind=self.count, look_s=self.took_s)
 
 
 def test_the_first_question_looks():
@@ -64,12 +61,11 @@ def test_a_caller_that_finds_another_thread_looking_takes_the_last_state():
     looks.clock.advance(10)
     is_looking, go_on = threading.Event(), threading.Event()
 
-    def slow_look():
+    def wait():
         is_looking.set()
         go_on.wait(120)
-        return DiskState(files_behind=99)
 
-    looks.staleness._look = slow_look
+    looks.act = wait
     other = threading.Thread(target=looks.staleness.state)
     other.start()
     is_looking.wait(120)
@@ -77,18 +73,16 @@ def test_a_caller_that_finds_another_thread_looking_takes_the_last_state():
     assert looks.staleness.state().files_behind == 1
     go_on.set()
     other.join()
-    assert looks.staleness.state().files_behind == 99
+    assert looks.staleness.state().files_behind == 2
 
 
 def test_an_error_of_a_look_is_raised_and_the_next_question_looks_again():
-    looks = Looks(0.01)
-
     def broken():
         raise IndexCorrupt("damaged")
 
-    looks.staleness._look = broken
+    looks = Looks(0.01, broken)
     with pytest.raises(IndexCorrupt):
         looks.staleness.state()
 
-    looks.staleness._look = looks.look
+    looks.act = lambda: None
     assert looks.staleness.state().files_behind == 1
