@@ -10,9 +10,11 @@ of it would be 96 chunks that say nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, groupby
 
 import msgspec
@@ -274,7 +276,12 @@ def _is_base64(line: str) -> bool:
 def _is_json(text: str) -> bool:
     """Tell an object or a list of objects in JSON; prose in brackets is none."""
     text = text.strip().removesuffix(",")
-    return '":' in text and text[0] in "{[" and text[-1] in "}]"
+    if '":' not in text or text[0] not in "{[":
+        return False
+    with suppress(ValueError, RecursionError):
+        json.loads(text)
+        return True
+    return False
 
 
 def _is_scene(text: str) -> bool:

@@ -217,6 +217,7 @@ def test_data_of_machines_is_no_text(data):
     "line",
     [
         "base64, " + "words and more " * 200,
+        '[Kickoff] we agreed on "scope": ' + "words and more " * 200 + "[minutes]",
         '```json\n{"name": "memline", "version": "1.0"}\n```',
         "https://example.org/" + "a-long-path/" * 30,
     ],
