@@ -59,16 +59,14 @@ TRANSCRIPT_PREFIX = "sessions/"
 _TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in PROGRAMS))
 
 _TRANSCRIPT = ".jsonl"
-_ARCHIVES = (".jsonl.reset.", ".jsonl.deleted.")
-
-#: Files next to a transcript that end like one: what other programs keep of the session.
-_SIDE_FILES = (".trajectory", ".acp-stream", ".bak", ".backup", ".tmp", ".lock", ".old", ".orig")
-
-#: Snapshots of a session that is still there.
-_CHECKPOINT = ".checkpoint."
-
-#: Endings of an archive that was put away once more, or is not an archive.
-_NOT_ARCHIVES = (".bak", ".tmp", ".lock", ".part", ".gz", ".zst", "~", *MARKDOWN)
+#: No snapshot of a session that is still there, nothing that another program keeps of it, and no archive that
+#: was put away once more. A text: most searches have none.
+_TRANSCRIPT_NAME = (
+    r"(?!\.)(?!.*\.checkpoint\.)"
+    r"(?!.*\.(?:trajectory|acp-stream|bak|backup|tmp|lock|old|orig)\.jsonl(?:\.(?:reset|deleted)\.|$))"
+    r".+?\.jsonl(?:\.(?:reset|deleted)\."
+    rf"(?!.*(?:\.(?:bak|tmp|lock|part|gz|zst)|~|{'|'.join(map(re.escape, MARKDOWN))})(?:\.|$)).+)?"
+)
 
 #: Of all Markdown, in any case: what is no Markdown is not matched at all.
 _EVERYTHING = "**/*"
@@ -109,22 +107,7 @@ def unprintable(path: str) -> str:
 
 def is_transcript_name(name: str) -> bool:
     """Tell whether a file of this name in a sessions folder is a transcript or the archive of one."""
-    if name.endswith(_TRANSCRIPT):
-        session = name.removesuffix(_TRANSCRIPT)
-    else:
-        for mark in _ARCHIVES:
-            session, _, when = name.partition(mark)
-            if when and not any(f"{ending}." in f"{when}." for ending in _NOT_ARCHIVES):
-                break
-        else:
-            return False
-    return (
-        bool(session)
-        and not session.startswith(".")
-        and not session.endswith(_SIDE_FILES)
-        and _CHECKPOINT not in session
-        and not any(mark in session for mark in _ARCHIVES)
-    )
+    return re.fullmatch(_TRANSCRIPT_NAME, name) is not None
 
 
 def is_transcript(path: str) -> bool:
