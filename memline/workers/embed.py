@@ -20,7 +20,7 @@ from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
-from memline.shared.queue.messages import AgentNotConfigured, EmbedFailed, EmbedTexts, StoreVectors
+from memline.shared.queue.messages import AgentNotConfigured, EmbedTexts, Failed, StoreVectors
 from memline.shared.scheduling import leases, limits
 from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.limits import minute_limits
@@ -80,17 +80,17 @@ def embed_texts(message: EmbedTexts) -> None:
         # Nothing was sent, and no provider is at fault: another process may be set up for it.
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
         context.stopping.wait(MISMATCH_WAIT_S)
-        _report(message, texts, _Unsent(error.message, hint=error.hint))
+        _send(message, failed=[(texts, _Unsent(error.message, hint=error.hint))])
         if time.monotonic() - context.began_at > MISMATCH_S:
             # Processes of a fleet are started again one after another; this one stays as it is.
             context.stop(error)
     except ProviderError as error:
-        _report(message, texts, error)
+        _send(message, failed=[(texts, error)])
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
         usage = None if sending is not None and sending.has_begun else Usage()
-        _report(message, texts, broken, no_results=True, usage=usage)
+        _send(message, failed=[(texts, broken)], no_results=True, usage=usage)
         raise
     else:
         _answer(context, message, sending.account, outcome)
@@ -163,48 +163,74 @@ class _Sending:
 def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
     """Send back what came of a request: vectors, and failures by their kind."""
     request, error = message.request, outcome.error
-    learned = LearnedCaps(
-        max_rows=outcome.max_rows,
-        max_tokens=outcome.max_tokens,
-        quick_rows=outcome.quick_rows,
-        error_rows=outcome.error_rows,
-    )
-    usage = Usage(
-        tokens=outcome.used_tokens,
-        paid_calls=sum(each.is_paid for each in outcome.attempts),
-        ends=tuple(each.end for each in outcome.attempts),
-    )
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(vector))
         for text, vector in zip(request.texts, outcome.vectors, strict=True)
         if vector is not None
     )
-    failed = [([index], failure) for index, failure in outcome.failures]
+    failed: list[tuple[Sequence[int], ProviderError]] = [([index], why) for index, why in outcome.failures]
     if error is not None:
         if isinstance(error, _Unsent):
             _LOG.warning("request.unsent", lease=request.lease, reason=error.message)
         _cool_down(context, account, outcome, error)
         refused = {index for index, _ in outcome.failures}
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
-        if rest:
-            failed.append((rest, error))
-    no_results = not vectors and not outcome.is_provider_well
-    # What counts once is said in the first message of a request.
-    for texts, failure in sorted(failed, key=lambda each: _is_wait(each[1])):
-        is_fault = no_results and not _is_wait(failure)
-        _report(message, texts, failure, learned, no_results=is_fault, usage=usage)
-        learned, no_results = LearnedCaps(), False
-    if vectors:
-        send(
-            StoreVectors(
-                agent=message.agent,
-                identity=request.identity,
-                lease=request.lease,
-                vectors=vectors,
-                learned=learned,
-                usage=usage,
-            )
+        failed += [(rest, error)] * bool(rest)
+    _send(
+        message,
+        vectors=vectors,
+        failed=sorted(failed, key=lambda each: _is_wait(each[1])),
+        no_results=not vectors and not outcome.is_provider_well,
+        learned=LearnedCaps(
+            max_rows=outcome.max_rows,
+            max_tokens=outcome.max_tokens,
+            quick_rows=outcome.quick_rows,
+            error_rows=outcome.error_rows,
+        ),
+        usage=Usage(
+            tokens=outcome.used_tokens,
+            paid_calls=sum(each.is_paid for each in outcome.attempts),
+            ends=tuple(each.end for each in outcome.attempts),
+        ),
+    )
+
+
+def _send(
+    message: EmbedTexts,
+    *,
+    vectors: tuple[VectorRow, ...] = (),
+    failed: Sequence[tuple[Sequence[int], ProviderError]] = (),
+    no_results: bool = False,
+    learned: LearnedCaps | None = None,
+    usage: Usage | None = Usage(),  # noqa: B008
+) -> None:
+    """Tell the store worker what came of a request; `failed` has its texts by index.
+
+    `no_results`: the request brought no vector at all, so the provider may be at fault; that counts once.
+    """
+    request = message.request
+    rows = []
+    for place, (texts, error) in enumerate(failed):
+        failure = Failure(
+            kind=error.kind,
+            error=error.message,
+            action=error.hint,
+            retry_after_s=error.retry_after_s,
+            is_probe=request.is_probe,
+            no_results=no_results and not place and not _is_wait(error),
         )
+        rows.append(Failed(hashes=tuple(request.texts[index].hash for index in texts), failure=failure))
+    send(
+        StoreVectors(
+            agent=message.agent,
+            identity=request.identity,
+            lease=request.lease,
+            vectors=vectors,
+            failed=tuple(rows),
+            learned=learned or LearnedCaps(),
+            usage=usage,
+        )
+    )
 
 
 def _is_wait(error: ProviderError) -> bool:
@@ -246,35 +272,3 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
         words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
         words += f"; they differ in {', '.join(differing)}"
     raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
-
-
-def _report(
-    message: EmbedTexts,
-    texts: Sequence[int],
-    error: ProviderError,
-    learned: LearnedCaps | None = None,
-    *,
-    no_results: bool = False,
-    usage: Usage | None = Usage(),  # noqa: B008
-) -> None:
-    """Tell the store worker why these texts of a request (by index) got no vector."""
-    request = message.request
-    failure = Failure(
-        kind=error.kind,
-        error=error.message,
-        action=error.hint,
-        retry_after_s=error.retry_after_s,
-        is_probe=request.is_probe,
-        no_results=no_results,
-    )
-    send(
-        EmbedFailed(
-            agent=message.agent,
-            identity=request.identity,
-            lease=request.lease,
-            hashes=tuple(request.texts[index].hash for index in texts),
-            failure=failure,
-            learned=learned or LearnedCaps(),
-            usage=usage,
-        )
-    )

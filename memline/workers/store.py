@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index_writer import IndexWriter
+from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
@@ -17,7 +17,6 @@ from memline.shared.queue.in_flight import rows_per_request
 from memline.shared.queue.messages import (
     AdvanceBatch,
     ChunkFiles,
-    EmbedFailed,
     EmbedTexts,
     StoreFiles,
     StoreVectors,
@@ -64,36 +63,26 @@ def store_files(message: StoreFiles) -> None:
 
 @actor(StoreVectors)
 def store_vectors(message: StoreVectors) -> None:
-    """Store vectors, and send the next texts.
+    """Store vectors, and note which texts got none: send them again later, mark them, or pause the provider.
 
-    Safe twice, late and out of order: an upsert by text hash and identity; a vector that is there stays.
+    Safe twice, late and out of order: an upsert by text hash and identity, a vector that is there stays, and
+    a failure counts only while its lease still holds the rows.
     """
     context = current()
-    writer = context.writer(message.agent)
-    _settle(writer, message)
-    writer.store_vectors(message.identity, message.lease, message.vectors, message.learned)
-    _switch_if_needed(context, message.agent, message.identity)
-    _dispatch(context, message.agent, only_full=True)
-
-
-@actor(EmbedFailed)
-def embed_failed(message: EmbedFailed) -> None:
-    """Note that texts got no vector: send them again later, mark them, or pause the provider.
-
-    Safe twice, late and out of order: it counts only while its lease still holds the rows.
-    """
-    context = current()
-    writer = context.writer(message.agent)
-    _settle(writer, message)
-    writer.record_failure(message.identity, message.lease, message.hashes, message.failure, message.learned)
-    _switch_if_needed(context, message.agent, message.identity)
-    context.sweep_timer.schedule(message.agent, LINGER_S)
-
-
-def _settle(writer: IndexWriter, message: StoreVectors | EmbedFailed) -> None:
-    """Correct what the request was counted with, before its lease ends with its last answer."""
+    writer, identity, learned = context.writer(message.agent), message.identity, message.learned
     if message.usage is not None:
-        writer.settle(message.identity, message.lease, message.usage)
+        # Before the lease ends with its last row.
+        writer.settle(identity, message.lease, message.usage)
+    for each in message.failed:
+        writer.record_failure(identity, message.lease, each.hashes, each.failure, learned)
+        learned = LearnedCaps()
+    if message.vectors:
+        writer.store_vectors(identity, message.lease, message.vectors, learned)
+    _switch_if_needed(context, message.agent, identity)
+    if message.vectors:
+        _dispatch(context, message.agent, only_full=True)
+    else:
+        context.sweep_timer.schedule(message.agent, LINGER_S)
 
 
 @actor(Sweep)

@@ -19,7 +19,7 @@ import msgspec
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
-from memline.shared.queue.messages import ENVELOPES, Envelope, StoreVectors, agent_of
+from memline.shared.queue.messages import ENVELOPES, Envelope, agent_of
 from memline.shared.queue.redis_client import FleetClient
 from memline.shared.queue.routes import QUEUES
 
@@ -54,11 +54,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     #: The message as it was sent.
     content: bytes
-
-    @property
-    def is_paid_answer(self) -> bool:
-        """Whether it has vectors that are paid for, and are nowhere else."""
-        return self.actor == StoreVectors.actor
+    #: Whether it has vectors that are paid for, and are nowhere else.
+    is_paid_answer: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -167,4 +164,7 @@ def _read(client: FleetClient, queue: str, dead: Sequence[tuple[bytes, float]]) 
             error=error.decode() if error else f"no worker knows the actor {envelope.actor_name!r}",
             age_s=max(0.0, now - at_ms / 1000),
             content=msgspec.msgpack.encode(msgspec.structs.asdict(as_new)),
+            is_paid_answer=any(
+                isinstance(each, dict) and bool(each.get("vectors")) for each in envelope.args
+            ),
         )

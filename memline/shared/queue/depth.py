@@ -63,8 +63,6 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[WorkerInfo, ...]
     #: Bytes of Redis in use, by all its users.
     used_memory: int
-    #: Bytes that Redis may use; 0 without a limit.
-    max_memory: int = 0
     #: Why messages are refused, or may be lost, though Redis answers.
     error: QueueError | None = None
 
@@ -81,7 +79,6 @@ def read(client: FleetClient) -> Fleet:
         queues=tuple(_depths(client, workers)),
         workers=workers,
         used_memory=int(memory["used_memory"]),
-        max_memory=int(memory.get("maxmemory", 0)),
         error=redis_client.trouble(client, memory),
     )
 

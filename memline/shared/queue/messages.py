@@ -79,8 +79,18 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     request: Request
 
 
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts of a request that got no vector, and why."""
+
+    hashes: tuple[bytes, ...]
+    failure: Failure
+
+
 class StoreVectors(Wire, frozen=True, kw_only=True):
-    """Vectors of a request. An upsert by text hash and identity."""
+    """What came of a request: vectors, an upsert by text hash and identity, and texts without one.
+
+    A failure counts only while the lease still holds.
+    """
 
     queue, actor = "store", "store_vectors"
     waits_for_disk = True
@@ -88,25 +98,10 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     agent: str
     identity: Identity
     lease: str
-    vectors: tuple[VectorRow, ...]
+    vectors: tuple[VectorRow, ...] = ()
+    failed: tuple[Failed, ...] = ()
     learned: LearnedCaps = LearnedCaps()
-    #: Of the whole request; only its first message counts. None: what was counted stays as it is.
-    usage: Usage | None = None
-
-
-class EmbedFailed(Wire, frozen=True, kw_only=True):
-    """Texts that got no vector, and why. Counts only while its lease still holds."""
-
-    queue, actor = "store", "embed_failed"
-    waits_for_disk = True
-
-    agent: str
-    identity: Identity
-    lease: str
-    hashes: tuple[bytes, ...]
-    failure: Failure
-    learned: LearnedCaps = LearnedCaps()
-    #: As in `StoreVectors`.
+    #: None: what was counted stays as it is.
     usage: Usage | None = None
 
 

@@ -10,7 +10,6 @@ from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue import broker
 from memline.shared.queue.messages import (
-    EmbedFailed,
     EmbedTexts,
     StoreFiles,
     StoreVectors,
@@ -133,7 +132,6 @@ def pump(place, clock, monkeypatch):
 
     monkeypatch.setattr(RemoteEmbedder, "embed_documents", embed_documents)
     actors = {
-        EmbedFailed: store.embed_failed,
         EmbedTexts: embed.embed_texts,
         StoreFiles: store.store_files,
         StoreVectors: store.store_vectors,

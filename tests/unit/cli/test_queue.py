@@ -66,7 +66,14 @@ pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
 def letter(name, error="no", *, actor="store_files", age_s=60):
     return DeadLetter(
-        id=name, queue="store", actor=actor, agent="main", error=error, age_s=age_s, content=b""
+        id=name,
+        queue="store",
+        actor=actor,
+        agent="main",
+        error=error,
+        age_s=age_s,
+        content=b"",
+        is_paid_answer=actor == "store_vectors",
     )
 
 

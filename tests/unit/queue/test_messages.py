@@ -84,13 +84,13 @@ from memline.shared.queue import messages
 sys.setswitchinterval(1e-6)
 gate = threading.Barrier(8)
 raw = {
-    "agent": "main", "lease": "l", "hashes": [], "failure": {"kind": "later", "error": "no"},
+    "agent": "main", "lease": "l", "failed": [{"hashes": [], "failure": {"kind": "later", "error": "no"}}],
     "identity": {"provider": "p", "model": "m", "endpoint": "e", "dims": 0, "scheme": ""},
 }
 
 def decode():
     gate.wait()
-    sys.stdout.write(messages.decode(raw, messages.EmbedFailed).agent + " ")
+    sys.stdout.write(messages.decode(raw, messages.StoreVectors).agent + " ")
 
 threads = [threading.Thread(target=decode) for _ in range(8)]
 for thread in threads:

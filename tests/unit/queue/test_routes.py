@@ -21,7 +21,6 @@ def test_the_dispatcher_has_one_thread():
         ("store_files", 0, MessageRefused("another version"), False),
         # An answer that was paid for waits for the disk, however long.
         ("store_vectors", 1_000, IndexUnwritable("the disk is full"), True),
-        ("embed_failed", 1_000, IndexUnwritable("the disk is full"), True),
         # Its failure is in the rows, which send the texts again.
         ("embed_texts", 0, OSError("disk full"), False),
     ],

@@ -10,7 +10,7 @@ from memline.shared.errors import (
 )
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
-from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
+from memline.shared.queue.messages import EmbedTexts
 from memline.shared.scheduling.embed_results import Usage
 from memline.shared.scheduling.leases import CLOCKS_S, Request
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
@@ -53,15 +53,19 @@ def provider(monkeypatch):
     return answer
 
 
+def told(sent):
+    """The last message on texts without a vector: kind, texts, whether the request brought nothing."""
+    return [(each.failure.kind, each.hashes, each.failure.no_results) for each in sent[-1].failed]
+
+
 def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identity, sent, provider):
     refused = ProviderRefused("no")
     provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)]))
 
     work(embed.embed_texts, request(identity))
 
-    failed, stored = sent
-    assert isinstance(stored, StoreVectors)
-    assert (failed.failure.kind, failed.hashes, failed.failure.no_results) == ("refused", (b"h2",), False)
+    (stored,) = sent
+    assert told(sent) == [("refused", (b"h2",), False)]
     assert [row.hash for row in stored.vectors] == [b"h1"]
 
 
@@ -70,8 +74,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, 
 
     work(embed.embed_texts, request(identity))
 
-    (failed,) = sent
-    assert (failed.failure.kind, failed.hashes, failed.failure.no_results) == ("stop", (b"h1", b"h2"), True)
+    assert told(sent) == [("stop", (b"h1", b"h2"), True)]
     assert context.limits.take(account(context), {}) == STOP_COOLDOWN_S
 
 
@@ -89,11 +92,11 @@ def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_ba
 
     work(embed.embed_texts, request(identity, agent=agent))
 
-    stored, failed = sent
-    assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
-    assert (failed.agent, failed.failure.kind) == (agent, "unsent")
-    assert failed.failure.error == "openai is at the limits of this configuration"
-    assert failed.failure.retry_after_s is not None and 50 < failed.failure.retry_after_s < 62
+    _, unsent = sent
+    (failure,) = (each.failure for each in unsent.failed)
+    assert (unsent.agent, failure.kind) == (agent, "unsent")
+    assert failure.error == "openai is at the limits of this configuration"
+    assert failure.retry_after_s is not None and 50 < failure.retry_after_s < 62
 
 
 def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, identity, sent):
@@ -101,7 +104,7 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, ident
 
     work(embed.embed_texts, request(identity))
 
-    failed = sent[-1]
+    (failed,) = sent[-1].failed
     assert (failed.failure.kind, failed.failure.error) == ("unsent", "openai asked to wait (429)")
 
 
@@ -120,8 +123,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(con
 
     work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
 
-    (failed,) = sent
-    assert (failed.failure.kind, failed.usage, failed.failure.no_results) == ("unsent", Usage(), False)
+    assert (told(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"), False)], Usage())
 
 
 @pytest.mark.usefixtures("no_call")
@@ -142,7 +144,7 @@ def test_what_redis_cannot_note_is_not_sent(context, identity, sent, monkeypatch
 
     work(embed.embed_texts, request(identity))
 
-    (failed,) = sent
+    (failed,) = sent[0].failed
     assert failed.failure.kind == "unsent"
     assert failed.failure.error.endswith("Redis is away")
 
@@ -156,11 +158,7 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
     with pytest.raises(RuntimeError):
         work(embed.embed_texts, request(identity))
 
-    (failed,) = sent
-    assert (failed.failure.kind, failed.failure.no_results) == (
-        "broken",
-        True,
-    )
+    assert told(sent) == [("broken", (b"h1", b"h2"), True)]
 
 
 @pytest.mark.parametrize(
@@ -181,35 +179,18 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_end
     work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
 
     assert at_first is None and context.failure is not None
-    for failed in sent:
-        assert (
-            isinstance(failed, EmbedFailed)
-            and failed.failure.kind == "unsent"
-            and words in failed.failure.error
-        )
+    for failed in (each for message in sent for each in message.failed):
+        assert failed.failure.kind == "unsent" and words in failed.failure.error
 
 
-def test_what_counts_once_of_a_request_is_told_in_its_first_message(context, identity, sent, provider):
+def test_a_request_that_brought_nothing_is_a_fault_of_the_provider_once(context, identity, sent, provider):
     slow = ProviderBrokenAnswer("no answer within 60 s")
     provider(Outcome(vectors=[None, None], failures=[(0, slow)], error=ProviderSplit("wait"), max_rows=4))
 
     work(embed.embed_texts, request(identity))
 
-    failed, rest = sent
-    assert isinstance(rest, EmbedFailed) and isinstance(failed, EmbedFailed)
-    # Nothing came of it, so the provider may be what is broken.
-    assert (failed.failure.kind, failed.hashes, failed.learned, failed.failure.no_results) == (
-        "broken",
-        (b"h1",),
-        LearnedCaps(max_rows=4),
-        True,
-    )
-    assert (rest.failure.kind, rest.hashes, rest.learned, rest.failure.no_results) == (
-        "split",
-        (b"h2",),
-        LearnedCaps(),
-        False,
-    )
+    assert told(sent) == [("broken", (b"h1",), True), ("split", (b"h2",), False)]
+    assert sent[0].learned == LearnedCaps(max_rows=4)
 
 
 def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(context, identity, sent, provider):
@@ -217,5 +198,4 @@ def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(contex
 
     work(embed.embed_texts, request(identity))
 
-    (failed,) = sent
-    assert (failed.failure.kind, failed.failure.no_results) == ("broken", False)
+    assert told(sent) == [("broken", (b"h1", b"h2"), False)]

@@ -2,7 +2,7 @@ import pytest
 
 from memline.shared.figures import counters
 from memline.shared.index.rows import VectorRow
-from memline.shared.queue.messages import EmbedFailed, StoreFiles, StoreVectors, Sweep
+from memline.shared.queue.messages import Failed, StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers import store
@@ -75,16 +75,14 @@ def calls_of(writer, request):
 
 def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent):
     hashes = tuple(text.hash for text in request_sent.texts)
-    work(
-        store.embed_failed,
-        EmbedFailed(
-            agent="main",
-            identity=request_sent.identity,
-            lease=request_sent.lease,
-            hashes=hashes,
-            failure=Failure(kind="later", error="busy", retry_after_s=60.0),
-        ),
+    failure = Failure(kind="later", error="busy", retry_after_s=60.0)
+    message = StoreVectors(
+        agent="main",
+        identity=request_sent.identity,
+        lease=request_sent.lease,
+        failed=(Failed(hashes=hashes, failure=failure),),
     )
+    work(store.store_vectors, message)
 
     work(store.sweep, Sweep(agent="main"))
 
