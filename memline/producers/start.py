@@ -11,7 +11,7 @@ from typing import NoReturn
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
 UNTIL_STOPPED = {"mcp", "serve", "watch", "worker", "up"}
 
-#: The options before a command; each has a value. `cli.command_list` has them too, behind 50 ms of imports.
+#: The options before a command; each has a value. `cli.root` has them too, behind 50 ms of imports.
 OPTIONS = {"--config", "--home", "--workspace", "--agent"}
 
 

@@ -17,7 +17,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from memline.producers.cli.command_list import COMMANDS
+from memline.producers.cli.root import COMMANDS
 from tests.support.process import ROOT, TIMEOUT_S
 
 PLUGIN = ROOT / "deploy" / "claude-code"

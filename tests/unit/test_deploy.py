@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from memline.producers.cli.command_list import COMMANDS
+from memline.producers.cli.root import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config import environment
 from memline.shared.queue.routes import QUEUES

@@ -8,8 +8,7 @@ import click
 import grimp
 import pytest
 
-from memline.producers.cli.command_list import COMMANDS, GROUPS
-from memline.producers.cli.root import cli
+from memline.producers.cli.root import COMMANDS, GROUPS, cli
 from memline.shared.config.load import Options, load
 from memline.shared.queue.routes import QUEUES
 

@@ -4,5 +4,5 @@ The module of a command is imported only when that command runs, so that `memlin
 what `memline up` needs.
 """
 
-from memline.producers.cli.command_list import COMMANDS as COMMANDS
+from memline.producers.cli.root import COMMANDS as COMMANDS
 from memline.producers.cli.root import run as run

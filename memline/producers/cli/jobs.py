@@ -94,7 +94,8 @@ def _rows(answer: dict[str, Any]) -> Iterator[str]:
     for name, each in answer.items():
         label = re.sub(r"(?=[A-Z])", " ", name).capitalize()
         if isinstance(each, dict):
-            each = ", ".join(f"{what} {count}" for what, count in each.items() if count is not None)
+            known = {what: count for what, count in each.items() if count not in (None, "USD")}
+            each = ", ".join(f"{what} {count}" for what, count in known.items())
         elif isinstance(each, float):
             moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))
             each = span(each) if name == "etaSeconds" else moment

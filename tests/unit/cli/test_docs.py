@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from memline.producers.cli.command_list import PROGRAM
-from memline.producers.cli.root import cli
+from memline.producers.cli.root import PROGRAM, cli
 
 ROOT = Path(__file__).parents[3]
 #: The changelog speaks of commands that were.

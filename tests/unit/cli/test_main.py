@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.command_list import GLOBALS, GROUPS
+from memline.producers.cli.root import GLOBAL_OPTIONS, GROUPS
 from memline.producers.start import OPTIONS
 
 ROOT = Path(cli.__file__).parents[3]
@@ -153,7 +153,7 @@ def test_a_closed_pipe_is_not_complained_about(code):
 TOLD = """
 import os, signal, sys
 from memline.producers import cli
-from memline.producers.cli.command_list import GROUPS
+from memline.producers.cli.root import GROUPS
 from memline.producers.cli.serve import stop_event
 from memline.producers.start import main
 
@@ -173,7 +173,7 @@ main()
 
 
 def test_the_options_before_a_command_are_those_that_the_start_knows():
-    assert {f"--{name}" for name, *_ in GLOBALS} == OPTIONS
+    assert {name for option in GLOBAL_OPTIONS for name in option.opts} == OPTIONS
 
 
 @pytest.mark.parametrize("when", ["early", "late"])
