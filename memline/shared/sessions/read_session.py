@@ -128,7 +128,7 @@ def masked(text: str) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return " ".join(masked(text).split())
+    return " ".join(masked(text).split()) if text else ""
 
 
 def _first_words(text: str) -> str:

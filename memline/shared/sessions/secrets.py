@@ -126,14 +126,15 @@ def _announced(text: str) -> Iterator[_Secret]:
     if len(lowered) != len(text):
         # A letter that is two in lower case would move all places behind it.
         lowered = "".join(letter.lower() if letter.isascii() else letter for letter in text)
-    for word, pattern, judge in _table().rules:
-        place = lowered.find(word)
-        while place >= 0:
-            match = pattern.match(text, place)
-            if match and (span := _judge(match, judge)):
-                yield *span, MASK
-                place = max(span[1] - 1, place)
-            place = lowered.find(word, place + 1)
+    for word, rules in _table().rules.items():
+        for pattern, judge in rules if word in lowered else ():
+            place = lowered.find(word)
+            while place >= 0:
+                match = pattern.match(text, place)
+                if match and (span := _judge(match, judge)):
+                    yield *span, MASK
+                    place = max(span[1] - 1, place)
+                place = lowered.find(word, place + 1)
 
 
 def _judge(match: _Match, judge: str) -> tuple[int, int] | None:
@@ -271,12 +272,12 @@ class _Table:
         )
         keys = rf"{{START}}(?:{'|'.join(forms['patterns'])})(?![A-Za-z0-9])"
         self.forms = [self._compiled(each) for each in (keys, *forms["tails"])]
-        #: A word in lower case, the pattern that is tried where it stands, and the judge of its value.
-        self.rules = [
-            (word, self._compiled(f"(?i){written}"), judge)
-            for words, judge, written in table["announced"]["rules"]
-            for word in re.split(r",\s+", self._filled(words))
-        ]
+        #: The patterns that are tried where a word stands (in lower case), and the judges of their values.
+        self.rules = dict[str, list[tuple[re.Pattern[str], str]]]()
+        for words, judge, written in table["announced"]["rules"]:
+            pattern = self._compiled(f"(?i){written}")
+            for word in re.split(r",\s+", self._filled(words)):
+                self.rules.setdefault(word, []).append((pattern, judge))
 
     def _compiled(self, pattern: str) -> re.Pattern[str]:
         return re.compile(self._filled(pattern))
