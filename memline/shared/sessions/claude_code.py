@@ -15,7 +15,6 @@ from itertools import islice
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import MarkedParts, Record, Said, parse, seconds_of, text_of
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.tables import as_dict
 
 NAME = "claude-code"
@@ -88,9 +87,8 @@ def _find(settings: AgentSettings) -> SessionFiles:
     own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
     is_within = within(workspace)
     return SessionFiles(
-        "Claude Code",
+        NAME,
         root,
-        f"{TRANSCRIPT_PREFIX}{NAME}/",
         "*",
         is_own=lambda name: name in own or name.startswith(encoded),
         belongs=lambda file: file.split(os.sep)[-2] in own or is_within(held_in(file, _cwd)),

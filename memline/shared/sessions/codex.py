@@ -15,7 +15,6 @@ from typing import Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, parse, seconds_of, text_of
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.tables import as_dict, as_list
 
 NAME = "codex"
@@ -75,9 +74,8 @@ def _cwd(lines: Iterable[bytes]) -> object:
 def _find(settings: AgentSettings) -> SessionFiles:
     is_within = within(settings.workspace)
     return SessionFiles(
-        "Codex",
+        NAME,
         settings.transcript_places[NAME],
-        f"{TRANSCRIPT_PREFIX}{NAME}/",
         "sessions/*/*/*",
         "archived_sessions",
         belongs=lambda file: is_within(held_in(file, _cwd)),

@@ -14,7 +14,6 @@ from pathlib import Path
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, seconds_of
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, open_file, within
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 
 NAME = "gemini"
@@ -64,9 +63,8 @@ def _find(settings: AgentSettings) -> SessionFiles:
     hashes = {sha256(each.encode()).hexdigest() for each in (workspace, os.path.realpath(workspace))}
     root = settings.transcript_places[NAME] / "tmp"
     return SessionFiles(
-        "Gemini CLI",
+        NAME,
         root,
-        f"{TRANSCRIPT_PREFIX}{NAME}/",
         "*/chats",
         is_own=lambda name: name in hashes or is_within(_place_of(root / name)),
         belongs=lambda file: os.path.basename(file).startswith("session-"),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from memline.shared.sessions.openclaw_store import OpenClawTranscripts
+from memline.shared.sessions.openclaw_store import NAME, OpenClawTranscripts
 from memline.shared.sessions.said import MarkedParts, Record, Said, seconds_of, text_of
 from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.tables import as_dict, as_text
@@ -147,7 +147,7 @@ def said(records: Iterable[Record]) -> Iterator[Said]:
 
 
 FORMAT = TranscriptFormat(
-    name="openclaw",
+    name=NAME,
     relevant=rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"',
     identity="id",
     said=said,

@@ -32,6 +32,8 @@ from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sqlite import library
 from memline.shared.words import counted
 
+NAME = "openclaw"
+
 #: Bytes of a record at most, decompressed; OpenClaw compresses none above 4 MiB.
 _MAX_DECOMPRESSED = 4 << 20
 
@@ -43,7 +45,7 @@ class OpenClawTranscripts(SessionFiles):
     """The sessions of one agent: rows of its database, then files; a session that is both is its rows."""
 
     def __init__(self, state_dir: str | Path, agent: str) -> None:
-        super().__init__("OpenClaw", state_dir, TRANSCRIPT_PREFIX, f"agents/{agent}/sessions")
+        super().__init__(NAME, state_dir, f"agents/{agent}/sessions")
         self._folder = Path(self.root, "agents", agent, "sessions")
         self._database = Path(self.root, "agents", agent, "agent", "openclaw-agent.sqlite")
 
@@ -59,13 +61,13 @@ class OpenClawTranscripts(SessionFiles):
         if not os.path.lexists(self._folder):
             files = Discovery()
         try:
-            with reading_database("OpenClaw", self._database) as connection:
+            with reading_database(NAME, self._database) as connection:
                 forgotten = _table(connection, "memory_session_tombstones", "1")
                 rows = {row[0]: row for row in _rows(connection) if row[0] not in forgotten}
                 cold = _table(connection, "session_transcript_cold_archives", "1")
         except FileRefused as error:
             return Discovery(issues=(error.problem.reason,)).joined(files)
-        paths = {path: row for session, row in rows.items() if (path := path_of(TRANSCRIPT_PREFIX, session))}
+        paths = {path: row for session, row in rows.items() if (path := path_of(NAME, session))}
         listed = [
             DiscoveredFile(path, str(self._folder / os.path.basename(path)), *row[1:])
             for path, row in paths.items()
@@ -78,7 +80,7 @@ class OpenClawTranscripts(SessionFiles):
             left_out=tuple(
                 (path, "OpenClaw has put it into cold storage")
                 for session in cold
-                if (path := path_of(TRANSCRIPT_PREFIX, session))
+                if (path := path_of(NAME, session))
             ),
         )
 
@@ -87,7 +89,7 @@ class OpenClawTranscripts(SessionFiles):
         """Open the transcript of a ledger path for a block. Raises FileRefused."""
         session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(".jsonl")
         if self._has_rows():
-            with reading_database("OpenClaw", self._database) as connection:
+            with reading_database(NAME, self._database) as connection:
                 for _, size, mtime_ns, ctime_ns in _rows(connection, session):
                     lines = _lines(connection, session)
                     yield OpenTranscript(lines=lines, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
@@ -99,7 +101,7 @@ class OpenClawTranscripts(SessionFiles):
         """Return the ids of the sessions that have this key in the database. Raises FileRefused."""
         if not self._has_rows():
             return set()
-        with reading_database("OpenClaw", self._database) as connection:
+        with reading_database(NAME, self._database) as connection:
             keys = _table(connection, "session_windows", "session_key")
         return {session for session, its_key in keys.items() if its_key == key}
 

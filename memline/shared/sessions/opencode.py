@@ -26,13 +26,10 @@ from memline.shared.sessions.stores import (
 )
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import GONE, Problem
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.tables import as_text
 
 NAME = "opencode"
-
-_PREFIX = f"{TRANSCRIPT_PREFIX}{NAME}/"
 
 #: The title of a session before a model has given it one.
 _UNTITLED = ("New session - ", "Child session - ")
@@ -91,7 +88,7 @@ class OpencodeSessions:
             file = next((each for each in self._files(connection) if each.path == path), None)
             if file is None:
                 raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
-            rows = connection.execute(_MESSAGES, (path.removeprefix(_PREFIX).removesuffix(".jsonl"),))
+            rows = connection.execute(_MESSAGES, (Path(path).stem,))
             lines = (line + b"\n" for (line,) in rows)
             yield OpenTranscript(lines=lines, size=file.size, mtime_ns=file.mtime_ns)
 
@@ -101,7 +98,7 @@ class OpencodeSessions:
 
     def _files(self, connection: Connection) -> Iterator[DiscoveredFile]:
         for session, place, size, written in connection.execute(_SESSIONS.format(length=byte_length("data"))):
-            path = path_of(_PREFIX, session)
+            path = path_of(NAME, session)
             if path and self._is_within(as_text(place)):
                 yield DiscoveredFile(path, str(self._database), size, as_ns(written))
 

@@ -191,7 +191,8 @@ def _is_bare_secret(match: _Match, *, strong: bool) -> bool:
     # A plain word: only where no name of code can stand.
     rest = match.string[match.end() : match.end() + _LINE_CHARS].partition("\n")[0].strip()
     is_code = "(" in line or _CODE.search(line) is not None
-    return not rest and not is_code and ("=" not in match["says"] or not line.strip())
+    is_setting = "=" not in match["says"] or match["word"].isupper() or not line.strip()
+    return is_setting and not rest and not is_code
 
 
 def _sentence(match: _Match) -> tuple[int, int] | None:

@@ -17,11 +17,12 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import MAX_LINE_BYTES, Record, Said
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discovered, first_link, status_of
 from memline.shared.sources.outcomes import FAILED, GONE, Problem, code
-from memline.shared.sources.paths import is_storable, is_transcript_name
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sqlite import library, reading_foreign
 
@@ -69,20 +70,19 @@ class SessionFiles:
 
     def __init__(
         self,
-        title: str,
+        program: str,
         root: str | Path,
-        prefix: str,
         *patterns: str,
         is_own: Callable[[str], bool] = lambda name: True,
         belongs: Callable[[str], bool] = lambda absolute: True,
     ) -> None:
-        """`patterns`: globs of the folders, relative to the root (`sessions/*/*/*`).
+        """`program` is a name of `PROGRAMS`, `patterns` are globs of folders, relative to the root.
 
         `is_own` tells of a name in the root whether there can be sessions of this agent below it, `belongs`
         of the absolute path of a session whether it is of this agent.
         """
         self.root = os.path.abspath(os.path.expanduser(root))
-        self._title, self._prefix, self._patterns = title, prefix, patterns
+        self._program, self._patterns = program, patterns
         self._is_own, self._belongs = is_own, belongs
 
     def folders(self) -> list[str]:
@@ -102,7 +102,7 @@ class SessionFiles:
             except OSError as error:
                 reason = code(error)
             if reason:
-                issues.append(f"sessions of {self._title} not readable ({folder}): {reason}")
+                issues.append(f"sessions of {PROGRAMS[self._program]} not readable ({folder}): {reason}")
         return Discovery(files=tuple(files), issues=tuple(issues))
 
     def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
@@ -133,7 +133,7 @@ class SessionFiles:
                 continue
             is_file = not entry.is_dir(follow_symlinks=False) and self._belongs(entry.path)
             if is_file and (status := status_of(entry)):
-                yield discovered(self._prefix + entry.name, entry.path, status)
+                yield discovered(prefix_of(self._program) + entry.name, entry.path, status)
 
 
 @contextmanager
@@ -194,15 +194,20 @@ def reading_database(program: str, database: Path) -> Iterator[Connection]:
         with reading_foreign(database) as connection:
             yield connection
     except (library().Error, OverflowError) as error:
-        reason = f"sessions of {program} not readable ({database}): {error}"
+        reason = f"sessions of {PROGRAMS[program]} not readable ({database}): {error}"
         raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
 
 
-def path_of(prefix: str, session: object) -> str:
+def prefix_of(program: str) -> str:
+    """Return how the ledger paths of a program's sessions begin."""
+    return TRANSCRIPT_PREFIX if program == "openclaw" else f"{TRANSCRIPT_PREFIX}{program}/"
+
+
+def path_of(program: str, session: object) -> str:
     """Return the ledger path of a session of a database; empty for an id that cannot be a file name."""
     name = f"{session}.jsonl"
     is_name = is_transcript_name(name) and is_storable(name) and len(name) <= 200
-    return prefix + name if is_name and "/" not in name and "\0" not in name else ""
+    return prefix_of(program) + name if is_name and "/" not in name and "\0" not in name else ""
 
 
 def byte_length(column: str) -> str:

@@ -33,7 +33,7 @@ def read(store, path=PATH):
 
 
 def files_of(state):
-    return SessionFiles("OpenClaw", state, "sessions/", "agents/main/sessions")
+    return SessionFiles("openclaw", state, "agents/main/sessions")
 
 
 def fingerprint(folder):
