@@ -28,7 +28,7 @@
     │   ├── ProviderBrokenAnswer  the answer does not fit the request
     │   └── ModelMismatch         this worker is set up for another model than the index
     ├── QmdFailed                 (producers.bridges.qmd.home) qmd is not there, too slow, or failed
-    ├── Overloaded                (producers.api.pool)      too many calls wait, or one took too long
+    ├── Overloaded                (producers.api.calls)     too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or index than this process's
             └── AgentNotConfigured  or an agent that its configuration does not have

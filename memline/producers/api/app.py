@@ -31,9 +31,8 @@ from memline.producers.api.auth import (
     access_of,
     address_of,
 )
-from memline.producers.api.calls import Caller, Calls
+from memline.producers.api.calls import Caller, Calls, Pool
 from memline.producers.api.mcp import HttpEndpoint, server
-from memline.producers.api.pool import Pool
 from memline.producers.api.responses import JsonResponse, error_response, response_to
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve

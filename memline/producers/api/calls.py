@@ -10,8 +10,10 @@ a call that is wrong is an error.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
+import anyio
+import anyio.to_thread
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
@@ -32,6 +34,7 @@ from memline.shared.errors import (
     ConfigError,
     IndexFault,
     IndexMissing,
+    MemlineError,
     PathNotAllowed,
     UnknownAgent,
 )
@@ -44,6 +47,10 @@ from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
 from memline.shared.visible_text import for_model, visible
 
 Json = dict[str, Any]
+T = TypeVar("T")
+
+#: Calls that may wait for a thread; more are refused, since their clients would have given up.
+MAX_WAITING = 256
 
 
 #: The parameters of the calls: type, limits, and the description that clients show.
@@ -332,3 +339,26 @@ def _for_model(excerpt: Excerpt) -> Json:
         for names in (excerpt.links, excerpt.backlinks)
     )
     return replace(excerpt, text=for_model(excerpt.text), links=links, backlinks=backlinks).to_json()
+
+
+class Overloaded(MemlineError):
+    """Too many calls wait, or one took too long; the same call may work later."""
+
+
+class Pool:
+    """Runs calls for one event loop, `threads` at a time."""
+
+    def __init__(self, threads: int, *, timeout_s: float) -> None:
+        self._limiter = anyio.CapacityLimiter(threads)
+        self._timeout_s = timeout_s
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return what the call returns; raise what it raises, and Overloaded.
+
+        A call that takes too long goes on in its thread; its result is dropped.
+        """
+        if self._limiter.statistics().tasks_waiting >= MAX_WAITING:
+            raise Overloaded("too many calls at once", hint="try again")
+        with anyio.move_on_after(self._timeout_s):
+            return await anyio.to_thread.run_sync(call, limiter=self._limiter, abandon_on_cancel=True)
+        raise Overloaded(f"no answer within {self._timeout_s:g} s", hint="try again, or ask for less")

@@ -42,8 +42,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from memline.producers.api.arguments import check, input_schema, whole
-from memline.producers.api.calls import INSTRUCTIONS, Caller, Calls
-from memline.producers.api.pool import Pool
+from memline.producers.api.calls import INSTRUCTIONS, Caller, Calls, Pool
 from memline.shared.errors import MemlineError
 from memline.shared.figures.counters import MCP
 from memline.shared.logs import Log

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memline.producers.api.pool import Overloaded
+from memline.producers.api.calls import Overloaded
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,

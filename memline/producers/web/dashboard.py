@@ -23,8 +23,7 @@ from memline.producers.actions.perform import Asker, Done, Verb, perform
 from memline.producers.actions.verbs import VERBS
 from memline.producers.api.arguments import check
 from memline.producers.api.auth import ACCESS, Access, Authenticator, address_of
-from memline.producers.api.calls import Calls
-from memline.producers.api.pool import Pool
+from memline.producers.api.calls import Calls, Pool
 from memline.producers.api.responses import error_response, status_of, wants_page
 from memline.producers.reports.state import StateReader
 from memline.producers.web import session

@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from memline.producers.web import session
@@ -49,8 +49,9 @@ async def read_form(request: Request) -> QueryParams:
         raise BadRequest("the body is not that of a form", hint="use the buttons of the page")
     try:
         return QueryParams((await request.body()).decode())
-    except ValueError as error:
-        raise BadRequest("the body of the form is not UTF-8", hint="use the buttons of the page") from error
+    except (ValueError, ClientDisconnect) as error:
+        words = "the body of the form is incomplete, or not UTF-8"
+        raise BadRequest(words, hint="use the buttons of the page") from error
 
 
 def lead_on(request: Request, target: str, words: str) -> Response:

@@ -3,8 +3,8 @@ import threading
 import anyio
 import pytest
 
-from memline.producers.api import pool
-from memline.producers.api.pool import Overloaded, Pool
+from memline.producers.api import calls as faces
+from memline.producers.api.calls import Overloaded, Pool
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_call_that_takes_too_long_is_not_waited_for(held):
 
 
 def test_a_call_that_too_many_wait_before_is_turned_away_at_once(held, monkeypatch):
-    monkeypatch.setattr(pool, "MAX_WAITING", 2)
+    monkeypatch.setattr(faces, "MAX_WAITING", 2)
     calls = Pool(1, timeout_s=60)
     done = []
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from memline.producers.api.pool import Overloaded
+from memline.producers.api.calls import Overloaded
 from memline.producers.api.responses import JsonResponse, response_to
 from memline.shared.errors import (
     AccessDenied,
