@@ -266,22 +266,13 @@ def compare(
     again every time. A transcript is growing while it is larger by less than `growth` bytes.
     """
     groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
-    unchanged = groups["unchanged"]
-    row_of = ledger.get
     links: list[str] = []
     for file in discovery.files:
-        path = file.path
-        cut, most = (transcript_chunking, growth) if is_transcript(path) else (chunking, 0)
-        seen = RecordedFile(file.size, file.mtime_ns, file.ctime_ns, INDEXED, cut)
-        if file.problem is None and row_of(path) == seen:
-            unchanged.append(path)
-            continue
-        groups[_change_of(file, ledger.get(path), cut, most)].append(path)
+        cut, most = (transcript_chunking, growth) if is_transcript(file.path) else (chunking, 0)
+        groups[_change_of(file, ledger.get(file.path), cut, most)].append(file.path)
         if file.problem and file.problem.outcome == SYMLINK:
-            links.append(path + "/")
-    # At most searches the ledger has no other file.
-    gone = ledger.keys() - {file.path for file in discovery.files} if len(unchanged) < len(ledger) else ()
-    for path in sorted(gone):
+            links.append(file.path + "/")
+    for path in sorted(ledger.keys() - {file.path for file in discovery.files}):
         if discovery.is_unlisted(path):
             continue
         group = "removed"
@@ -303,17 +294,15 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
         return "unchanged" if is_recorded else "refused"
     if recorded is None:
         return "added"
+    is_cut_so = recorded.chunking == chunking
     was = (recorded.size, recorded.mtime_ns, recorded.ctime_ns)
-    if was != (file.size, file.mtime_ns, file.ctime_ns):
-        is_growing = (
-            0 < file.size - recorded.size < growth
-            and recorded.outcome in (INDEXED, EMPTY)
-            and recorded.chunking == chunking
-        )
-        return "growing" if is_growing else "changed"
-    if recorded.outcome in _BY_CONTENT:
-        return "unchanged"
-    return "again" if recorded.outcome == UNREADABLE else "changed"
+    if was == (file.size, file.mtime_ns, file.ctime_ns):
+        if recorded.outcome in _BY_CONTENT or (recorded.outcome == INDEXED and is_cut_so):
+            return "unchanged"
+        return "again" if recorded.outcome == UNREADABLE else "changed"
+    has_grown_little = 0 < file.size - recorded.size < growth
+    is_growing = has_grown_little and is_cut_so and recorded.outcome in (INDEXED, EMPTY)
+    return "growing" if is_growing else "changed"
 
 
 def plan_of(settings: AgentSettings) -> Plan:
