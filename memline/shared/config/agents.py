@@ -164,7 +164,7 @@ class Agents(Mapping[str, AgentSettings]):
 
     def index_path(self, agent: str) -> Path:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
-        if (path := self._index_of_file(agent)) and not self._is_originals(path):
+        if (path := self._index_of_file(agent)) and not self._is_originals(agent, path):
             return path
         try:
             return self._usual_index(agent, self.workspace(agent).path)
@@ -177,10 +177,10 @@ class Agents(Mapping[str, AgentSettings]):
         text = self._of(agent).store.path
         return Path(text.replace("{agentId}", agent)) if text else None
 
-    def _is_originals(self, index: Path) -> bool:
+    def _is_originals(self, agent: str, index: Path) -> bool:
         """Tell whether a file is one of the original's own indexes."""
-        folder = self.state_dir
-        return index.parent == folder / "memory" or index.is_relative_to(folder / "agents")
+        names = f"memory/{agent}.sqlite", f"agents/{agent}/agent/openclaw-agent.sqlite"
+        return index in (self.state_dir / name for name in names)
 
     def examine(self, reading: Reading) -> None:
         """Refuse agents that would see each other's notes, and warn of what has another effect than written.
@@ -199,7 +199,7 @@ class Agents(Mapping[str, AgentSettings]):
                 reading.warn("agents", words)
         for agent in self._ids:
             path = self.index_path(agent)
-            if (file := self._index_of_file(agent)) and self._is_originals(file):
+            if (file := self._index_of_file(agent)) and self._is_originals(agent, file):
                 words = f"this is OpenClaw's own index, Memline keeps its own in {path}"
                 reading.warn("memorySearch.store.path", words)
             if (owner := owners.setdefault(path, agent)) != agent:

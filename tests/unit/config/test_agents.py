@@ -100,6 +100,7 @@ def test_two_agents_never_share_an_index(read, store, ids, words):
         ("", ".local/share/memline/memory/main.sqlite"),
         ("~/{agentId}/{agentId}.sqlite", "main/main.sqlite"),
         ("~/.openclaw/memory/{agentId}.sqlite", ".local/share/memline/memory/main.sqlite"),
+        ("~/.openclaw/memory/ours-{agentId}.sqlite", ".openclaw/memory/ours-main.sqlite"),
         (
             "~/.openclaw/agents/{agentId}/agent/openclaw-agent.sqlite",
             ".local/share/memline/memory/main.sqlite",
@@ -110,7 +111,8 @@ def test_the_index_is_below_home_or_where_the_file_says_but_never_the_originals_
     loaded = read(memory(store={"path": path}))
 
     assert loaded.agent().index_path == home / index
-    assert any("OpenClaw's own index" in each for each in loaded.warnings) == (".openclaw" in path)
+    is_originals = ".openclaw" in path and ".openclaw" not in index
+    assert any("OpenClaw's own index" in each for each in loaded.warnings) == is_originals
 
 
 def test_paths_of_models_and_extensions_are_made_absolute(read, home, tmp_path):
