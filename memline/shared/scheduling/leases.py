@@ -98,6 +98,10 @@ def lease(
     connection, requests = accounts.index, list[Request]()
     while True:
         with transaction(connection):
+            latest = health.read(accounts, provider)
+            if latest.manual or latest.wait_s(now):
+                # A request or a batch failed while this waited for the index: its texts are wanted again.
+                return requests
             in_flight = scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", target.id)
             # What the limits leave may be less than a request: then it is as large as that.
             left, _ = budget.left(charge, now)

@@ -7,7 +7,7 @@ from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import leases
+from memline.shared.scheduling import health, leases
 from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_row, lease_all
 
 
@@ -93,3 +93,20 @@ def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock):
     assert backlog(wanting).leased == 2
     answer(wanting, [new])
     assert backlog(wanting) == Backlog(ready=2)
+
+
+def test_what_failed_while_the_index_was_locked_is_not_sent_again_at_once(wanting, monkeypatch):
+    """The texts of a failed batch come back in the transaction that stops the provider."""
+    (request,) = lease_all(wanting)
+    read, calls = health.read, []
+
+    def read_then_fail(*arguments):
+        state = read(*arguments)
+        if not calls:
+            calls.append(True)
+            fail(wanting, request, "stop")
+        return state
+
+    monkeypatch.setattr(health, "read", read_then_fail)
+
+    assert lease_all(wanting) == []
