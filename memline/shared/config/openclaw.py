@@ -72,7 +72,7 @@ def translate(raw: dict[str, Any], env: Environment, reading: Reading) -> None:
         block, is_newest = as_dict(each.holder[each.name]), each.name == "search"
         # In the original it implies both.
         if is_newest and block.pop("rememberAcrossConversations", None) is True:
-            block["sources"] = [*block.get("sources", ["memory"]), "sessions"]
+            block["sources"] = [*as_list(block.get("sources", ["memory"])), "sessions"]
             block["experimental"] = {"sessionMemory": True}
         _translate_provider(block, each.path, providers, env, reading)
         if is_newest and block.get("fallback", "none") not in FALLBACKS:
