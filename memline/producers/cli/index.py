@@ -47,19 +47,11 @@ NAMED_PATHS = 3
 )
 @click.option("--verbose", is_flag=True, help="Name the files that are added, changed and removed.")
 @AS_JSON
-def index(
-    invocation: Invocation,
-    force: bool,
-    re_embed: bool,
-    accept_removals: bool,
-    verbose: bool,
-    as_json: bool,
-) -> int | None:
+def index(invocation: Invocation, verbose: bool, as_json: bool, **options: bool) -> int | None:
     """Bring the index up to date with the files and wait until every vector is ready or failed.
 
     Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
     """
-    options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
     agents = invocation.enabled_agents()
     for each in agents:
         invocation.name_workspace(each, changes=True)

@@ -48,13 +48,7 @@ MANY_FILES = 2_000
 @click.option("--base-url", metavar="URL", help="Its address, where it is not the usual one.")
 @click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")
 def init(
-    invocation: Invocation,
-    folder: str | None,
-    yes: bool,
-    provider: str | None,
-    model: str | None,
-    base_url: str | None,
-    anyway: bool,
+    invocation: Invocation, folder: str | None, yes: bool, anyway: bool, **embedding: str | None
 ) -> int | None:
     """Make a folder of Markdown searchable: its index, a first answer, and how to connect an agent.
 
@@ -76,8 +70,8 @@ def init(
             raise ConfigError(f"{reason}; nothing was written", hint=hint)
         if not click.confirm(f"{reason}. Index all of it?", default=False):
             return 1
-    if provider or model or base_url:
-        _configure(invocation, workspace, provider or "openai", model or "", base_url or "")
+    if any(embedding.values()):
+        _configure(invocation, workspace, **embedding)
     invocation = Invocation(msgspec.structs.replace(invocation.options, workspace=workspace))
     settings = invocation.agent()
     for line in _described(settings, plan_of(settings)):
@@ -107,9 +101,11 @@ def init(
     return 1 if report.failed else None
 
 
-def _configure(invocation: Invocation, workspace: Path, provider: str, model: str, base_url: str) -> None:
+def _configure(
+    invocation: Invocation, workspace: Path, provider: str | None, model: str | None, base_url: str | None
+) -> None:
     """Write a configuration with this provider where there is none; else print what to add to it."""
-    keys: dict[str, object] = {"provider": provider}
+    keys: dict[str, object] = {"provider": provider or "openai"}
     if provider == LOCAL:
         keys["local"] = {"modelPath": model or _small_model(workspace)}
     elif model:

@@ -69,14 +69,7 @@ _COUNT = click.IntRange(1)
 )
 @AS_JSON
 def search(
-    invocation: Invocation,
-    words: str | None,
-    query: str | None,
-    max_results: int | None,
-    limit: int | None,
-    format: str | None,
-    as_json: bool,
-    **options: Any,
+    invocation: Invocation, words: str | None, query: str | None, as_json: bool, **options: Any
 ) -> None:
     """Answer a question from the notes, with file and line citations.
 
@@ -85,7 +78,7 @@ def search(
     query = query or words
     if query is None:
         raise click.UsageError("a question is missing: memline search 'what to look for'")
-    form = format or ("json" if as_json else "text")
+    limit, form = options.pop("limit"), options.pop("format") or ("json" if as_json else "text")
     if as_json and form != "json":
         raise click.UsageError(f"--json and --format {form} exclude each other")
     settings = invocation.agent()
@@ -94,7 +87,8 @@ def search(
             where = {"workspace": str(settings.workspace)}
             print_json({"results": [], "disabled": True, "agentId": settings.agent, **where})
         return
-    request = search_request(query, max_results=max_results or limit, **options)
+    options["max_results"] = options["max_results"] or limit
+    request = search_request(query, **options)
     answer = None
     if invocation.settings.queue.url and settings.content.memory.backend == "builtin":
         from memline.shared.queue.replies import ask_fleet
