@@ -145,7 +145,7 @@ class OpenAI:
     def cancel(self, job_id: str) -> None:
         """Ask for the end of a job; rows that are finished are kept, and paid for."""
         path = f"{_path('batches', job_id)}{self._cancel}"
-        self._http.any_json(self._http.post(path, {}, what="batch cancel"))
+        self._http.json(self._http.call("POST", path, body={}, what="batch cancel"), may_have_error=True)
 
     def delete(self, file_id: str) -> None:
         """Remove a file. Raises no ProviderError: it goes by itself after some days."""
@@ -194,13 +194,13 @@ class OpenAI:
 
     def _get(self, path: str, what: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         reply = self._http.call("GET", path, what=what, params=dict(params or {}))
-        return as_dict(self._http.any_json(reply))
+        return as_dict(self._http.json(reply, may_have_error=True))
 
     def _made(self, path: str, body: Mapping[str, object]) -> Job:
         """Send what makes a job, once."""
-        reply = self._http.post(path, body, what="batch create", once=True)
+        reply = self._http.call("POST", path, body=body, what="batch create", once=True)
         try:
-            return self._job(self._http.any_json(reply))
+            return self._job(self._http.json(reply, may_have_error=True))
         except ProviderBrokenAnswer as error:
             # It was taken, and the answer cannot be read.
             error.maybe_done = True

@@ -30,10 +30,10 @@ class GeminiEmbedder(RemoteEmbedder):
         path = f"/models/{quote(self.identity.model, safe='')}"
         if as_query:
             body = request(self.identity, texts[0], as_query=True)
-            reply = self._http.post(f"{path}:embedContent", body, timeout_s=timeout_s)
+            reply = self._http.call("POST", f"{path}:embedContent", body=body, timeout_s=timeout_s)
             return [values_of(_part(self._http.json(reply), "embedding"))]
         body = {"requests": [whole_request(self.identity, text) for text in texts]}
-        reply = self._http.post(f"{path}:batchEmbedContents", body, timeout_s=timeout_s)
+        reply = self._http.call("POST", f"{path}:batchEmbedContents", body=body, timeout_s=timeout_s)
         embeddings = _part(self._http.json(reply), "embeddings")
         if not isinstance(embeddings, list):
             raise ProviderBrokenAnswer("`embeddings` is not a list")

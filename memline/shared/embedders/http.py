@@ -1,9 +1,8 @@
 """Speak HTTP to one provider: the only module that knows httpx. Every failure is a `ProviderError`.
 
-A connection that broke or a 5xx is tried again at once, a few times. Anything longer (a rate limit, an
-outage) is left to the caller, who can wait without holding a worker. A call that must not have its effect
-twice (`once`) is only tried again when no connection came about. What goes wrong before the first byte, such
-as a proxy, a certificate or a name, is not tried again: the error names the variable, file or host.
+A connection that broke or a 5xx is tried again at once, a few times; anything longer is left to the caller,
+who can wait without holding a worker. A call that must not have its effect twice (`once`) is only tried again
+when no connection came about. A proxy, a certificate or a host that cannot be used is named at once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
@@ -44,9 +43,6 @@ CONNECT_TIMEOUT_S = 10.0
 #: 2,048 vectors of 3,072 dimensions as JSON numbers are 130 MB; a larger answer is an error.
 MAX_ANSWER_BYTES = 256 << 20
 
-#: A file may take as long as it takes, as long as it comes at this rate; a trickle holds a worker for ever.
-MIN_BYTES_A_SECOND = 1024
-
 #: Redirects of a file: the provider's own address, or the storage behind it.
 MAX_REDIRECTS = 3
 
@@ -56,7 +52,8 @@ EMBEDDINGS = "embeddings"
 #: Addresses of this machine.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-TRUST_HINT = "set SSL_CERT_FILE to a file with the certificate of its authority, or check the address"
+_CHECK_ADDRESS = "check memorySearch.remote.baseUrl, remote.headers and the key"
+_TRUST = "set SSL_CERT_FILE to a file with the certificate of its authority, or check the address"
 
 #: Errors of a request that was never sent.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
@@ -84,14 +81,6 @@ def parse_json(text: bytes | str) -> Any:
     return json.loads(text)
 
 
-def json_bytes(body: Mapping[str, object]) -> bytes:
-    """Write JSON: 256 chunks in 0.2 ms, not 1."""
-    with suppress(UnicodeEncodeError):
-        return msgspec.json.encode(body)
-    # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
 class HttpClient:
     """Calls one endpoint of one provider. Safe to use from several threads."""
 
@@ -109,8 +98,7 @@ class HttpClient:
         try:
             self._base = httpx.URL(endpoint.base_url)
         except httpx.InvalidURL as error:
-            hint = "check memorySearch.remote.baseUrl"
-            raise self._stop(EMBEDDINGS, str(error), hint=hint, code="bad_address") from None
+            raise self._stop(EMBEDDINGS, str(error), hint=_CHECK_ADDRESS, code="bad_address") from None
         try:
             has_tls = self._base.scheme == "https"
             self._client = httpx.Client(
@@ -134,41 +122,30 @@ class HttpClient:
             variables = [f"{name.upper()}_PROXY" for name in getproxies() if name != "no"]
             raise self._bad_proxy(EMBEDDINGS, " or ".join(variables), reason) from None
 
-    def post(
-        self,
-        path: str,
-        body: Mapping[str, object],
-        *,
-        timeout_s: float | None = None,
-        what: str = EMBEDDINGS,
-        once: bool = False,
-    ) -> Reply:
-        """Send JSON; return the answer, whatever its status below 500. Raises a ProviderError without one.
-
-        `path` goes behind the base address, percent-encoded where it must be. `once`: see above; the error
-        then says in `maybe_done` whether the request may have been received.
-        """
-        headers = {"content-type": "application/json"}
-        content = json_bytes(body)
-        return self.call(
-            "POST", path, what=what, once=once, timeout_s=timeout_s, content=content, headers=headers
-        )
-
     def call(
         self,
         method: str,
         path: str,
         *,
-        what: str,
+        body: Mapping[str, object] | None = None,
+        what: str = EMBEDDINGS,
         once: bool = False,
         timeout_s: float | None = None,
         service: str = "",
         **request: Any,
     ) -> Reply:
-        """Do as `post` with any request of httpx (`params`, `content`, `data`, `files`, `headers`).
+        """Send a request; return the answer, whatever its status below 500. Raises a ProviderError.
 
-        `service`: a word before the last part of the base path, as Google has it (`/upload/v1beta`).
+        `path` goes behind the base address, percent-encoded where it must be; `service` is a word before the
+        last part of that address, as Google has it (`/upload/v1beta`). `body` is sent as JSON; `request` may
+        have what httpx takes (`params`, `content`, `data`, `files`, `headers`). `once`: see above; the error
+        then says in `maybe_done` whether the request may have been received.
         """
+        if body is not None:
+            # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
+            text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+            request["content"] = text.encode("utf-8", "replace")
+            request["headers"] = {"content-type": "application/json"}
         timeout_s = timeout_s or self._timeout_s
         content = request.get("content")
         is_file = "files" in request or not isinstance(content, bytes | None)
@@ -203,26 +180,11 @@ class HttpClient:
         url = self._url(path, service).copy_merge_params(params or {})
         deadline = self._clock.now() + self._timeout_s
         response = self._attempt(lambda: self._open(url, what), deadline=deadline, once=False)
-        waited_s, received = 0.0, 0
-        with self._translated(url, what, self._timeout_s, once=False):
-            try:
-                if response.headers.get("content-type", "").startswith("text/html"):
-                    hint = url_hint(self._endpoint.provider)
-                    raise self._broken(what, "200, but a web page", status=200, hint=hint)
-                pieces = response.iter_bytes()
-                while True:
-                    # Only the time of waiting counts: the caller may take its time between the pieces.
-                    asked = self._clock.now()
-                    piece = next(pieces, None)
-                    waited_s += self._clock.now() - asked
-                    if piece is None:
-                        return
-                    received += len(piece)
-                    if waited_s > self._timeout_s and received < MIN_BYTES_A_SECOND * waited_s:
-                        raise httpx.ReadTimeout("answer too slow")
-                    yield piece
-            finally:
-                response.close()
+        with self._translated(url, what, self._timeout_s, once=False), closing(response):
+            if response.headers.get("content-type", "").startswith("text/html"):
+                hint = url_hint(self._endpoint.provider)
+                raise self._broken(what, "200, but a web page", status=200, hint=hint)
+            yield from response.iter_bytes()
 
     def error(self, reply: Reply) -> ProviderError:
         """Make the error of a reply that is not a success."""
@@ -238,34 +200,30 @@ class HttpClient:
             now=self._clock.now(),
         )
 
-    def json(self, reply: Reply) -> Any:
-        """Parse a successful reply. Raises a ProviderError for any other, and for an error inside it."""
-        answer = self.any_json(reply)
+    def json(self, reply: Reply, *, may_have_error: bool = False) -> Any:
+        """Parse a successful reply. Raises a ProviderError for any other, and for an error inside it.
+
+        `may_have_error`: what is described has an error of its own, such as a job.
+        """
+        if not 200 <= reply.status < 300:
+            raise self.error(reply)
+        text = reply.body.decode("utf-8", "replace")
+        try:
+            answer = parse_json(reply.body)
+        except (ValueError, RecursionError):
+            kind = reply.headers.get("content-type", "no content type").split(";")[0]
+            problem, hint = f"{reply.status}, but no JSON ({kind}): {text}", url_hint(self._endpoint.provider)
+            raise self._broken(reply.what, problem, status=reply.status, hint=hint) from None
         error = answer.get("error") if isinstance(answer, dict) and not answer.get("data") else None
-        if not error:
+        if not error or may_have_error:
             return answer
         # A gateway (OpenRouter) puts the provider's status into a 200, or its words alone.
         code = str(error.get("code")) if isinstance(error, dict) else ""
         has_status = code.isdecimal() and 400 <= int(code) < 600
-        status = int(code) if has_status else 400
-        inner = self.error(msgspec.structs.replace(reply, status=status))
+        inner = self.error(msgspec.structs.replace(reply, status=int(code) if has_status else 400))
         if has_status or inner.kind != "refused":
             raise inner
-        text = reply.body.decode("utf-8", "replace")
         raise self._broken(reply.what, f"{reply.status} {text}", status=reply.status)
-
-    def any_json(self, reply: Reply) -> Any:
-        """Do as `json`, for answers in which an error is something else than the answer's own."""
-        if not 200 <= reply.status < 300:
-            raise self.error(reply)
-        try:
-            return parse_json(reply.body)
-        except (ValueError, RecursionError):
-            kind = reply.headers.get("content-type", "no content type").split(";")[0]
-            shown = reply.body[:2000].decode("utf-8", "replace")
-            text = f"{reply.status}, but no JSON ({kind}): {shown}"
-            hint = url_hint(self._endpoint.provider)
-            raise self._broken(reply.what, text, status=reply.status, hint=hint) from None
 
     def close(self) -> None:
         """Close all connections; a call that is under way ends with ProviderLater."""
@@ -333,10 +291,8 @@ class HttpClient:
                 response = self._client.send(request, stream=True)
                 if response.is_success:
                     return response
-                try:
+                with closing(response):
                     reply = self._read(response, what, math.inf, 0)
-                finally:
-                    response.close()
                 if not response.has_redirect_location:
                     break
                 url = url.join(reply.headers["location"])
@@ -354,8 +310,7 @@ class HttpClient:
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL):
             # Their messages quote headers, so neither text nor cause is kept.
             text = "the address or a header cannot be sent"
-            hint = "check memorySearch.remote.baseUrl, remote.headers and the key"
-            raise self._stop(what, text, hint=hint, code="bad_address") from None
+            raise self._stop(what, text, hint=_CHECK_ADDRESS, code="bad_address") from None
         except RuntimeError as error:
             if not self._client.is_closed:
                 raise
@@ -373,7 +328,7 @@ class HttpClient:
         reason = str(error) or type(error).__name__
         if is_untrusted(error):
             text = f"the certificate of {address} is not trusted: {reason}"
-            return self._stop(what, text, hint=TRUST_HINT, code="untrusted_certificate")
+            return self._stop(what, text, hint=_TRUST, code="untrusted_certificate")
         if not was_sent and (variable := _proxy_of(url)):
             return self._bad_proxy(what, variable, reason)
         if _is_unknown_host(error):
@@ -427,7 +382,7 @@ def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> It
     except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
         if is_untrusted(error):
             message = f"the certificate of {url} is not trusted: {error}"
-            raise ProviderStop(message, hint=TRUST_HINT, code="untrusted_certificate") from error
+            raise ProviderStop(message, hint=_TRUST, code="untrusted_certificate") from error
         raise ConnectionError(str(error) or type(error).__name__) from error
 
 

@@ -44,7 +44,7 @@ class OpenAIEmbedder(RemoteEmbedder):
     def _ask(self, body: dict[str, object], timeout_s: float | None) -> Reply:
         if self._wants_base64:
             body = {**body, "encoding_format": "base64"}
-        return self._http.post("/embeddings", body, timeout_s=timeout_s)
+        return self._http.call("POST", "/embeddings", body=body, timeout_s=timeout_s)
 
 
 class VoyageEmbedder(OpenAIEmbedder):

@@ -74,7 +74,8 @@ def ask(settings: AgentSettings, turns: list[str], now: datetime, *, is_cut: boo
     client = HttpClient(endpoint, timeout_s=TIMEOUT_S)
     try:
         # Not retried blindly: a request that was received is paid for.
-        reply = client.post("/chat/completions", {"model": model, "messages": messages}, what=WHAT, once=True)
+        body = {"model": model, "messages": messages}
+        reply = client.call("POST", "/chat/completions", body=body, what=WHAT, once=True)
         return kept(_content(client.json(reply)))
     except ProviderError as error:
         if "memorySearch" in error.hint:

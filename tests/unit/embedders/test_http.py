@@ -11,7 +11,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, json_bytes, parse_json
+from memline.shared.embedders.http import HttpClient, parse_json
 from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, noted_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
@@ -101,7 +101,7 @@ def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask):
         client = ask(server.url)
 
         with pytest.raises(ProviderLater):
-            client.post("/batches", {}, what="create", once=True)
+            client.call("POST", "/batches", body={}, what="create", once=True)
         with pytest.raises(ProviderLater):
             client.call("GET", "/batches/x", what="look")
         with pytest.raises(ProviderLater):
@@ -127,7 +127,7 @@ def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(server
     client.close()
 
     with pytest.raises(ProviderLater, match="this process is ending"):
-        client.post("/embeddings", {"input": list(TEXTS), "model": "m"})
+        client.call("POST", "/embeddings", body={"input": list(TEXTS), "model": "m"})
 
 
 class HurriedClock(ManualClock):
@@ -195,7 +195,7 @@ def test_what_fails_before_the_first_byte_names_the_variable_the_host_or_the_fil
     began = clock.now()
 
     with pytest.raises(ProviderError) as caught:
-        ask(url).post("/embeddings", {})
+        ask(url).call("POST", "/embeddings", body={})
 
     error = caught.value
     assert (error.kind, error.code) == (kind, code)
@@ -255,17 +255,17 @@ def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(tls_ser
     with pytest.raises(
         ProviderStop, match=f"the certificate of https://127.0.0.1:{tls_server.port}"
     ) as caught:
-        ask(url).post("/embeddings", {})
+        ask(url).call("POST", "/embeddings", body={})
     refused = tls_server.connections
     monkeypatch.setenv("SSL_CERT_FILE", str(tls_server.certificate))
-    trusted = ask(url).post("/embeddings", {})
+    trusted = ask(url).call("POST", "/embeddings", body={})
 
     assert refused == 1
     assert "SSL_CERT_FILE" in caught.value.hint
     assert trusted.status == 401
 
 
-def test_json_that_msgspec_refuses_is_read_and_written_all_the_same():
+def test_json_that_msgspec_refuses_is_read_all_the_same():
     assert parse_json(b'{"data": [0.1, 1, -2e-3], "data": [0.1]}') == {"data": [0.1]}
     assert parse_json('["\\ud800"]') == ["\ud800"]
     assert math.isnan(parse_json(b"[NaN]")[0])
@@ -274,4 +274,3 @@ def test_json_that_msgspec_refuses_is_read_and_written_all_the_same():
             parse_json(broken)
     with pytest.raises(RecursionError):
         parse_json(b"[" * 200_000)
-    assert json_bytes({"input": ["broken \ud800 text"]}) == b'{"input":["broken ? text"]}'

@@ -24,9 +24,8 @@ import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
-from memline.shared.embedders.local import gguf, onnx_files
-from memline.shared.embedders.local.engines import LLAMA, ONNX, Engine, engine_of
-from memline.shared.embedders.local.model_file import ModelFile
+from memline.shared.embedders.local.engines import ONNX, Engine, engine_of
+from memline.shared.embedders.local.model_file import ModelFile, check_content
 from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS
@@ -221,11 +220,7 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                         part.unlink()
                 stream.flush()
                 try:
-                    if digest and (actual := _sha256(part)) != digest:
-                        what = f"is damaged: its SHA-256 is {actual}, not {digest}"
-                        hint = "memline index (it starts over)"
-                        raise ProviderStop(f"the download of {file.name} {what}", hint=hint)
-                    _check(part, target.suffix.lower())
+                    _check(part, digest, file.name)
                 except ProviderStop:
                     part.unlink()
                     raise
@@ -294,19 +289,16 @@ def _refusal(status: int, name: str) -> ProviderError:
     )
 
 
-def _check(path: Path, suffix: str) -> None:
-    """Raise ProviderStop when a download is not what its name says."""
-    if suffix == LLAMA.suffix:
-        gguf.read_head(path)
-    elif suffix == ONNX.suffix:
-        onnx_files.check_graph(path)
-    elif suffix == ".json":
-        onnx_files.check_json(path)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _check(path: Path, digest: str, name: str) -> None:
+    """Raise ProviderStop when a download is empty, a web page (of a captive portal), or another file."""
+    with path.open("rb") as content:
+        beginning = content.read(256)
+        content.seek(0)
+        actual = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest and actual != digest:
+        text = f"the download of {name} is damaged: its SHA-256 is {actual}, not {digest}"
+        raise ProviderStop(text, hint="memline index (it starts over)")
+    check_content(path, beginning, "a model's", is_it=beginning.lstrip()[:1] not in (b"", b"<"))
 
 
 def engine_report(settings: AgentSettings, provider: str) -> dict[str, str] | None:

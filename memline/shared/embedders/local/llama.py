@@ -38,101 +38,82 @@ _ERROR_LEVEL = 4
 _library_errors: deque[str] = deque(maxlen=4)
 
 
-class _Context:
-    """A model with its context, freed with its last reference."""
+class LlamaModel(EmbeddingModel):
+    """An embedding model that llama.cpp runs, freed with its last reference."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
-        """Load a model that was looked into. Raises ProviderStop when the library does not take it."""
-        self.lib = _library()
+        """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
+        super().__init__()
+        self._pooling = pooling_of(path)
+        self._lib = lib = _library()
         _library_errors.clear()
-        self._model = self.lib.llama_model_load_from_file(
-            os.fsencode(path), self.lib.llama_model_default_params()
-        )
-        if not self._model:
+        model = lib.llama_model_load_from_file(os.fsencode(path), lib.llama_model_default_params())
+        if not model:
             raise _not_loaded(path)
-        self.vocab = self.lib.llama_model_get_vocab(self._model)
-        self.window_tokens = min(int(self.lib.llama_model_n_ctx_train(self._model)), MAX_WINDOW_TOKENS)
-        self.dims = int(self.lib.llama_model_n_embd(self._model))
-        params = self.lib.llama_context_default_params()
+        self._vocab = lib.llama_model_get_vocab(model)
+        self.window_tokens = min(int(lib.llama_model_n_ctx_train(model)), MAX_WINDOW_TOKENS)
+        self.dims = int(lib.llama_model_n_embd(model))
+        params = lib.llama_context_default_params()
         params.n_ctx = params.n_batch = params.n_ubatch = self.window_tokens
         params.n_seq_max = 1
         params.n_threads = params.n_threads_batch = threads
         params.embeddings = True
         params.pooling_type = _NO_POOLING
         params.flash_attn_type = _FLASH_ATTENTION
-        self._context = self.lib.llama_init_from_model(self._model, params)
+        self._context = lib.llama_init_from_model(model, params)
         if not self._context:
-            self.lib.llama_model_free(self._model)
+            lib.llama_model_free(model)
             raise _not_loaded(path)
         # Of one sequence; positions and marks never change, only tokens do.
-        self._batch = self.lib.llama_batch_init(self.window_tokens, 0, 1)
+        self._batch = lib.llama_batch_init(self.window_tokens, 0, 1)
         for at in range(self.window_tokens):
             self._batch.pos[at] = at
             self._batch.n_seq_id[at] = 1
             self._batch.seq_id[at][0] = 0
             self._batch.logits[at] = 1
-        freeing = finalize(self, _free, self.lib, self._batch, self._context, self._model)
+        freeing = finalize(self, _free, lib, self._batch, self._context, model)
         # At the end of the process its memory is gone anyway.
         freeing.atexit = False
-
-    def tokens(self, text: str, *, add_special: bool) -> list[int]:
-        raw = text.encode()
-        room = len(raw) + 16
-        while True:
-            ids = (ctypes.c_int32 * room)()
-            count = self.lib.llama_tokenize(self.vocab, raw, len(raw), ids, room, add_special, False)
-            if count >= 0:
-                return list(ids[:count])
-            room = -count
-
-    def run(self, tokens: Sequence[int]) -> Any:
-        """Run a pass over tokens, and return the context with what it made."""
-        count = len(tokens)
-        ctypes.memmove(self._batch.token, (ctypes.c_int32 * count)(*tokens), 4 * count)
-        self._batch.n_tokens = count
-        memory = self.lib.llama_get_memory(self._context)
-        if memory:
-            self.lib.llama_memory_clear(memory, True)
-        code = self.lib.llama_decode(self._context, self._batch)
-        if code:
-            raise ProviderBrokenAnswer(f"the local model failed with code {code} {_last_errors()}".rstrip())
-        return self._context
-
-
-class LlamaModel(EmbeddingModel):
-    """An embedding model that llama.cpp runs."""
-
-    def __init__(self, path: Path, *, threads: int) -> None:
-        """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
-        super().__init__()
-        self._pooling = pooling_of(path)
-        self._context = _Context(path, threads=threads)
-        self.window_tokens, self.dims = self._context.window_tokens, self._context.dims
         #: The characters of the tokens that were met.
         self._pieces: dict[int, str] = {}
 
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
-        tokens = self._context.tokens(text, add_special=add_special)
+        raw = text.encode()
+        room, count = len(raw) + 16, -1
+        while count < 0:
+            ids = (ctypes.c_int32 * room)()
+            count = self._lib.llama_tokenize(self._vocab, raw, len(raw), ids, room, add_special, False)
+            # Of too many tokens it says how many they are.
+            room = -count
+        tokens = list(ids[:count])
         return tokens, token_vectors.places_of(text, [self._piece(token) for token in tokens])
 
     def _piece(self, token: int) -> str:
         """Return the characters of a token; empty for one that stands for none, as those at the ends do."""
         if (piece := self._pieces.get(token)) is None:
             room = ctypes.create_string_buffer(256)
-            lib, vocab = self._context.lib, self._context.vocab
-            length = lib.llama_token_to_piece(vocab, token, room, len(room), 0, False)
+            length = self._lib.llama_token_to_piece(self._vocab, token, room, len(room), 0, False)
             piece = self._pieces[token] = room.raw[: max(length, 0)].decode("utf-8", "replace")
         return piece
 
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
-        values = self._context.lib.llama_get_embeddings(self._context.run(tokens))
+        count = len(tokens)
+        ctypes.memmove(self._batch.token, (ctypes.c_int32 * count)(*tokens), 4 * count)
+        self._batch.n_tokens = count
+        memory = self._lib.llama_get_memory(self._context)
+        if memory:
+            self._lib.llama_memory_clear(memory, True)
+        code = self._lib.llama_decode(self._context, self._batch)
+        if code:
+            raise ProviderBrokenAnswer(f"the local model failed with code {code} {_last_errors()}".rstrip())
+        values = self._lib.llama_get_embeddings(self._context)
         if not values:
             raise ProviderStop(
                 "the local model gives no vectors for texts",
                 hint="set memorySearch.local.modelPath to a GGUF embedding model",
             )
-        raw = ctypes.string_at(values, FLOAT_BYTES * self.dims * len(tokens))
-        rows = np.frombuffer(raw, np.float32).reshape(len(tokens), self.dims)
+        raw = ctypes.string_at(values, FLOAT_BYTES * self.dims * count)
+        rows = np.frombuffer(raw, np.float32).reshape(count, self.dims)
         return rows, pooled(rows, self._pooling)
 
 

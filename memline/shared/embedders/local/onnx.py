@@ -37,13 +37,14 @@ _OF_TEXT = "sentence_embedding"
 _TAKE_ANOTHER = "set memorySearch.local.modelPath to an ONNX export of an embedding model"
 
 
-class _Session:
-    """A graph and its tokenizer."""
+class OnnxModel(EmbeddingModel):
+    """An embedding model that onnxruntime runs."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
-        """Load both. Raises ProviderStop when a file or the library is not what it should be."""
+        """Load the model. Raises ProviderStop when a file or the library is not what it should be."""
+        super().__init__()
         runtime, tokenizers = _libraries()
-        self.window_tokens = min(max_tokens(path), MAX_WINDOW_TOKENS)
+        self._pooling, self.window_tokens = pooling_of(path), min(max_tokens(path), MAX_WINDOW_TOKENS)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = _FATAL
@@ -51,76 +52,48 @@ class _Session:
         # Threads that wait for the next text would take a core until it comes.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            self.tokenizer = tokenizers.Tokenizer.from_file(os.fspath(root_of(path) / TOKENIZER))
-            self._session = runtime.InferenceSession(
-                os.fspath(path), options, providers=["CPUExecutionProvider"]
-            )
+            self._tokenizer = tokenizers.Tokenizer.from_file(os.fspath(root_of(path) / TOKENIZER))
+            providers = ["CPUExecutionProvider"]
+            self._session = runtime.InferenceSession(os.fspath(path), options, providers=providers)
         except Exception as error:
             # Both libraries raise the plain class, or classes of their own without a common one.
             raise _not_loaded(path, error) from None
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         # Names of special tokens in a note are text like any other.
-        self.tokenizer.encode_special_tokens = True
+        self._tokenizer.encode_special_tokens = True
         self._inputs = {each.name: _number_type(path, each) for each in self._session.get_inputs()}
-        #: Name -> axes.
-        self.outputs = {each.name: len(each.shape) for each in self._session.get_outputs()}
-
-    def run(self, outputs: Sequence[str], tokens: Sequence[int]) -> list[Any]:
-        """Run a pass over tokens."""
-        count = len(tokens)
-        values = {
-            _IDS: tokens,
-            _MASK: np.ones(count),
-            _KINDS: np.zeros(count),
-            _POSITIONS: np.arange(count),
-        }
-        feeds = {name: np.array([values[name]], kind) for name, kind in self._inputs.items()}
-        try:
-            made: list[Any] = self._session.run(outputs, feeds)
-        except Exception as error:
-            # Its classes have no common one either.
-            raise ProviderBrokenAnswer(f"the local model failed: {_one_line(error)}") from None
-        return made
-
-
-class OnnxModel(EmbeddingModel):
-    """An embedding model that onnxruntime runs."""
-
-    def __init__(self, path: Path, *, threads: int) -> None:
-        """Load the model. Raises ProviderStop when a file or the library is not what it should be."""
-        super().__init__()
-        self._pooling = pooling_of(path)
-        self._session = _Session(path, threads=threads)
-        self.window_tokens = self._session.window_tokens
-        ranks = self._session.outputs
-        of_tokens = next((name for name, rank in ranks.items() if rank == 3), "")
+        axes = {each.name: len(each.shape) for each in self._session.get_outputs()}
+        of_tokens = [name for name, count in axes.items() if count == 3][:1]
         if not of_tokens:
             raise ProviderStop(f"the model {path} gives no vectors of tokens", hint=_TAKE_ANOTHER)
-        self._outputs = [of_tokens, *([_OF_TEXT] if ranks.get(_OF_TEXT) == 2 else ())]
+        self._outputs = [*of_tokens, *([_OF_TEXT] if axes.get(_OF_TEXT) == 2 else ())]
         if has_layers_behind(path) and _OF_TEXT not in self._outputs:
-            what = (
-                f"the model {path} lacks its last layers: modules.json names some that are not in the graph"
-            )
-            raise ProviderStop(what, hint=_TAKE_ANOTHER)
+            text = f"the model {path} lacks its last layers: modules.json names some that the graph has not"
+            raise ProviderStop(text, hint=_TAKE_ANOTHER)
         try:
             self.dims = len(self.run(self.tokenize("a", add_special=True)[0])[1])
         except ProviderBrokenAnswer as error:
             raise _not_loaded(path, error) from None
 
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
-        encoded = self._session.tokenizer.encode(text, add_special_tokens=add_special)
+        encoded = self._tokenizer.encode(text, add_special_tokens=add_special)
         spans = zip(encoded.offsets, encoded.special_tokens_mask, strict=True)
         return encoded.ids, [-1 if special else _first_letter(text, *span) for span, special in spans]
 
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         count = len(tokens)
-        of_tokens, *of_text = self._session.run(self._outputs, tokens)
+        values = {_IDS: tokens, _MASK: np.ones(count), _KINDS: np.zeros(count), _POSITIONS: np.arange(count)}
+        feeds = {name: np.array([values[name]], kind) for name, kind in self._inputs.items()}
+        try:
+            of_tokens, *of_text = self._session.run(self._outputs, feeds)
+        except Exception as error:
+            # Its classes have no common one either.
+            raise ProviderBrokenAnswer(f"the local model failed: {_one_line(error)}") from None
         rows: Floats = of_tokens[0].astype(np.float32, copy=False)
         if rows.shape[0] != count:
-            raise ProviderBrokenAnswer(
-                f"the local model gave {counted(rows.shape[0], 'vector')} for {counted(count, 'token')}"
-            )
+            counts = f"{counted(rows.shape[0], 'vector')} for {counted(count, 'token')}"
+            raise ProviderBrokenAnswer(f"the local model gave {counts}")
         return rows, of_text[0][0].astype(np.float32) if of_text else pooled(rows, self._pooling)
 
 

@@ -58,7 +58,7 @@ def read_head(path: Path, title: str = "") -> ModelFile:
     """
     graph = graph_of(path)
     digest, beginning = sampled(graph, *_beside(graph))
-    _check_beginning(graph, beginning)
+    check_content(graph, beginning, "an ONNX", is_it=beginning.startswith(_MAGIC))
     root = root_of(graph)
     if not (root / TOKENIZER).is_file():
         raise ProviderStop(
@@ -70,19 +70,6 @@ def read_head(path: Path, title: str = "") -> ModelFile:
     name = f"{title or root.name}/{graph.name}"
     family = family_of([str(config.get("model_type", "")), str(config.get("_name_or_path", "")), name])
     return ModelFile(path=graph, name=name, digest=digest, family=family)
-
-
-def check_graph(path: Path) -> None:
-    """Raise ProviderStop when a file is not a graph, as far as its beginning tells."""
-    try:
-        with path.open("rb") as file:
-            _check_beginning(path, file.read(256))
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def _check_beginning(path: Path, beginning: bytes) -> None:
-    check_content(path, beginning, "an ONNX", is_it=beginning.startswith(_MAGIC))
 
 
 def graph_of(path: Path) -> Path:
@@ -141,17 +128,12 @@ def _beside(graph: Path) -> list[Path]:
     return [each for each in others if each.is_file()]
 
 
-def check_json(path: Path) -> None:
-    """Raise ProviderStop when a file of settings is damaged."""
-    _json(path, (dict, list))
-
-
 def _settings(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = _json(path, dict) or {}
     return found
 
 
-def _json(path: Path, kind: type | tuple[type, ...]) -> Any:
+def _json(path: Path, kind: type) -> Any:
     """Read a JSON file of a model; None when there is none. Raises ProviderStop when it is damaged."""
     try:
         found = json.loads(path.read_bytes())
