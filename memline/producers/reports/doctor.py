@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
-from memline.producers.reports.state import agent_state, state
+from memline.producers.reports.state import agent_state
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import NONE
 from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault
 from memline.shared.finding import OK, Finding, problem
 from memline.shared.findings.check import of_agent
+from memline.shared.findings.common import check_common
+from memline.shared.findings.fleet import fleet_summary
 from memline.shared.index import driver
 from memline.shared.packages import lack
 from memline.shared.words import counted
@@ -35,10 +37,10 @@ def examine_common(
         yield _ok(f"SQLite {library.sqlite_version} through {library.__name__}, with full-text search (FTS5)")
         if not driver.load_vec(connection):
             yield _ok(f"sqlite-vec {connection.execute('SELECT vec_version()').fetchone()[0]}")
-    now = state(settings, agents, warnings=warnings)
-    yield from now.common
-    if now.fleet is not None and not any(each.code == "role_missing" for each in now.common):
-        workers = counted(len(now.fleet.workers), "worker")
+    yield from check_common(settings, agents, warnings)
+    fleet = fleet_summary(settings.queue, agents)
+    if fleet is not None and fleet.error is None and not fleet.missing:
+        workers = counted(fleet.workers, "worker")
         yield _ok(f"queue: {workers} in Redis, every queue that needs one is served")
 
 

@@ -86,8 +86,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     #: Seconds since the epoch.
     at: float
     agents: tuple[AgentState, ...]
-    #: What all have in common, and all of it, most urgent first.
-    common: tuple[Finding, ...]
+    #: Those of all agents and what these have in common, most urgent first.
     findings: tuple[Finding, ...]
     #: What all agents spent, as JSON.
     spending: dict[str, Any]
@@ -104,26 +103,21 @@ def state(
     agents: Sequence[AgentSettings],
     *,
     deep: bool = False,
-    warnings: Sequence[str] = (),
     met: Sequence[Finding] = (),
 ) -> State:
     """Read everything that is shown of these agents, once.
 
-    `deep`: ask each provider for one vector, which may cost a little. `warnings`: those of loading the
-    configuration; `met`: what the caller met of these agents.
+    `deep`: ask each provider for one vector, which may cost a little. `met`: what the caller met of these
+    agents.
     """
-    queue, fleet, redis_error = settings.queue, None, None
     read = tuple(agent_state(settings, each, deep=deep, met=met) for each in agents)
-    common = check_common(settings, agents, warnings)
-    if queue:
-        fleet = fleet_at(queue)
-        if isinstance(fleet, QueueError):
-            fleet, redis_error = None, fleet
+    fleet, redis_error = fleet_at(settings.queue) if settings.queue else None, None
+    if isinstance(fleet, QueueError):
+        fleet, redis_error = None, fleet
     return State(
         at=time.time(),
         agents=read,
-        common=common,
-        findings=by_urgency(common, *(each.findings for each in read)),
+        findings=by_urgency(check_common(settings, agents), *(each.findings for each in read)),
         spending=spending(settings),
         processes=processes(settings, agents),
         fleet=fleet,
