@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -39,24 +37,8 @@ def saved_key(state_dir: Path, agent: str, providers: Sequence[str]) -> str:
 
     The agent's own profiles come before those of all agents.
     """
-    places = [state_dir / each.format(agent=agent) for each in (_FILE, *(place for place, _ in _STORES))]
-    stamps = tuple(stamp for place in places for stamp in (_stamp(place), _stamp(Path(f"{place}-wal"))))
-    found = _keys(state_dir, agent, stamps)
-    return next((key for provider, key in found if provider in providers), "")
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
-
-
-@lru_cache(maxsize=64)
-def _keys(state_dir: Path, agent: str, _stamps: tuple[tuple[int, int], ...]) -> tuple[tuple[str, str], ...]:
-    """List (provider, key); kept until a file changes."""
-    return tuple(pair for text in _texts(state_dir, agent) for pair in _profiles(text))
+    profiles = (pair for text in _texts(state_dir, agent) for pair in _profiles(text))
+    return next((key for provider, key in profiles if provider in providers), "")
 
 
 def _texts(state_dir: Path, agent: str) -> Iterator[str]:

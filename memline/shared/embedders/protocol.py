@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from hashlib import sha256
 from typing import Protocol
 
@@ -35,13 +34,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """SHA-256 (hex, 64 characters) of the canonical JSON of all fields."""
-        return _key(self)
-
-
-@lru_cache(maxsize=64)
-def _key(identity: Identity) -> str:
-    # Asked for several times a message.
-    return canonical_digest(asdict(identity))
+        return canonical_digest(asdict(self))
 
 
 def canonical_digest(content: object) -> str:

@@ -28,10 +28,6 @@ def test_an_address_has_one_spelling(url, normal):
     assert normal_url(url) == normal
 
 
-def test_the_public_endpoint_has_no_digest():
-    assert digest("https://API.openai.com/v1/", **{"OpenAI-Organization": "org"}) == ""
-
-
 def test_addresses_and_headers_that_matter_tell_endpoints_apart():
     plain = digest("http://a/v1")
 

@@ -1,11 +1,8 @@
 """HTTP to a provider: attempts and time limits, certificates, and files of any length without the key."""
 
 import math
-import socket
-import ssl
-import threading
 from collections.abc import Callable
-from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +13,7 @@ from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, noted_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.tls_proxy import CERTIFICATE, TlsProxy
 from tests.unit.embedders.conftest import KEY
 
 #: What is asked for.
@@ -203,66 +201,18 @@ def test_what_fails_before_the_first_byte_names_the_variable_the_host_or_the_fil
     assert code == "" or clock.now() == began, "another attempt would end in the same way"
 
 
-class TlsServer:
-    """An HTTPS server whose certificate only those trust who have its file."""
+def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(server, ask, monkeypatch):
+    body = {"input": list(TEXTS), "model": "m"}
+    with TlsProxy(urlsplit(server.url).port) as proxy:
+        url = f"https://127.0.0.1:{proxy.port}/v1"
+        with pytest.raises(ProviderStop, match="the certificate of https:") as caught:
+            ask(url).call("POST", "/embeddings", body=body)
+        refused = proxy.connections
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        trusted = ask(url).call("POST", "/embeddings", body=body)
 
-    certificate = Path(__file__).parents[2] / "fixtures/untrusted.pem"
-
-    def __init__(self):
-        self.connections = 0
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._context = context
-        self.port = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self):
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            try:
-                with self._context.wrap_socket(connection, server_side=True) as trusted:
-                    trusted.recv(65536)
-                    head = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                    trusted.sendall(head)
-                    # Closed with the body of the request unread, it would be reset before it is answered.
-                    while trusted.recv(65536):
-                        pass
-            except OSError:
-                connection.close()
-
-    def close(self):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
-
-
-@pytest.fixture
-def tls_server():
-    running = TlsServer()
-    yield running
-    running.close()
-
-
-def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(tls_server, ask, monkeypatch):
-    url = f"https://127.0.0.1:{tls_server.port}/v1"
-
-    with pytest.raises(
-        ProviderStop, match=f"the certificate of https://127.0.0.1:{tls_server.port}"
-    ) as caught:
-        ask(url).call("POST", "/embeddings", body={})
-    refused = tls_server.connections
-    monkeypatch.setenv("SSL_CERT_FILE", str(tls_server.certificate))
-    trusted = ask(url).call("POST", "/embeddings", body={})
-
-    assert refused == 1
+    assert (refused, trusted.status) == (1, 200)
     assert "SSL_CERT_FILE" in caught.value.hint
-    assert trusted.status == 401
 
 
 def test_json_that_msgspec_refuses_is_read_all_the_same():

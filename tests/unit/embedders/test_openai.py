@@ -25,11 +25,6 @@ def test_vectors_come_in_the_order_of_the_texts(server, connect, fault):
     assert vectors == FakeEmbedder().embed_documents(TEXTS)
 
 
-def test_dimensions_must_be_those_of_the_index(server, connect):
-    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 768"):
-        connect(server.url, vector_dims=768).embed_documents(TEXTS)
-
-
 def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server):
     embedder = OpenAIEmbedder(
         identity=Identity(provider="openai", model="text-embedding-3-small"),

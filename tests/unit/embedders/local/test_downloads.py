@@ -10,8 +10,8 @@ from memline.shared import packages
 from memline.shared.config.schema import Local
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local import downloads
-from memline.shared.embedders.local.downloads import fetch, model_file, parse
-from memline.shared.errors import ProviderError, ProviderStop
+from memline.shared.embedders.local.downloads import fetch, parse
+from memline.shared.errors import ProviderStop
 from tests.support.local_model import Hub, gguf
 from tests.unit.embedders.conftest import make_settings
 
@@ -93,14 +93,6 @@ def test_a_server_that_cannot_go_on_begins_anew(tmp_path, hub):
     assert Path(choice.endpoint.base_url.removeprefix("file://")).read_bytes() == CONTENT
 
 
-def test_a_file_that_was_complete_but_not_renamed_is_taken(tmp_path, hub):
-    part = tmp_path / "models/owner/some-model-GGUF/main/model-Q8_0.gguf.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(CONTENT)
-
-    assert fetched(tmp_path).provider == "local"
-
-
 @pytest.mark.parametrize(
     ("fault", "reason", "action"),
     [
@@ -142,15 +134,6 @@ def test_the_mirror_of_hugging_faces_own_variable_is_asked_unless_ours_names_ano
     by_ours = fetched(tmp_path / "other")
 
     assert (by_its_own.provider, by_ours.provider) == ("local", "none")
-
-
-def test_a_folder_that_is_a_file_is_named(tmp_path, hub):
-    (tmp_path / "models").write_text("not a folder")
-
-    choice = fetched(tmp_path)
-
-    assert "cannot be written" in choice.reason
-    assert "local.modelCacheDir" in choice.action
 
 
 @pytest.mark.parametrize(
@@ -219,28 +202,11 @@ def test_a_page_in_place_of_a_file_of_an_onnx_model_is_thrown_away(tmp_path, onn
     assert mended.provider == "local"
 
 
-def test_nothing_is_downloaded_that_could_not_be_run(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(packages, "missing", list)
-
-    choice = fetched(tmp_path)
-
-    assert "GGUF models need llama-cpp-python" in choice.reason
-    assert "llama-cpp-python" in choice.action
-    assert not hub.requests
-
-
 @pytest.mark.parametrize("provider", ["auto", "openai", "none"])
 def test_nothing_is_downloaded_for_those_who_do_not_ask_for_local(tmp_path, hub, provider):
     fetch(settings_of(tmp_path, provider=provider))
 
     assert not hub.requests
-
-
-def test_a_web_address_is_refused_with_what_to_write(tmp_path):
-    with pytest.raises(ProviderError, match="web address") as caught:
-        model_file(Local(model_path="https://huggingface.co/m.gguf"), tmp_path)
-
-    assert "hf:owner/repo/file.gguf" in caught.value.hint
 
 
 @pytest.mark.parametrize(

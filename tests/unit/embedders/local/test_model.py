@@ -18,7 +18,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.engines import engine_of
 from memline.shared.embedders.local.model import LocalEmbedder, shared_model
 from memline.shared.embedders.protocol import Identity, LateVector
-from memline.shared.errors import ProviderLater, ProviderStop
+from memline.shared.errors import ProviderStop
 from tests.support.local_model import (
     LONG,
     MODEL,
@@ -85,12 +85,6 @@ def test_tokens_of_a_text_of_many_windows_are_all_there(embedder):
     assert max(np.diff(places)) < 100
 
 
-def test_the_end_of_a_long_text_counts(embedder):
-    one, other = embedder.embed_documents([LONG + " zebra", LONG + " The reactor is on fire." * 20])
-
-    assert 0.5 < cosine(one, array("f", other)) < 0.999
-
-
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: ascii(text[:6]))
 def test_odd_texts_have_a_vector_like_any_other(embedder, text):
     (vector,) = embedder.embed_documents([text])
@@ -143,15 +137,6 @@ def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path
     assert shared_model(model_path, digest) is model()
     other.close()
     assert model() is None
-
-
-def test_a_question_does_not_wait_longer_than_its_time(model_path):
-    model = engine_of(model_path).load_model(model_path, threads=1)
-
-    with model._exclusive(-1), pytest.raises(ProviderLater, match="busy"):
-        model.embed("", "a question", timeout_s=0.01)
-
-    assert len(model.embed("", "a question", timeout_s=1)) == 4 * 384
 
 
 def test_a_question_comes_before_the_rest_of_a_large_request(embedder):
@@ -211,15 +196,3 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path):
     with pytest.raises(ProviderStop, match="has changed"):
         embedder.embed_query("x", timeout_s=1)
     embedder.close()
-
-
-def test_vectors_for_an_unknown_family_are_not_asked_for(tmp_path):
-    model = tmp_path / "model.gguf"
-    model.write_bytes(gguf())
-    choice = choose(make_settings(local=Local(model_path=str(model))))
-    assert choice.endpoint
-
-    with pytest.raises(ProviderStop, match="models that is not known: later-family"):
-        LocalEmbedder(
-            identity=Identity(provider="local", model="m", scheme="later-family"), endpoint=choice.endpoint
-        )

@@ -7,7 +7,6 @@ import pytest
 
 from memline.shared.embedders.local.downloads import engine_named
 from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
-from memline.shared.embedders.local.model_file import LAST, MEAN
 from memline.shared.embedders.local.onnx_files import max_tokens, pooling_of, read_head
 from memline.shared.errors import ProviderStop
 
@@ -71,16 +70,6 @@ def test_a_damaged_setting_is_named(folder, content):
 
     with pytest.raises(ProviderStop, match=r"1_Pooling/config\.json is damaged"):
         pooling_of(folder / "onnx/model.onnx")
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [({"pooling_mode_lasttoken": True}, LAST), ({"pooling_mode": "mean"}, MEAN), ({}, MEAN)],
-)
-def test_the_pooling_is_that_of_the_model(folder, settings, expected):
-    (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
-
-    assert pooling_of(folder / "onnx/model.onnx") == expected
 
 
 @pytest.mark.parametrize(
