@@ -60,12 +60,12 @@ class Workers:
         self._threads_of = threads_of
         self._stop = stop
         self._retry = RetryPolicy(max_wait_s=MAX_WAIT_S)
-        self._shown = ShowWork(settings.queue, threads_of, file=settings.file)
+        self._heartbeat = ShowWork(settings.queue, threads_of, file=settings.file)
 
     def __enter__(self) -> Workers:
         """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
         settings, address, roles = self._settings, self._settings.queue, self._threads_of
-        broker = on_redis(address, retry=self._retry, middleware=[self._shown])
+        broker = on_redis(address, retry=self._retry, middleware=[self._heartbeat])
         if any(QUEUES[role].is_beside_index for role in roles):
             fleet_owner.refuse_other(address, settings.home, is_claimed="store" in roles)
         self._context = Context(
@@ -79,7 +79,7 @@ class Workers:
         self._workers = start(broker, roles)
         if "store" in roles:
             self._context.sweep_timer.start()
-        self._shown.start()
+        self._heartbeat.start()
         if {"store", "batch"} & set(roles):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
@@ -93,7 +93,7 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         """Raise the error that ended the work, if one did."""
         self._retry.stop_after(LAST_TRIES_S)
-        self._shown.stop()
+        self._heartbeat.stop()
         stop(self._workers, timeout_ms=SHUTDOWN_MS)
         self._context.close()
         if self._context.failure is not None:

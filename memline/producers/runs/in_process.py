@@ -31,10 +31,9 @@ from memline.workers import context, lifecycle
 #: The queues that bring an index up to date; searches read the index themselves.
 INDEXING = tuple(name for name, queue in QUEUES.items() if queue.is_indexing)
 
-#: Milliseconds an idle thread sleeps before it looks whether it should stop: short for commands that end,
+#: Milliseconds an idle thread sleeps before it looks whether it should stop: short for a command that ends,
 #: longer for `up`, where some eighteen threads wake as often, for weeks.
-STOP_CHECK_MS = 50
-IDLE_CHECK_MS = 300
+IDLE_MS = {"index": 50, "up": 300}
 
 #: Milliseconds a stop waits for running calls; a provider that hangs is left to its daemon thread.
 STOP_TIMEOUT_MS = 5_000
@@ -48,7 +47,7 @@ _M_ARENA_MAX = -8
 
 
 class InProcessWorkers:
-    """Runs the workers of these queues in threads of this process; a context manager.
+    """Runs the workers in threads of this process; a context manager.
 
     One set runs at a time: a second one, as of the page of a server, waits until the first has ended.
     """
@@ -67,7 +66,6 @@ class InProcessWorkers:
         has_batches = any(map(uses_batches, settings.agents.values()))
         self._queues = (*INDEXING, "batch") if has_batches else INDEXING
         self._kind = "up" if long_lived else "index"
-        self._check_ms = IDLE_CHECK_MS if long_lived else STOP_CHECK_MS
         self._clock = clock
         self._on_stored = on_stored
         self._workers: dict[str, dramatiq.Worker] = {}
@@ -96,7 +94,7 @@ class InProcessWorkers:
             # Not in a program that uses `Memory`: it may have threads of its own.
             _share_one_heap()
         threads_of = {queue: QUEUES[queue].threads for queue in self._queues}
-        self._workers = lifecycle.start(self._broker, threads_of, idle_ms=self._check_ms)
+        self._workers = lifecycle.start(self._broker, threads_of, idle_ms=IDLE_MS[self._kind])
         # Last: where nothing else started there is none to stop it.
         self._context.sweep_timer.start()
 

@@ -136,7 +136,8 @@ def failed(
     `rows`: texts of the request. A server that fails at large requests, as without memory for them, answers a
     small probe: so the second failure in a row halves the next request.
     """
-    if not is_probe if was.paused else was.wait_s(now):
+    is_new = is_probe if was.paused else not was.wait_s(now)
+    if not is_new:
         # It was in flight together with the one that began the pause or the rest: the same trouble.
         return was
     halved = rows // 2 if rows > 1 and was.failures else was.max_rows

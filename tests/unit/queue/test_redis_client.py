@@ -44,10 +44,10 @@ def test_commands_say_what_is_wrong_with_redis_in_our_words(monkeypatch, error, 
 
     monkeypatch.setattr(redis.Redis, "execute_command", fail)
 
-    with pytest.raises(QueueError, match=words) as told, redis_client.client(URL) as client:
+    with pytest.raises(QueueError, match=words) as raised, redis_client.client(URL) as client:
         client.get("a")
 
-    assert told.value.hint
+    assert raised.value.hint
 
 
 def test_trouble_that_passes_is_waited_for_and_logged_once_in_a_while(monkeypatch, caplog):

@@ -30,94 +30,92 @@ def active_model(writer):
     return active.identity.model
 
 
-class TestChangingTheModel:
-    def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(self, wanting):
-        answer(wanting, lease_all(wanting))
+def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(wanting):
+    answer(wanting, lease_all(wanting))
 
+    wanting.retarget(MODEL_B)
+
+    assert active_model(wanting) == "a"
+    (request,) = lease_all(wanting)
+    assert request.identity == MODEL_B
+    half, rest = request.texts[:1], request.texts[1:]
+    for texts in (half, rest):
+        assert active_model(wanting) == "a"
+        rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in texts]
+        wanting.store_vectors(MODEL_B, request.lease, rows, LearnedCaps())
+    assert active_model(wanting) == "b"
+    assert nearest(wanting, "pears")[0] == "pears"
+
+
+def test_going_back_takes_the_vectors_from_the_cache(wanting):
+    answer(wanting, lease_all(wanting))
+    wanting.retarget(MODEL_B)
+    answer(wanting, lease_all(wanting))
+    wanting.sweep()
+    assert vectors.count_cached(wanting.connection) == 2
+
+    wanting.retarget(MODEL_A)
+
+    assert active_model(wanting) == "a"
+    assert lease_all(wanting) == []
+    assert nearest(wanting, "apples")[0] == "apples"
+
+
+def test_going_back_ends_the_job_of_the_change_and_no_other(wanting):
+    answer(wanting, lease_all(wanting))
+    connection = wanting.connection
+    other = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1, files=[("a.md", 1)])
+    for state in (jobs.RUNNING, jobs.PAUSED):
         wanting.retarget(MODEL_B)
+        (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
+        assert change.state == jobs.RUNNING
+        if state == jobs.PAUSED:
+            jobs.change(connection, change, jobs.PAUSED)
 
-        assert self.active_model(wanting) == "a"
-        (request,) = lease_all(wanting)
-        assert request.identity == MODEL_B
-        half, rest = request.texts[:1], request.texts[1:]
-        for texts in (half, rest):
-            assert self.active_model(wanting) == "a"
-            rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in texts]
-            wanting.store_vectors(MODEL_B, request.lease, rows, LearnedCaps())
-        assert self.active_model(wanting) == "b"
-        assert nearest(wanting, "pears")[0] == "pears"
-
-    def test_going_back_takes_the_vectors_from_the_cache(self, wanting):
-        answer(wanting, lease_all(wanting))
-        wanting.retarget(MODEL_B)
-        answer(wanting, lease_all(wanting))
+        wanting.retarget(MODEL_A)
         wanting.sweep()
-        assert vectors.count_cached(wanting.connection) == 2
 
-        wanting.retarget(MODEL_A)
+        ended = jobs.by_token(connection, change.token)
+        assert ended is not None and ended.state == jobs.CANCELLED
+        assert [each.id for each in jobs.open_jobs(connection)] == [other.id]
 
-        assert self.active_model(wanting) == "a"
-        assert lease_all(wanting) == []
-        assert nearest(wanting, "apples")[0] == "apples"
 
-    def test_going_back_ends_the_job_of_the_change_and_no_other(self, wanting):
-        answer(wanting, lease_all(wanting))
-        connection = wanting.connection
-        other = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1, files=[("a.md", 1)])
-        for state in (jobs.RUNNING, jobs.PAUSED):
-            wanting.retarget(MODEL_B)
-            (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
-            assert change.state == jobs.RUNNING
-            if state == jobs.PAUSED:
-                jobs.change(connection, change, jobs.PAUSED)
+@pytest.mark.parametrize("sweeps", [True, False])
+def test_a_change_that_is_taken_up_again_goes_on_where_it_was(writer, sweeps):
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(20))))
+    writer.retarget(MODEL_A)
+    (first,) = writer.lease(replace(CAPS, max_rows=5), credits=1, only_full=False)
+    answer(writer, [first])
+    for model in (MODEL_B, MODEL_A, MODEL_B, MODEL_A):
+        if sweeps:
+            writer.sweep()
+        writer.retarget(model)
+    writer.sweep()
 
-            wanting.retarget(MODEL_A)
-            wanting.sweep()
+    texts = {text.text for request in lease_all(writer) for text in request.texts}
+    held = {text.text for text in first.texts}
+    assert texts | held >= {f"text {n}" for n in range(20)}
 
-            ended = jobs.by_token(connection, change.token)
-            assert ended is not None and ended.state == jobs.CANCELLED
-            assert [each.id for each in jobs.open_jobs(connection)] == [other.id]
 
-    @pytest.mark.parametrize("sweeps", [True, False])
-    def test_a_change_that_is_taken_up_again_goes_on_where_it_was(self, writer, sweeps):
-        writer.store_file(file_row("a.md", *(f"text {n}" for n in range(20))))
-        writer.retarget(MODEL_A)
-        (first,) = writer.lease(replace(CAPS, max_rows=5), credits=1, only_full=False)
-        answer(writer, [first])
-        for model in (MODEL_B, MODEL_A, MODEL_B, MODEL_A):
-            if sweeps:
-                writer.sweep()
-            writer.retarget(model)
-        writer.sweep()
+def test_a_model_that_fails_for_all_texts_does_not_take_over(wanting):
+    answer(wanting, lease_all(wanting))
+    wanting.retarget(MODEL_B)
 
-        texts = {text.text for request in lease_all(writer) for text in request.texts}
-        held = {text.text for text in first.texts}
-        assert texts | held >= {f"text {n}" for n in range(20)}
+    fail(wanting, lease_all(wanting)[0], "refused")
 
-    def test_a_model_that_fails_for_all_texts_does_not_take_over(self, wanting):
-        answer(wanting, lease_all(wanting))
-        wanting.retarget(MODEL_B)
+    assert active_model(wanting) == "a"
 
-        fail(wanting, lease_all(wanting)[0], "refused")
 
-        assert self.active_model(wanting) == "a"
+def test_without_a_provider_nothing_is_wanted_and_nothing_lost(wanting):
+    answer(wanting, lease_all(wanting))
 
-    def test_without_a_provider_nothing_is_wanted_and_nothing_lost(self, wanting):
-        answer(wanting, lease_all(wanting))
+    wanting.retarget(None)
+    wanting.store_file(file_row("b.md", "plums"))
 
-        wanting.retarget(None)
-        wanting.store_file(file_row("b.md", "plums"))
-
-        assert self.active_model(wanting) == "a"
-        assert lease_all(wanting) == []
-        wanting.retarget(MODEL_A)
-        assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
-
-    @staticmethod
-    def active_model(writer):
-        active = identities.active(writer.connection)
-        assert active is not None
-        return active.identity.model
+    assert active_model(wanting) == "a"
+    assert lease_all(wanting) == []
+    wanting.retarget(MODEL_A)
+    assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
 
 
 def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writer):
@@ -126,8 +124,6 @@ def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writ
     answer(writer, lease_all(writer))
 
     writer.retarget(MODEL_B)
-    from memline.shared.index.rows import VectorRow
-
     (request,) = lease_all(writer)
     first = request.texts[0]
     writer.store_vectors(

@@ -53,7 +53,7 @@ def provider(monkeypatch):
     return answer
 
 
-def told(sent):
+def failures(sent):
     """The last message on texts without a vector: kind, texts, whether the request brought nothing."""
     return [(each.failure.kind, each.hashes, each.failure.no_results) for each in sent[-1].failed]
 
@@ -65,7 +65,7 @@ def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identit
     work(embed.embed_texts, request(identity))
 
     (stored,) = sent
-    assert told(sent) == [("refused", (b"h2",), False)]
+    assert failures(sent) == [("refused", (b"h2",), False)]
     assert [row.hash for row in stored.vectors] == [b"h1"]
 
 
@@ -74,7 +74,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, 
 
     work(embed.embed_texts, request(identity))
 
-    assert told(sent) == [("stop", (b"h1", b"h2"), True)]
+    assert failures(sent) == [("stop", (b"h1", b"h2"), True)]
     assert context.limits.take(account(context), {}) == STOP_COOLDOWN_S
 
 
@@ -123,7 +123,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(con
 
     work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
 
-    assert (told(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"), False)], Usage())
+    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"), False)], Usage())
 
 
 @pytest.mark.usefixtures("no_call")
@@ -158,7 +158,7 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
     with pytest.raises(RuntimeError):
         work(embed.embed_texts, request(identity))
 
-    assert told(sent) == [("broken", (b"h1", b"h2"), True)]
+    assert failures(sent) == [("broken", (b"h1", b"h2"), True)]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_request_that_brought_nothing_is_a_fault_of_the_provider_once(context,
 
     work(embed.embed_texts, request(identity))
 
-    assert told(sent) == [("broken", (b"h1",), True), ("split", (b"h2",), False)]
+    assert failures(sent) == [("broken", (b"h1",), True), ("split", (b"h2",), False)]
     assert sent[0].learned == LearnedCaps(max_rows=4)
 
 
@@ -198,4 +198,4 @@ def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(contex
 
     work(embed.embed_texts, request(identity))
 
-    assert told(sent) == [("broken", (b"h1", b"h2"), False)]
+    assert failures(sent) == [("broken", (b"h1", b"h2"), False)]
