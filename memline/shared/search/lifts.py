@@ -1,4 +1,4 @@
-"""Lift what a question names: a file by its name, a section by its heading, an id, days, tags.
+"""Lift what a question names: a file by its name, an id, days, tags.
 
 A lift is added to the score of a chunk, where the best words, vectors and names are 1 together.
 """
@@ -12,14 +12,13 @@ from sqlite3 import Connection
 from memline.shared.index.driver import json_ids
 from memline.shared.note_names import without_ending
 from memline.shared.search.matches import CHUNKS, Matches
-from memline.shared.search.question import PIECE, Question, quoted
+from memline.shared.search.question import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.terms import Words
 from memline.shared.sources.folding import name_key, stem_key
-from memline.shared.sources.markdown import sections_of
 
-#: The question is a title, alias, file name or path; it is a heading, or such a title is half of it at least,
-#: or it holds the path or the name of a file.
+#: The question is a title, alias, file name or path; it is the first heading of a note that has another name,
+#: such a title is half of it at least, or it holds the path or the name of a file.
 WHOLE, PART = 1.0, 0.3
 
 #: The only file that holds an id of the question.
@@ -32,9 +31,6 @@ DAY, DAY_ALONE, TAG = 1.0, 2.0, 4.0
 #: Share of the words of a question, and of their idf, that a title in it has at least.
 MOST = 0.5
 
-#: Chunks with a heading that are looked at.
-MOST_CHUNKS = 50
-
 _NAMED = (
     "SELECT file_id, path, key, files.names,"
     " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
@@ -43,10 +39,6 @@ _NAMED = (
 _CHUNKS_OF = (
     "SELECT chunks.id, file_id, ordinal FROM chunks JOIN files ON files.id = file_id"
     " WHERE file_id IN (SELECT value FROM json_each(?)) ORDER BY day, path, ordinal LIMIT ?"
-)
-_WITH_HEADING = (
-    "SELECT id, text, file_id FROM chunks"
-    " WHERE id IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?)"
 )
 
 
@@ -68,11 +60,6 @@ def lifts_of(
 
     if named := _named(connection, question, words):
         lifts |= {chunk_id: named[file_id] for chunk_id, file_id, _ in chunks_of(within({*named}))}
-    # A heading of three words or more stands somewhere as a phrase.
-    phrases = {term for term in question.terms if term.kind == "phrase"}
-    if question.whole and not named and phrases.issubset(each.term for each in words.lookups):
-        sections = _sections(connection, question.whole)
-        lifts |= {each: PART for each, owner in sections.items() if within({owner})}
     for lookup in words.lookups:
         if lookup.term.kind == "id":
             exact = [row for row in words.sums if lookup.weight(row) == 1.0]
@@ -123,12 +110,3 @@ def _named(connection: Connection, question: Question, words: Words) -> dict[int
         if len(pages[key]) == 1 and (" " not in question.runs[key] or (idfs and is_most)):
             lifts[min(pages[key])] = PART
     return lifts
-
-
-def _sections(connection: Connection, whole: str) -> dict[int, int]:
-    """Return the chunks with a section whose heading is the question, and their files."""
-    if not PIECE.search(whole):
-        return {}
-    rows = connection.execute(_WITH_HEADING, (f"{{heading}} : {quoted(whole)}", MOST_CHUNKS)).fetchall()
-    key = name_key(whole)
-    return {row: file_id for row, text, file_id in rows if key in map(name_key, sections_of(text))}

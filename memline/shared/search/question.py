@@ -41,7 +41,7 @@ _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 _COMPOUND = re.compile(r"(?:(?<![./~@-])[./~@-]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+|(?<!\w)[^\W_]*+_\w*+")
 #: Combining marks are part of a word: FTS5 made of it what it made of the text.
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
-PIECE = re.compile(r"[^\W_]+")
+_PIECE = re.compile(r"[^\W_]+")
 _RUN = r"\d+|[^\W\d_]+"
 _VERSION = r"(?i)(v?)\d+\.\d"
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
@@ -168,14 +168,14 @@ class _Terms:
 
     def _take_quote(self, match: re.Match[str]) -> str:
         phrase = str(next(filter(None, match.groups())))
-        pieces = PIECE.findall(phrase.lower())
+        pieces = _PIECE.findall(phrase.lower())
         if has_dense(phrase) or not pieces:
             return phrase
         self._add_phrase(phrase, pieces, kind="id")
         return " "
 
     def _take_compound(self, match: re.Match[str]) -> str:
-        typed, pieces = match[0], PIECE.findall(match[0].lower())
+        typed, pieces = match[0], _PIECE.findall(match[0].lower())
         if not pieces or re.fullmatch(_COUNTED, typed):
             return typed
         is_of_words = all(map(str.isalpha, pieces)) and "_" not in typed
@@ -214,7 +214,7 @@ class _Terms:
         `asks`: it is a question. Returns the light words that are left out of one.
         """
         #: Of a compound that is a term the pieces are found, and are not said to be missing.
-        pieces = {piece for term in self.of.values() for piece in PIECE.findall(term.label)}
+        pieces = {piece for term in self.of.values() for piece in _PIECE.findall(term.label)}
         #: Lower case -> as typed, and what it is with the word beside it: `Python 3` is also `python3`.
         words: dict[str, str] = {}
         joined: dict[str, list[str]] = {}

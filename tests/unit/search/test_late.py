@@ -29,33 +29,6 @@ def question(text, **rarity):
     return tokens
 
 
-def test_a_chunk_that_holds_every_token_scores_1_and_one_that_holds_none_0():
-    asked = question("deploy failed", deploy=1, failed=1)
-
-    scores = late.scores(asked, [(7, chunk("coffee", "failed", "deploy")), (8, chunk("coffee"))], b"")
-
-    assert scores == {7: pytest.approx(1, abs=0.02), 8: pytest.approx(0)}
-
-
-def test_a_rare_word_weighs_more_and_a_word_of_no_note_as_much_as_the_rarest():
-    asked = question("deploy rollback reset", deploy=1, rollback=3)
-
-    scores = late.scores(asked, [(1, chunk("deploy")), (2, chunk("rollback")), (3, chunk("reset"))], b"")
-
-    assert scores == {
-        n: pytest.approx(share, abs=0.01) for n, share in {1: 1 / 7, 2: 3 / 7, 3: 3 / 7}.items()
-    }
-
-
-def test_words_near_each_other_count_together_and_those_far_apart_do_not():
-    asked = question("deploy failed", deploy=1, failed=1)
-    near, far = chunk("deploy", "failed", apart=150), chunk("deploy", "failed", apart=250)
-
-    scores = late.scores(asked, [(1, near), (2, far)], b"")
-
-    assert scores == {1: pytest.approx(1, abs=0.02), 2: pytest.approx(0.5, abs=0.02)}
-
-
 def test_windows_never_reach_from_one_chunk_into_the_next():
     asked = question("deploy failed", deploy=1, failed=1)
 

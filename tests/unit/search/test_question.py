@@ -28,23 +28,6 @@ def test_a_question_has_these_terms(question, labels):
     assert [term.label for term in terms if term.kind != "phrase"] == labels
 
 
-LOOKS = [
-    ("utf8", '"utf8" OR "utf 8"'),
-    ("UTF-8", '"utf 8" OR "utf8"'),
-    ("v1.5.2", '"v1 5 2" OR "v152" OR "1 5 2"'),
-    ("email", '"email" OR "e mail"'),
-    ("e-mail", '"e mail" OR "email"'),
-    ("web3js", '"web3js" OR "web 3 js"'),
-    ("boat", '"boat"'),
-    ("Python 3", '"python" OR "python3"'),
-]
-
-
-@pytest.mark.parametrize(("question", "match"), LOOKS)
-def test_a_term_has_other_looks(question, match):
-    assert analyse(question).terms[0].match == match
-
-
 @pytest.mark.parametrize(
     "question", ['"', 'a" OR b', "NEAR(a b)", "a*", "{text}: x", "x" * 9_000, "\ud800 a"]
 )

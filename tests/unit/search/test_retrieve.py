@@ -3,7 +3,7 @@
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
+from memline.shared.config.schema import Hybrid, Mmr, Query
 from memline.shared.errors import ConfigError, ProviderLater
 from memline.shared.search.service import QueryVector
 from tests.unit.search.conftest import ask, paths
@@ -201,18 +201,6 @@ def test_without_a_vector_of_the_question_keyword_hits_come_with_a_finding(notes
     assert finding.code == "question_not_embedded" and reason in finding.what
 
 
-def test_min_score_cuts_hits_by_meaning_and_never_a_word(notes, index):
-    notes.add("memory/a.md", "Kestrels nest in the old barn.")
-    notes.add("memory/b.md", "The invoice is due.")
-    notes.embed()
-
-    def found(min_score):
-        return paths(index, "invoice xylophone", min_score=min_score, embed_query=notes.vector)
-
-    assert found(1.0) == ["memory/b.md"]
-    assert sorted(found(-1.0)) == ["memory/a.md", "memory/b.md"]
-
-
 @pytest.mark.parametrize("fusion", ["weighted", "rrf"])
 @pytest.mark.parametrize("mmr", [False, True])
 def test_fewer_hits_are_a_prefix_of_more(notes, opened, fusion, mmr):
@@ -241,17 +229,6 @@ def test_without_hybrid_only_vectors_answer(notes, index):
 
     assert (by_meaning.mode, by_meaning.hits[0].text_score) == ("vector", 0.0)
     assert ask(index, "redis", settings=settings).mode == "keyword"
-
-
-def test_recency_puts_the_newer_of_two_equal_notes_first(notes, index):
-    notes.add("memory/2025-03-12.md", "The standup moved to nine.")
-    notes.add("memory/2026-03-10.md", "The standup moved to nine!")
-    notes.add("MEMORY.md", "The standup moved to nine …")
-    settings = Query(hybrid=Hybrid(temporal_decay=TemporalDecay(enabled=True)))
-
-    found = paths(index, "standup moved", settings=settings, clock=ManualClock(NOON))
-
-    assert found == ["MEMORY.md", "memory/2026-03-10.md", "memory/2025-03-12.md"]
 
 
 def test_filters_limit_the_answer_and_what_is_missing(notes, index):
@@ -297,15 +274,6 @@ def test_missing_words_are_named_and_said(notes, index, question, missing, notic
 
     assert answer.missing == missing
     assert answer.notice.endswith(notice) and bool(answer.notice) == bool(notice)
-
-
-def test_where_every_word_is_missing_one_near_miss_follows(notes, index):
-    for number in range(4):
-        notes.add(f"{number}.md", f"The Rancilio Silvia number {number}.")
-
-    answer = ask(index, "Rancillio")
-
-    assert (answer.missing, len(answer.hits)) == (("Rancillio",), 1)
 
 
 def test_in_hybrid_an_id_comes_first_and_one_means_the_same(notes, index):

@@ -91,24 +91,6 @@ def test_words_that_no_note_has_are_missing(notes, index, question, missing):
     assert ask(index, question).missing == missing
 
 
-def test_in_a_memory_of_two_notes_words_still_count(notes, index):
-    notes.add("short.md", "Alpha beta. " * 4)
-    notes.add("whole.md", "Alpha " * 200 + " beta id123.")
-
-    assert paths(index, "alpha beta id123")[0] == "whole.md"
-
-
-def test_asked_again_while_the_index_changes_the_answer_is_new(notes, opened):
-    index = opened(long_lived=True)
-    notes.add("a.md", "kestrels")
-    assert paths(index, "kestrels barn") == ["a.md"]
-
-    notes.add("b.md", "kestrels in a barn")
-    notes.remove("a.md")
-
-    assert paths(index, "kestrels barn") == ["b.md"]
-
-
 def test_common_words_score_what_rare_ones_find(notes, opened):
     for number in range(700):
         notes.add(f"{number}.md", f"common words, more common words {number}")

@@ -1,5 +1,3 @@
-import sys
-
 import pytest
 
 from memline.shared.config.schema import Query
@@ -118,30 +116,3 @@ def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled, ways)
         looked_up = backend.cosines(some)
 
     assert looked_up == pytest.approx({one: everything[one] for one in some}, abs=1e-6)
-
-
-def test_without_the_extension_a_one_shot_search_uses_the_matrix(filled, opened):
-    index = opened(vec_enabled=False)
-
-    assert way_of(index, filled) == "matrix"
-    assert index.vec_error == "store.vector.enabled is off"
-
-
-@needs_vec
-def test_without_numpy_a_long_lived_process_uses_the_extension(filled, opened, monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpy", None)
-
-    assert way_of(opened(long_lived=True), filled) == "sqlite-vec"
-
-
-def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(filled, opened, monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    request = SearchRequest(query="kestrel garden")
-
-    answer = retrieve(opened(vec_enabled=False), request, Query(), embed_query=filled.vector)
-
-    assert answer.mode == "keyword"
-    assert answer.hits
-    (finding,) = answer.findings
-    assert finding.code == "vectors_unavailable"
-    assert "store.vector.enabled is off" in finding.what
