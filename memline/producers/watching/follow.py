@@ -125,6 +125,8 @@ class _AgentFollower:
         self._is_first_look = True
         self._feeder: FileFeeder | None = None
         self._next_scan_s = 0.0
+        #: Whether a watcher asks for a scan. It waits for what is fed now, unlike one that is late.
+        self._is_scan_asked = False
         #: Scans in a row of which not a single file arrived.
         self._scans_without_arrival = 0
         self._is_queue_down = False
@@ -142,7 +144,7 @@ class _AgentFollower:
         try:
             if self._feeder is not None:
                 self._advance(self._feeder)
-            elif self._clock.now() >= self._next_scan_s:
+            elif self._is_scan_asked or self._clock.now() >= self._next_scan_s:
                 self._scan()
                 return True
         except QueueError as error:
@@ -172,7 +174,7 @@ class _AgentFollower:
 
     def _request_scan(self) -> None:
         """Note that a scan is due; it belongs to the thread that ticks."""
-        self._next_scan_s = 0.0
+        self._is_scan_asked = True
 
     def _scan(self) -> None:
         """Compare all files with the ledger and begin to feed what differs."""
@@ -180,6 +182,7 @@ class _AgentFollower:
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
         scanned_ns = self._clock.now_ns()
         # Set before the scan: one that is requested meanwhile is not forgotten.
+        self._is_scan_asked = False
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()

@@ -58,7 +58,7 @@ class QmdBackend:
     """The backend of qmd, with the builtin one behind it."""
 
     def __init__(self, settings: AgentSettings, builtin: Backend, *, long_lived: bool, clock: Clock) -> None:
-        self._settings, self._builtin = settings, builtin
+        self._settings, self._qmd, self._builtin = settings, settings.content.memory.qmd, builtin
         self._long_lived, self._clock = long_lived, clock
         self._updater = Updater(settings, clock=clock)
         self._home = self._updater.home
@@ -112,7 +112,7 @@ class QmdBackend:
         return report
 
     def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
-        state, qmd, behind = self._home.state, self._settings.content.memory.qmd, self._updater.behind()
+        state, qmd, behind = self._home.state, self._qmd, self._updater.behind()
         met += self.met()
         report = self._builtin.status(deep=deep, met=met)
         if not met:
@@ -170,7 +170,7 @@ class QmdBackend:
         return check(Facts(self._settings, nothing, None, now=self._clock.now(), on_disk=on_disk))
 
     def _ask_qmd(self, request: SearchRequest) -> Answer:
-        qmd, behind = self._settings.content.memory.qmd, Behind(files=self._staleness.state().files_behind)
+        qmd, behind = self._qmd, Behind(files=self._staleness.state().files_behind)
         self._bring_up_to_date(bool(behind.files))
         state = self._home.state
         if state.update_error:
@@ -205,7 +205,7 @@ class QmdBackend:
 
     def _bring_up_to_date(self, is_changed: bool) -> None:
         """Begin an update that is due; a first one is waited for by a command. Raises QmdFailed."""
-        is_first, update = not self._home.state.updated_at, self._settings.content.memory.qmd.update
+        is_first, update = not self._home.state.updated_at, self._qmd.update
         if not self._long_lived:
             if is_first:
                 self._updater.run()
@@ -217,7 +217,7 @@ class QmdBackend:
 
     def _hits(self, results: list[Result], request: SearchRequest) -> Iterator[Hit]:
         """Yield the results that are of the memory, each place once."""
-        seen, qmd = set[tuple[str, int]](), self._settings.content.memory.qmd
+        seen, qmd = set[tuple[str, int]](), self._qmd
         for result in results:
             located = self._home.located(result.file)
             if located is None or result.score < (request.min_score or 0.0):

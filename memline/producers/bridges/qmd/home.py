@@ -86,13 +86,11 @@ class QmdHome:
     """The folder of qmd for one agent and workspace, its commands and its collections."""
 
     def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
+        self._settings, self._qmd = settings, settings.content.memory.qmd
         home = settings.home if settings.home.is_absolute() else settings.index_path.parent
         self.folder = home / "qmd" / f"{settings.agent}-{digest(settings.workspace)}"
         self.index_path = self.folder / "xdg-cache" / "qmd" / "index.sqlite"
-        named = os.path.expanduser(
-            settings.content.memory.qmd.sessions.export_dir or self.folder / "sessions"
-        )
+        named = os.path.expanduser(self._qmd.sessions.export_dir or self.folder / "sessions")
         self.exports = Path(os.path.join(settings.workspace, named))
         #: Says which files are memory by the rules that the builtin backend has.
         self.paths = MemoryPaths.of(settings)
@@ -166,7 +164,7 @@ class QmdHome:
 
     def program(self) -> str:
         """Return the path of the program: the first word of the command. Raises QmdFailed."""
-        command = self._settings.content.memory.qmd.command
+        command = self._qmd.command
         try:
             first = next(iter(shlex.split(command)), "qmd")
         except ValueError:
@@ -223,11 +221,7 @@ class QmdHome:
                 yield Collection(name=numbered, root=root, mask=mask, source=source)
 
     def _wanted(self) -> Iterator[tuple[str, str, str, str]]:
-        qmd, memory, workspace = (
-            self._settings.content.memory.qmd,
-            self._settings.memory,
-            self.paths.workspace,
-        )
+        qmd, memory, workspace = self._qmd, self._settings.memory, self.paths.workspace
         if qmd.include_default_memory and MEMORY in memory.sources:
             for number, note in enumerate(() if self.paths.is_whole else LONG_TERM):
                 yield "memory-alt" if number else "memory-root", workspace, note, MEMORY

@@ -30,7 +30,7 @@ class Updater:
     """Updates the index of qmd for one agent. Safe to use from several threads; close it when done."""
 
     def __init__(self, settings: AgentSettings, *, clock: Clock | None = None) -> None:
-        self._settings = settings
+        self._settings, self._qmd = settings, settings.content.memory.qmd
         self.home = QmdHome(settings)
         self._clock = clock or SystemClock()
         self._made_at = self._clock.now()
@@ -45,13 +45,13 @@ class Updater:
 
     def due(self, *, changed: bool = False) -> bool:
         """Say whether an update is due by its interval, or after a change by its debounce."""
-        update = self._settings.content.memory.qmd.update
+        update = self._qmd.update
         age_s = self._clock.now() - (self.home.state.tried_at or self._made_at)
         return (changed and age_s >= update.debounce_ms / 1000) or 0 < update.interval * 60 <= age_s
 
     def start_on_boot(self) -> None:
         """Begin an update when the process starts, unless the configuration says no."""
-        if self._settings.content.memory.qmd.update.on_boot:
+        if self._qmd.update.on_boot:
             self.start()
 
     def start(self) -> bool:
@@ -79,7 +79,7 @@ class Updater:
             self._export()
             files = len(self._files())
             self._make_collections()
-            home.run("update", timeout_ms=self._settings.content.memory.qmd.update.update_timeout_ms)
+            home.run("update", timeout_ms=self._qmd.update.update_timeout_ms)
         except (QmdFailed, IndexFault, OSError) as error:
             failed = error if isinstance(error, QmdFailed) else QmdFailed(f"sessions: {error}")
             home.save(update_error=failed.message, action=failed.hint)
@@ -91,9 +91,9 @@ class Updater:
 
     def embed(self, *, forced: bool = False) -> None:
         """Make the vectors that are missing, if the mode needs them and it is due; a failure is noted."""
-        update, now = self._settings.content.memory.qmd.update, self._clock.now()
+        update, now = self._qmd.update, self._clock.now()
         is_due = forced or now - self.home.state.embedded_at >= update.embed_interval * 60
-        if self._settings.content.memory.qmd.search_mode == "search" or not is_due:
+        if self._qmd.search_mode == "search" or not is_due:
             return
         try:
             self.home.run("embed", timeout_ms=update.embed_timeout_ms)
@@ -112,7 +112,7 @@ class Updater:
     def _files(self) -> list[int]:
         """Return when each file of the memory was changed last, in ns since the epoch."""
         found = list(discover(self.home.paths).files)
-        if self._settings.content.memory.qmd.sessions.enabled and (past := transcripts_of(self._settings)):
+        if self._qmd.sessions.enabled and (past := transcripts_of(self._settings)):
             found += past.discover().files
         return [max(file.mtime_ns, file.ctime_ns) for file in found if file.problem is None]
 
@@ -126,13 +126,9 @@ class Updater:
 
     def _make_collections(self) -> None:
         """Make those that are missing, and remove those that are not wanted or are of another folder."""
-        wanted = {
-            each.name: (each.root, each.mask) for each in self.home.collections.values() if each.is_there
-        }
-        known, limit = (
-            self.home.state.collections,
-            self._settings.content.memory.qmd.update.command_timeout_ms,
-        )
+        there = filter(lambda each: each.is_there, self.home.collections.values())
+        wanted = {each.name: (each.root, each.mask) for each in there}
+        known, limit = self.home.state.collections, self._qmd.update.command_timeout_ms
         for name in known.keys() | wanted.keys():
             if known.get(name) == wanted.get(name):
                 continue
@@ -149,7 +145,7 @@ class Updater:
 
         An export has the time of its transcript, so one that did not change is not written again.
         """
-        sessions, folder = self._settings.content.memory.qmd.sessions, self.home.exports
+        sessions, folder = self._qmd.sessions, self.home.exports
         wanted: dict[str, DiscoveredFile] = {}
         source = transcripts_of(self._settings) if sessions.enabled else None
         oldest = self._clock.now() - sessions.retention_days * _DAY_S if sessions.retention_days else 0.0
