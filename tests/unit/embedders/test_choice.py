@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from msgspec.structs import replace
 
 from memline.shared.config.schema import Local, ProviderEntry
 from memline.shared.embedders.choice import NONE, choose
@@ -101,18 +100,6 @@ def test_a_preset_speaks_the_protocol_of_openai_under_its_own_name(server, name)
     assert embedder.identity.provider == name
     assert server.requests[0].body["model"] == choice.model
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
-
-
-def test_local_without_a_model_here_says_how_to_get_it(tmp_path):
-    settings = make_settings(provider="local", environment_keys={"openai": KEY})
-
-    choice = choose(replace(settings, home=tmp_path))
-
-    assert (choice.requested, choice.provider) == ("local", NONE)
-    assert "embeddinggemma" in choice.reason
-    assert "not on this machine yet" in choice.reason
-    assert choice.action.startswith("memline index")
-    assert str(tmp_path / "models") in choice.action
 
 
 def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path):

@@ -115,12 +115,6 @@ def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(tmp_path, poo
     assert direction(tmp_path, "red red red") == expected
 
 
-def test_a_vector_that_the_graph_makes_itself_is_taken(tmp_path):
-    tiny(tmp_path, of_text=True)
-
-    assert direction(tmp_path, "red red red") == 2
-
-
 def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path):
     modules = [{"idx": 0, "type": "sentence_transformers.models.Dense"}]
     for name, of_text in (("without", False), ("with", True)):
