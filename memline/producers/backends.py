@@ -35,8 +35,6 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
     vectors: int = 0
     #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
     waiting: str = ""
-    #: Texts of a request since some took too long, failed or met a limit of texts; 0: what the caps allow.
-    request_rows: int = 0
 
 
 class IndexReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from sqlite3 import Connection
@@ -212,9 +213,10 @@ def reading_if_any(path: Path) -> Iterator[Connection | None]:
         yield connection
 
 
+@cache
 def empty() -> Connection:
-    """Open an index in memory that has no row, for who reads where there is none."""
-    connection: Connection = library().connect(":memory:")
+    """Open an index in memory that has no row, for who reads where there is none; once in a process."""
+    connection: Connection = library().connect(":memory:", check_same_thread=False)
     for statement in statements(INDEX.schema):
         connection.execute(statement)
     return connection
