@@ -29,7 +29,6 @@ from memline.shared.sessions.stores import (
 from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sqlite import library
 from memline.shared.words import counted
 
 NAME = "openclaw"
@@ -134,13 +133,10 @@ def _lines(connection: Connection, session: str) -> Iterator[bytes]:
     """Yield the records of a session, one a line."""
     compressed = "event_zstd" if "event_zstd" in _columns(connection, "transcript_events") else "NULL"
     query = f"SELECT CAST(event_json AS BLOB), {compressed} FROM transcript_events WHERE session_id = ?"
-    try:
-        for plain, packed in connection.execute(f"{query} ORDER BY seq", (session,)):
-            data = _decompressed(packed) if plain is None else plain
-            # A record that is damaged takes its place and says nothing. Its own line ends would be lines.
-            yield (data or b"?").replace(b"\n", b" ") + b"\n"
-    except library().Error as error:
-        raise OSError(f"the database cannot be read: {error}") from error
+    for plain, packed in connection.execute(f"{query} ORDER BY seq", (session,)):
+        data = _decompressed(packed) if plain is None else plain
+        # A record that is damaged takes its place and says nothing. Its own line ends would be lines.
+        yield (data or b"?").replace(b"\n", b" ") + b"\n"
 
 
 def _decompressed(data: object) -> bytes:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Connection
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, seconds_of
 from memline.shared.sessions.stores import (
     OpenTranscript,
@@ -88,8 +87,7 @@ class OpencodeSessions:
             file = next((each for each in self._files(connection) if each.path == path), None)
             if file is None:
                 raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
-            rows = connection.execute(_MESSAGES, (Path(path).stem,))
-            lines = (line + b"\n" for (line,) in rows)
+            lines = (line + b"\n" for (line,) in connection.execute(_MESSAGES, (Path(path).stem,)))
             yield OpenTranscript(lines=lines, size=file.size, mtime_ns=file.mtime_ns)
 
     def folders(self) -> list[str]:
@@ -111,8 +109,9 @@ def said(records: Iterable[Record]) -> Iterator[Said]:
         yield Said(line=line, at=seconds_of(record.get("time")), role=role, text=text, title=title)
 
 
-def _find(settings: AgentSettings) -> OpencodeSessions:
-    return OpencodeSessions(settings.transcript_places[NAME], settings.workspace)
-
-
-FORMAT = TranscriptFormat(name=NAME, relevant=rb"^\{", said=said, find=_find)
+FORMAT = TranscriptFormat(
+    name=NAME,
+    relevant=rb"^\{",
+    said=said,
+    find=lambda settings: OpencodeSessions(settings.transcript_places[NAME], settings.workspace),
+)

@@ -28,7 +28,7 @@ from memline.shared.sqlite import library, reading_foreign
 
 
 class OpenTranscript(msgspec.Struct, frozen=True, kw_only=True):
-    """An open session. Reading its lines may raise OSError."""
+    """An open session. Reading its lines may raise OSError, and what ends the block FileRefused."""
 
     #: With their ends; one that is too long is no record.
     lines: Iterable[bytes]
