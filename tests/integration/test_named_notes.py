@@ -205,12 +205,3 @@ def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place):
     assert (refused[1]["path"], refused[1]["status"]) == ("07/Twin.md", "ok")
     assert refused[2]["status"] == "refused"
     tools.close()
-
-
-def test_names_and_days_of_an_older_index_come_with_its_next_run(place):
-    place.execute("UPDATE files SET names = '', day = '', chunking = '1:400:80'")
-
-    report = place.index()
-
-    assert report.files["changed"] == 4
-    assert place.rows("SELECT day FROM files WHERE path = 'projects/p1.md'") == [("2026-02-10",)]
