@@ -8,14 +8,6 @@ FILLER = "Weather and lunch, a walk, some reading about gardens and stones."
 
 #: Notes beside twelve others; a question; which of them is first.
 FIRST = {
-    "an id is above a word that is repeated": (
-        {
-            "log.md": f"{FILLER} The deploy of b3b9895a was undone. {FILLER}",
-            "a.md": "Deploy, deploy, deploy!",
-        },
-        "what happened with the deploy of b3b9895a?",
-        "log.md",
-    ),
     "the words of a quote stand together": (
         {"a.md": "The timeout of redis.", "b.md": "A redis timeout."},
         '"redis timeout"',
@@ -38,11 +30,6 @@ FIRST = {
         {"hp.md": "# Harbour\n\nBudget.", "x.md": "Pier strategy, a pier strategy."},
         "Pier strategy",
         "hp.md",
-    ),
-    "a path is a name": (
-        {"notes/hp.md": "Budget.", "x.md": "See notes/hp.md."},
-        "notes/hp.md",
-        "notes/hp.md",
     ),
     "a title that is most of the question is lifted": (
         {"hp.md": "# Harbour plan\n\nBudget.", "x.md": "The plan of a harbour has a budget. Show it."},
