@@ -1,13 +1,10 @@
 """What llama.cpp does with models and with files that are none."""
 
-import sys
-
 import pytest
 
 from memline.shared.config.schema import Local
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.local.llama import _library
-from memline.shared.errors import ProviderError, ProviderStop
+from memline.shared.errors import ProviderStop
 from tests.support.local_model import MODEL, REFERENCES, cosine, embedder_of, gguf, needs_model
 from tests.unit.embedders.conftest import make_settings
 
@@ -42,18 +39,3 @@ def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(tmp_path, arc
     embedder.close()
     assert caught.value.hint
     assert capfd.readouterr() == ("", "")
-
-
-def test_without_the_library_the_command_that_installs_it_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    _library.cache_clear()
-    model = tmp_path / "model.gguf"
-    model.write_bytes(gguf())
-    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
-
-    with pytest.raises(ProviderError, match="need llama-cpp-python, not installed") as caught:
-        embedder.embed_query("x", timeout_s=1)
-
-    assert isinstance(caught.value, ProviderStop)
-    assert "install 'llama-cpp-python>=" in caught.value.hint
-    embedder.close()

@@ -1,13 +1,11 @@
 """What onnxruntime does with models: the same as llama.cpp with the same weights."""
 
 import json
-import sys
 from array import array
 
 import pytest
 
 from memline.shared.embedders import token_vectors
-from memline.shared.embedders.local.onnx import _libraries
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderStop
 from tests.support.local_model import LONG, MODEL, cosine, embedder_of, needs_model, needs_onnx
@@ -165,14 +163,3 @@ def test_a_damaged_file_is_a_stop_and_the_process_goes_on(tmp_path, file, damage
 
     assert "local.modelPath" in caught.value.hint
     assert capfd.readouterr() == ("", "")
-
-
-def test_without_the_libraries_the_command_that_installs_them_is_named(tmp_path, monkeypatch):
-    tiny(tmp_path)
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    _libraries.cache_clear()
-
-    with pytest.raises(ProviderStop, match="need onnxruntime and tokenizers, not installed") as caught:
-        embedder_of(tmp_path).embed_documents(["red"])
-
-    assert "install 'onnxruntime>=" in caught.value.hint and "'tokenizers>=" in caught.value.hint
