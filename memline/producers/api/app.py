@@ -49,8 +49,8 @@ CALL_TIMEOUT_S = 30
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
 
-#: Where a handler says in the scope which agent was asked for, for the log.
-AGENT = "memline.agent"
+#: What the log says of a request: its agent. In a dictionary, for layers below may have a copy of the scope.
+ABOUT = "memline.about"
 
 #: The methods of each call.
 ROUTES = {
@@ -91,6 +91,7 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         began, status, path = time.perf_counter(), 499, scope["path"]
+        about = scope[ABOUT] = {"agent": ""}
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -103,10 +104,10 @@ class RequestLog:
             await self._app(scope, receive, watched)
         finally:
             access: Access | None = scope.get(ACCESS)
-            client, agent = access.client if access else address_of(scope), scope.get(AGENT, "")
+            client = access.client if access else address_of(scope)
             took_ms = round((time.perf_counter() - began) * 1000, 1)
             self._tally.add(REQUESTS, route=route, status=str(status))
-            self._log.info("request", route=route, status=status, ms=took_ms, client=client, agent=agent)
+            self._log.info("request", route=route, status=status, ms=took_ms, client=client, **about)
 
 
 class Pages(Protocol):
@@ -227,7 +228,7 @@ def _caller(request: Request, agent: object, session_key: object) -> Caller:
         whole(str(agent or headers.get(AGENT_HEADER, ""))),
         whole(str(session_key or headers.get(SESSION_HEADER, ""))),
     )
-    request.scope[AGENT] = caller.agent[:80]
+    request.scope[ABOUT]["agent"] = caller.agent[:80]
     return caller
 
 
