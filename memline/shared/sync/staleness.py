@@ -7,6 +7,7 @@ times over: with 10,000 notes every five seconds. A few hundred notes are looked
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +19,8 @@ from memline.shared.sync.plan import EmptiedRoot
 #: A look may take one part in so many of the time.
 SHARE = 50
 
-#: Seconds of a look that every search can afford: as long as a warm search over a few notes.
-CHEAP_S = 0.005
+#: Seconds of a look that every search can afford: as long as a warm search over some notes.
+CHEAP_S = 0.01
 
 
 class DiskState(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +73,8 @@ class Staleness:
             return self._refresh()
 
     def _refresh(self) -> DiskState:
+        is_first = self._state is None
         self._state = self._look()
-        self._looked_at = self._monotonic()
+        # The time of the first has imports in it, and says nothing of the next.
+        self._looked_at = -math.inf if is_first else self._monotonic()
         return self._state

@@ -23,20 +23,21 @@ class Looks:
         return DiskState(files_behind=self.count, look_s=self.took_s)
 
 
-def test_the_first_question_looks():
-    looks = Looks(0.01)
+def test_the_first_two_questions_look():
+    looks = Looks(0.02)
 
-    assert looks.staleness.state().files_behind == 1
+    assert [looks.staleness.state().files_behind for _ in range(3)] == [1, 2, 2]
 
 
 def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for():
-    looks = Looks(0.01)
+    looks = Looks(0.02)
+    looks.staleness.state()
     looks.staleness.state()
 
-    looks.clock.advance(0.01 * SHARE - 0.001)
-    assert looks.staleness.state().files_behind == 1
-    looks.clock.advance(0.002)
+    looks.clock.advance(0.02 * SHARE - 0.001)
     assert looks.staleness.state().files_behind == 2
+    looks.clock.advance(0.002)
+    assert looks.staleness.state().files_behind == 3
 
 
 def test_a_cheap_look_is_taken_by_every_question():
@@ -47,16 +48,17 @@ def test_a_cheap_look_is_taken_by_every_question():
 
 
 def test_after_a_change_of_our_own_a_look_is_taken_at_once():
-    looks = Looks(0.01)
+    looks = Looks(0.02)
+    looks.staleness.state()
     looks.staleness.state()
 
     looks.staleness.look_now()
 
-    assert looks.staleness.state().files_behind == 2
+    assert looks.staleness.state().files_behind == 3
 
 
 def test_a_caller_that_finds_another_thread_looking_takes_the_last_state():
-    looks = Looks(0.01)
+    looks = Looks(0.02)
     looks.staleness.state()
     looks.clock.advance(10)
     is_looking, go_on = threading.Event(), threading.Event()
@@ -80,7 +82,7 @@ def test_an_error_of_a_look_is_raised_and_the_next_question_looks_again():
     def broken():
         raise IndexCorrupt("damaged")
 
-    looks = Looks(0.01, broken)
+    looks = Looks(0.02, broken)
     with pytest.raises(IndexCorrupt):
         looks.staleness.state()
 
