@@ -144,7 +144,9 @@ def test_progress_fits_its_terminal(place, width):
         place.configure(**remote(server.url))
 
         with on_terminal(*place.arguments("index"), columns=width) as terminal:
-            shown = terminal.until(lambda shown: "embeddings failed" in shown, "why it waits")
+            shown = terminal.until(
+                lambda shown: "embeddings failed" in shown and "main: 1/1 files" in shown, "why it waits"
+            )
             terminal.interrupt()
             assert terminal.end() == 130
 

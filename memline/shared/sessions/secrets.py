@@ -82,7 +82,9 @@ def _keys(text: str) -> Iterator[_Secret]:
     for match in chain(filter(_is_issued, table.prefixed.finditer(text)), *keys):
         key = match[0]
         yield *match.span(), f"{key[:6]}…{key[-4:]}" if len(key) >= _SHOWN_FROM_CHARS else MASK
-    yield from ((*match.span(), "") for match in _RUN.finditer(text) if _is_run(match))
+    for match in filter(_is_run, _RUN.finditer(text)):
+        # A full stop behind it is the sentence's.
+        yield match.start(), match.start() + len(match[0].rstrip(".")), ""
 
 
 def _is_issued(match: _Match) -> bool:
