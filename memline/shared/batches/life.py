@@ -205,8 +205,9 @@ class Life(msgspec.Struct, kw_only=True):
         identity = self.model.identity
         charge = Charge(identity=identity, account=self.accounts.of(identity.provider), mode=BATCH)
         self.budget.correct(charge, day_of(row.created_at), paid - row.tokens, 0 if paid else -1)
-        for file in filter(None, (row.file_id, *outputs) if wire else ()):
-            wire.delete(file)  # type: ignore[union-attr]
+        if wire is not None:
+            for file in filter(None, (row.file_id, *outputs)):
+                wire.delete(file)
         return False
 
     def _tell_breaker(self, outcome: str, error: str, cause: ProviderError | None, now: float) -> None:
