@@ -76,8 +76,10 @@ def opened(path: Path, kind: driver.Kind = driver.INDEX) -> Iterator[Connection]
     Raises IndexNotOurs, IndexTooNew, IndexTooOld and IndexCorrupt.
     """
     try:
+        if not path.exists():
+            raise IndexNotOurs(f"{path}: no such file")
         if not path.is_file() or not path.stat().st_size:
-            raise IndexNotOurs(f"{path} is no copy of an index")
+            raise IndexNotOurs(f"{path} is not a copy of an index")
         with closing(driver.open_reader(path, kind=kind)) as connection:
             with faults(path):
                 connection.execute("PRAGMA cell_size_check = ON")

@@ -176,4 +176,5 @@ def test_the_command_backs_up_and_restores(place, tmp_path):
         "vectors": 9,
     }
     assert paths(place.search("word1x1x5"))[0] == "memory/note-1.md"
-    assert place.run("backup", "restore", str(tmp_path / "none.sqlite")).status == 1
+    missing = place.run("backup", "restore", str(tmp_path / "none.sqlite"))
+    assert missing.status == 1 and "none.sqlite: no such file; nothing was changed" in missing.stderr
