@@ -185,7 +185,7 @@ def print_report(report: IndexReport) -> None:
     files, vectors = report.files, report.vectors
     counts = f"{files['added']:,} added, {files['changed']:,} changed, {files['removed']:,} removed"
     echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']:,} unchanged.")
-    embedding = "keyword search only (no embedding provider)"
+    embedding = "keyword search only"
     if report.provider != "none":
         states = ", ".join(
             f"{vectors[state]:,} {state}" for state in ("embedded", "cached", "pending", "failed")
