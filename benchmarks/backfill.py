@@ -116,11 +116,12 @@ def backlog(bench: Bench, url: str, rows: int) -> Place:
     place.config.write_text(text)
     from memline.shared.embedders.choice import choose
     from memline.shared.index_writer import IndexWriter
+    from memline.shared.scheduling import model_change
 
     settings = place.settings()
     choice = choose(settings)
     with closing(IndexWriter.of(settings)) as writer:
-        writer.retarget(choice.identity, choice.base_url)
+        model_change.use(writer.accounts, choice, time.time())
     return place
 
 

@@ -94,6 +94,7 @@ class Bench:
         from memline.shared.index import meta
         from memline.shared.index.rows import LearnedCaps, VectorRow
         from memline.shared.index_writer import IndexWriter
+        from memline.shared.scheduling import model_change
 
         # Keywords by the command, vectors by hand: the provider's part is not what is measured here.
         without = self.place(f"{place.home.name}-unfilled", place.workspace)
@@ -104,8 +105,7 @@ class Bench:
         choice = choose(settings)
         assert choice.identity is not None
         with closing(IndexWriter.of(settings)) as writer:
-            writer.recover()
-            writer.retarget(choice.identity, choice.base_url)
+            model_change.use(writer.accounts, choice, time.time())
             meta.put(writer.connection, meta.WORKSPACE, str(place.workspace))
             hashes = [
                 row[0] for row in writer.connection.execute("SELECT text_hash FROM vectors ORDER BY id")

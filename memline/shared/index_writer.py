@@ -148,11 +148,6 @@ class IndexWriter:
         with self.session() as (connection, now), transaction(connection):
             yield connection, now
 
-    def recover(self) -> None:
-        """After a start: make the bits that are missing."""
-        with self.session() as (connection, _):
-            bits.make_searched(connection)
-
     def end_leases(self, tokens: Sequence[str] | None = None) -> None:
         """End these leases, by default all: their requests are lost, and counted as paid for."""
         with self.transaction() as (connection, _):
@@ -207,11 +202,6 @@ class IndexWriter:
             with self.session() as (connection, now):
                 jobs.finish_settled(connection, now)
         return kinds
-
-    def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
-        """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
-        with self.session() as (_, now):
-            model_change.retarget(self.accounts, wanted, base_url, now, "")
 
     def store_vectors(
         self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps

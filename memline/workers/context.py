@@ -189,7 +189,6 @@ class Context:
             self._writers.pop(agent).close()
         if agent not in self._writers:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
-            writer.recover()
             with writer.session() as (_, now):
                 model_change.start(writer.accounts, self.choice(agent), self.fallback(agent), now)
             self._writers[agent] = writer

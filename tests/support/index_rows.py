@@ -67,6 +67,12 @@ def fail(writer, request, kind, *, retry_after_s=None):
     writer.record_failure(request.identity, request.lease, hashes, failure, LearnedCaps())
 
 
+def retarget(writer, identity):
+    """Embed with another model from now on; search keeps the old vectors until the new are complete."""
+    with writer.session() as (_, now):
+        model_change.retarget(writer.accounts, identity, "", now, "")
+
+
 def use(writer, choice):
     """Embed with the provider of a choice from now on."""
     with writer.session() as (_, now):
@@ -131,7 +137,7 @@ def nearest(writer, text):
 
 def add_batch(writer, token, *, texts=0, **columns):
     """Put a batch at the provider into an index, with so many new texts and all others that are wanted."""
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     if texts:
         writer.store_file(file_row(f"{token[:8]}.md", *(f"{token} {n}" for n in range(texts))))
     target = identities.target(writer.connection)

@@ -2,7 +2,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import MODEL_A, file_row
+from tests.support.index_rows import MODEL_A, file_row, retarget
 
 
 @pytest.fixture
@@ -25,6 +25,6 @@ def writer(path, clock):
 @pytest.fixture
 def wanting(writer):
     """An index with one model and two texts that wait for their vectors."""
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples", "pears"))
     return writer

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from memline.shared.errors import IndexFault
 from memline.shared.index import driver, ledger
-from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, backlog, file_row
+from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, backlog, file_row, retarget
 
 
 def test_a_writer_notices_that_its_file_is_another_one(writer, path):
@@ -71,7 +71,7 @@ def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
 
 def test_texts_for_another_model_are_left_to_processes_that_have_it(writer):
 
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
 
     assert writer.lease(CAPS, credits=8, only_full=False, only=MODEL_B) == []

@@ -37,7 +37,6 @@ def prepare(
     """
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
-        writer.recover()
         if is_asked:
             forget_killed(settings.index_path, now)
             model_change.switch_back(writer.accounts, choice, now)

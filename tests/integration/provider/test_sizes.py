@@ -19,7 +19,7 @@ from memline.workers import context as workers_context
 from memline.workers.context import Context
 from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
 from tests.support.embedding_server import GeminiServer
-from tests.support.index_rows import backlog, file_row
+from tests.support.index_rows import backlog, file_row, retarget
 from tests.support.workspace import remote
 
 # An actor belongs to the broker that is current when its module is imported.
@@ -143,7 +143,7 @@ def pump(place, clock, monkeypatch):
         writer = context.writer("main")
         identity = context.choice("main").identity
         assert identity is not None
-        writer.retarget(identity)
+        retarget(writer, identity)
         # Far more rounds than it takes.
         for _ in range(3_000):
             while waiting:

@@ -15,7 +15,7 @@ from memline.shared.index import jobs, meta
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
 from tests.support.browser import text_of
-from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
+from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job, retarget
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
 from tests.support.workspace import until
@@ -35,7 +35,7 @@ HOSTILE = (
 def fill(place, error="the server refuses it"):
     """Have a job of `main` with a failed text, and a batch; return the id of the job."""
     with closing(IndexWriter.of(place.settings.agents["main"])) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         job = make_job(writer, "read.md", "more.md")
         writer.store_file(file_row("read.md", "apples and pears"), job=job.token)
         writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (error,))

@@ -12,7 +12,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits
-from tests.support.index_rows import CAPS, MODEL_A, batch_failed, fail, file_row, lease_all, use
+from tests.support.index_rows import CAPS, MODEL_A, batch_failed, fail, file_row, lease_all, retarget, use
 from tests.support.workspace import remote
 
 NOW = 1_750_000_000.0
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1", batch={"enabled
 @pytest.fixture
 def writer(place):
     opened = IndexWriter.of(place.agent)
-    opened.retarget(MODEL_A)
+    retarget(opened, MODEL_A)
     opened.store_file(file_row("a.md", "apples"))
     yield opened
     opened.close()

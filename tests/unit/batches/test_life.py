@@ -16,7 +16,7 @@ from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import spent
 from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
-from tests.support.index_rows import backlog, file_row, make_job
+from tests.support.index_rows import backlog, file_row, make_job, retarget
 from tests.unit.embedders.conftest import KEY, make_settings
 
 SERVERS = {"openai": EmbeddingServer, "voyage": VoyageServer, "gemini": GeminiServer}
@@ -80,7 +80,7 @@ def desk(request, writer, clock):
         identity = choose(agent).identity
         made = Desk(writer=writer, clock=clock, server=server, agent=agent, identity=identity, kills=0)
         made.settings = settings
-        writer.retarget(identity)
+        retarget(writer, identity)
         store(made, TEXTS)
         yield made
 

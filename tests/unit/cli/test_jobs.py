@@ -9,7 +9,7 @@ import pytest
 from memline.producers.cli import run
 from memline.shared.index import batches, driver, jobs
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
+from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job, retarget
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 def job(place):
     """The id of a job that has read one of two files."""
     with closing(IndexWriter.of(place.agent)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         made = make_job(writer, "MEMORY.md", "more.md")
         writer.store_file(file_row("MEMORY.md", "apples"), job=made.token)
         return made.token
@@ -104,7 +104,7 @@ def test_an_index_run_says_which_job_is_paused(place, job):
 def batch(place):
     """The id of a batch at the provider, whose words are those of a hostile one."""
     with closing(IndexWriter.of(place.agent)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         names = {"job_id": "batch\x1b[95m_7", "provider_state": "in_progress"}
         add_batch(writer, "aaaa1111", texts=2, stored=1, **names)
     return "aaaa1111"

@@ -6,7 +6,7 @@ import pytest
 from memline.producers.cli import run
 from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, retarget
 
 pytestmark = pytest.mark.place(files={"memory/notes.md": "# Notes\n"})
 
@@ -52,7 +52,7 @@ def test_verbose_names_every_file_that_is_left_out(place, capsys):
 
 def test_the_cache_line_counts_what_no_chunk_needs(place, capsys):
     with closing(IndexWriter.of(place.agent)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         for number, text in enumerate(("apples", "pears", "plums")):
             writer.store_file(file_row("memory/notes.md", text, at=number + 1))
             answer(writer, lease_all(writer))

@@ -8,7 +8,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.heartbeat import WorkerInfo
 from memline.shared.version import own_version
-from tests.support.index_rows import MODEL_A
+from tests.support.index_rows import MODEL_A, retarget
 from tests.support.workspace import Place
 
 
@@ -25,7 +25,7 @@ def place(tmp_path):
 def writing(place):
     """Give a writer of the place's index, which embeds with MODEL_A."""
     with closing(IndexWriter.of(place.agent)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         yield writer
 
 

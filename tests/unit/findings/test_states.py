@@ -43,6 +43,7 @@ from tests.support.index_rows import (
     file_row,
     lease_all,
     make_job,
+    retarget,
 )
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
@@ -174,7 +175,7 @@ def change_model(place):
     want_texts(place)
     with writing(place) as writer:
         answer(writer, lease_all(writer))
-        writer.retarget(MODEL_B)
+        retarget(writer, MODEL_B)
     place.configure(model="b")
 
 

@@ -9,6 +9,7 @@ from tests.support.index_rows import (
     file_row,
     make_job,
     paths_with,
+    retarget,
     segments,
     stored_chunks,
     stored_tags,
@@ -153,7 +154,7 @@ def test_tags_go_with_the_content_they_stand_in(writer):
 
 
 def test_full_text_is_written_once_for_all_files_of_a_transaction(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_files([file_row(f"{number}.md", f"word{number}", at=1) for number in range(12)])
 
     assert segments(writer) == [1, 1]
@@ -168,7 +169,7 @@ def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer):
 
 def test_full_text_is_merged_once_no_job_has_files_to_read_and_not_before(writer):
     """Its vectors may come for hours."""
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     job = make_job(writer, *(f"{number}.md" for number in range(80)))
     for number in range(20):
         writer.store_file(file_row(f"{number}.md", f"kestrel{number}", at=number + 2), job=job.token)

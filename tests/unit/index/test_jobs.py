@@ -14,12 +14,13 @@ from tests.support.index_rows import (
     file_row,
     lease_all,
     make_job,
+    retarget,
 )
 
 
 @pytest.fixture
 def desk(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     return writer
 
 
@@ -130,8 +131,7 @@ def test_what_a_cancelled_job_leaves_is_known_as_missing_until_another_takes_it_
     desk.store_file(file_row("b.md", "pears"), job=job.token)
     assert lease_all(desk) == []
     assert backlog(desk) == Backlog(cancelled=2)
-    desk.recover()
-    desk.retarget(MODEL_A)
+    retarget(desk, MODEL_A)
     desk.sweep()
     assert lease_all(desk) == []
     with desk.transaction() as (connection, _):
@@ -161,7 +161,7 @@ def test_requests_in_flight_of_a_cancelled_job_are_stored_and_not_sent_again(des
 def test_a_new_model_whose_job_is_cancelled_is_not_switched_to(desk):
     desk.store_file(file_row("a.md", "apples"))
     answer(desk, lease_all(desk))
-    desk.retarget(MODEL_B)
+    retarget(desk, MODEL_B)
 
     change(desk, "cancel", jobs.open_jobs(desk.connection)[0])
     desk.sweep()
@@ -189,12 +189,12 @@ def test_another_model_is_a_job_of_all_texts(desk):
     desk.store_file(file_row("a.md", "apples", "pears"))
     answer(desk, lease_all(desk))
 
-    desk.retarget(MODEL_B)
+    retarget(desk, MODEL_B)
 
     (job,) = jobs.open_jobs(desk.connection)
     assert (job.kind, job.what, left(desk, job).texts) == ("model", "openai b", 2)
     assert "@" in job.asked_by
-    desk.retarget(MODEL_B)
+    retarget(desk, MODEL_B)
     assert jobs.open_jobs(desk.connection) == [job]
     answer(desk, lease_all(desk))
     active = identities.active(desk.connection)

@@ -14,14 +14,14 @@ from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import model_change
 from memline.shared.search.vectors import Comparison
-from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, vector_of
+from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, retarget, vector_of
 
 DIMS = 96
 
 
 @pytest.fixture
 def filled(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples", "pears", "plums"))
     answer(writer, lease_all(writer))
     return writer
@@ -45,7 +45,7 @@ def test_after_any_change_of_the_index_it_is_as_if_it_were_loaded_now(filled, re
     draw, moments, matrix = random.Random(27), count(2), None
 
     def another_model_and_back():
-        filled.retarget(draw.choice([MODEL_A, MODEL_B]))
+        retarget(filled, draw.choice([MODEL_A, MODEL_B]))
         answer(filled, lease_all(filled))
 
     def some_texts():
@@ -129,7 +129,7 @@ def large(writer, monkeypatch):
     """An index whose vectors have bits, but for the newest."""
     monkeypatch.setattr(bits, "NEAREST", 200)
     monkeypatch.setattr(bits, "NEAREST_BITS", 0)
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     store(writer, of_subjects(2_000), "first", 1)
     bits.make(writer.connection, identities.active(writer.connection).id, DIMS, few_bytes=0)
     store(writer, of_subjects(300, seed=1), "late", 2)

@@ -10,6 +10,7 @@ from tests.support.index_rows import (
     file_row,
     forget_vectors,
     lease_all,
+    retarget,
     target_id,
 )
 
@@ -27,7 +28,7 @@ def test_a_vector_whose_chunk_was_removed_meanwhile_is_kept_as_cache(wanting):
 
 def test_the_cache_keeps_only_the_most_recently_used(path, clock):
     writer = IndexWriter(path, cache_entries=1, clock=clock)
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     for number, text in enumerate(("one", "two", "three")):
         writer.store_file(file_row(f"{text}.md", text, at=1))
         answer(writer, lease_all(writer))
@@ -43,7 +44,7 @@ def test_the_cache_keeps_only_the_most_recently_used(path, clock):
 
 
 def test_a_row_id_is_never_given_to_another_vector(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     ((before, _),) = vectors.next_texts(writer.connection, target_id(writer), 9, time.time())
 

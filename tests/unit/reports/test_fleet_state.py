@@ -12,7 +12,7 @@ from memline.shared.index.hold import hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
-from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, retarget
 from tests.support.workspace import remote
 
 pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 def writer(place):
     """One vector is ready, and one is leased by this process."""
     writer = IndexWriter.of(place.agent)
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     answer(writer, lease_all(writer))
     writer.store_file(file_row("b.md", "pears"))

@@ -14,7 +14,7 @@ from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job
+from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job, retarget
 
 #: A dollar for a thousand tokens.
 PRICES = {"openai/a": PriceEntry(per_million=1_000)}
@@ -24,7 +24,7 @@ PRICES = {"openai/a": PriceEntry(per_million=1_000)}
 def writer(place):
     place.configure(provider="openai", model="a", remote={"apiKey": "sk-test"})
     with closing(IndexWriter.of(place.agent)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         yield writer
 
 

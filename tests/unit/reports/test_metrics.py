@@ -15,7 +15,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.heartbeat import WorkerInfo
-from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job
+from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
 from tests.support.workspace import remote
 
 ROOT = Path(__file__).parents[3]
@@ -74,7 +74,7 @@ def samples(text):
 def fill(place):
     """An index with vectors in every state: two ready, two out, one wanted and one cancelled."""
     index = IndexWriter.of(place.agent)
-    index.retarget(choose(place.agent).identity)
+    retarget(index, choose(place.agent).identity)
     for number, path in enumerate(("ready.md", "out.md")):
         index.store_file(_file(path, f"{path} 1", f"{path} 2", at=number + 1))
         requests = lease_all(index)
@@ -117,7 +117,7 @@ def test_the_rows_of_an_agent_are_reported(place):
 
 def test_jobs_are_reported_with_what_they_have_left(place, monkeypatch):
     with closing(IndexWriter.of(place.agent)) as index:
-        index.retarget(choose(place.agent).identity)
+        retarget(index, choose(place.agent).identity)
         now_ns = int(time.time() * 1e9)
         make_job(index, "later.md", now_ns=now_ns - int(60e9))
         running = make_job(index, "a.md", "b.md", now_ns=now_ns - int(900e9))

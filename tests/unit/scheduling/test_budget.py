@@ -16,7 +16,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
 from memline.shared.scheduling.embed_results import Usage
-from tests.support.index_rows import MODEL_A, answer, backlog, fail, file_row
+from tests.support.index_rows import MODEL_A, answer, backlog, fail, file_row, retarget
 
 #: 0.02 dollars a million tokens by requests.
 SMALL = Charge(identity=Identity(provider="openai", model="text-embedding-3-small"), account="openai:1")
@@ -132,7 +132,7 @@ def spend_and_die(path):
 @pytest.fixture
 def writer(tmp_path, clock):
     with closing(IndexWriter(tmp_path / "main.sqlite", clock=clock)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         writer.store_file(file_row("a.md", *(f"text number {n:02}" for n in range(20))))
         yield writer
 

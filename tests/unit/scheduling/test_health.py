@@ -12,7 +12,7 @@ from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import GROW_AFTER, LONGEST_S, REQUEST_RULES, Health
-from tests.support.index_rows import MODEL_A, answer, file_row
+from tests.support.index_rows import MODEL_A, answer, file_row, retarget
 
 NOW = 1_000_000.0
 FAILED = "the server failed"
@@ -128,7 +128,7 @@ def pair(tmp_path, clock):
     """Two processes of one index with ten texts."""
     path = tmp_path / "main.sqlite"
     with closing(IndexWriter(path, clock=clock)) as one, closing(IndexWriter(path, clock=clock)) as two:
-        one.retarget(MODEL_A)
+        retarget(one, MODEL_A)
         one.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
         yield [one, two]
 

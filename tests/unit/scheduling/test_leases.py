@@ -8,11 +8,11 @@ from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, leases
-from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_row, lease_all
+from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_row, lease_all, retarget
 
 
 def test_requests_are_packed_up_to_rows_and_tokens(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", *(f"{'word ' * 8}{n}" for n in range(10))))
     caps = RequestCaps(max_rows=4, max_tokens=33)
 
@@ -31,7 +31,7 @@ def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting):
 
 
 def test_no_more_requests_are_in_flight_than_there_are_credits(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
     one_row = RequestCaps(max_rows=1, max_tokens=1000)
 
@@ -54,7 +54,7 @@ def test_a_lease_outlives_the_slowest_request_that_the_settings_allow(tmp_path):
     )
 
     with closing(IndexWriter.of(settings)) as patient:
-        patient.retarget(MODEL_A)
+        retarget(patient, MODEL_A)
         patient.store_file(file_row("a.md", "apples"))
         (request,) = patient.lease(CAPS, credits=1, only_full=False)
 

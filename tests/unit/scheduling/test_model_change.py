@@ -19,6 +19,7 @@ from tests.support.index_rows import (
     file_row,
     lease_all,
     nearest,
+    retarget,
     use,
     vector_of,
 )
@@ -33,7 +34,7 @@ def active_model(writer):
 def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(wanting):
     answer(wanting, lease_all(wanting))
 
-    wanting.retarget(MODEL_B)
+    retarget(wanting, MODEL_B)
 
     assert active_model(wanting) == "a"
     (request,) = lease_all(wanting)
@@ -49,12 +50,12 @@ def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(wanting):
 
 def test_going_back_takes_the_vectors_from_the_cache(wanting):
     answer(wanting, lease_all(wanting))
-    wanting.retarget(MODEL_B)
+    retarget(wanting, MODEL_B)
     answer(wanting, lease_all(wanting))
     wanting.sweep()
     assert vectors.count_cached(wanting.connection) == 2
 
-    wanting.retarget(MODEL_A)
+    retarget(wanting, MODEL_A)
 
     assert active_model(wanting) == "a"
     assert lease_all(wanting) == []
@@ -66,13 +67,13 @@ def test_going_back_ends_the_job_of_the_change_and_no_other(wanting):
     connection = wanting.connection
     other = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1, files=[("a.md", 1)])
     for state in (jobs.RUNNING, jobs.PAUSED):
-        wanting.retarget(MODEL_B)
+        retarget(wanting, MODEL_B)
         (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
         assert change.state == jobs.RUNNING
         if state == jobs.PAUSED:
             jobs.change(connection, change, jobs.PAUSED)
 
-        wanting.retarget(MODEL_A)
+        retarget(wanting, MODEL_A)
         wanting.sweep()
 
         ended = jobs.by_token(connection, change.token)
@@ -83,13 +84,13 @@ def test_going_back_ends_the_job_of_the_change_and_no_other(wanting):
 @pytest.mark.parametrize("sweeps", [True, False])
 def test_a_change_that_is_taken_up_again_goes_on_where_it_was(writer, sweeps):
     writer.store_file(file_row("a.md", *(f"text {n}" for n in range(20))))
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     (first,) = writer.lease(replace(CAPS, max_rows=5), credits=1, only_full=False)
     answer(writer, [first])
     for model in (MODEL_B, MODEL_A, MODEL_B, MODEL_A):
         if sweeps:
             writer.sweep()
-        writer.retarget(model)
+        retarget(writer, model)
     writer.sweep()
 
     texts = {text.text for request in lease_all(writer) for text in request.texts}
@@ -99,7 +100,7 @@ def test_a_change_that_is_taken_up_again_goes_on_where_it_was(writer, sweeps):
 
 def test_a_model_that_fails_for_all_texts_does_not_take_over(wanting):
     answer(wanting, lease_all(wanting))
-    wanting.retarget(MODEL_B)
+    retarget(wanting, MODEL_B)
 
     fail(wanting, lease_all(wanting)[0], "refused")
 
@@ -109,21 +110,21 @@ def test_a_model_that_fails_for_all_texts_does_not_take_over(wanting):
 def test_without_a_provider_nothing_is_wanted_and_nothing_lost(wanting):
     answer(wanting, lease_all(wanting))
 
-    wanting.retarget(None)
+    retarget(wanting, None)
     wanting.store_file(file_row("b.md", "plums"))
 
     assert active_model(wanting) == "a"
     assert lease_all(wanting) == []
-    wanting.retarget(MODEL_A)
+    retarget(wanting, MODEL_A)
     assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
 
 
 def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
     answer(writer, lease_all(writer))
 
-    writer.retarget(MODEL_B)
+    retarget(writer, MODEL_B)
     (request,) = lease_all(writer)
     first = request.texts[0]
     writer.store_vectors(
@@ -135,13 +136,13 @@ def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writ
 
 
 def test_an_identity_that_is_used_again_meanwhile_is_not_turned_into_cache(writer, path):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     answer(writer, lease_all(writer))
-    writer.retarget(MODEL_B)
+    retarget(writer, MODEL_B)
     answer(writer, lease_all(writer))
     with closing(IndexWriter(path)) as other:
-        other.retarget(MODEL_A)
+        retarget(other, MODEL_A)
 
     model_change.cache_retired(writer.connection, 1.0)
 
@@ -151,7 +152,7 @@ def test_an_identity_that_is_used_again_meanwhile_is_not_turned_into_cache(write
 
 
 def test_a_process_without_a_provider_changes_nothing_for_the_others(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
 
     use(writer, Choice(requested="auto", provider="none", reason="no key"))
     writer.store_file(file_row("a.md", "apples"))

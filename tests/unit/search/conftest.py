@@ -16,6 +16,7 @@ from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import QueryVector, retrieve
 from memline.shared.sources.chunking import split
 from tests.support.fake_embedder import FakeEmbedder
+from tests.support.index_rows import retarget
 
 DIMS = 32
 
@@ -64,7 +65,7 @@ class Notes:
 
     def embed(self):
         """Give every text its vector."""
-        self.writer.retarget(self.embedder.identity)
+        retarget(self.writer, self.embedder.identity)
         while requests := self.writer.lease(self.embedder.caps, credits=8, only_full=False):
             for request in requests:
                 found = self.embedder.embed_documents([row.text for row in request.texts])
@@ -73,7 +74,6 @@ class Notes:
                     for row, vector in zip(request.texts, found, strict=True)
                 ]
                 self.writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
-        self.writer.recover()
         self.active = identities.active(self.writer.connection)
 
     def give_tokens(self, *paths):

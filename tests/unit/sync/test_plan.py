@@ -4,7 +4,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.index import meta
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
-from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all
+from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, retarget
 
 NO_CHOICE = Choice(requested=NONE, provider=NONE)
 
@@ -20,13 +20,13 @@ def test_without_an_index_every_file_is_to_be_read(tmp_path):
 
 
 def test_an_index_is_stale_while_vectors_are_wanted_or_the_model_changes(writer):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     meta.put(writer.connection, meta.WORKSPACE, "/notes")
     wanting = read_index_state(writer.connection)
     answer(writer, lease_all(writer))
     complete = read_index_state(writer.connection)
-    writer.retarget(MODEL_B)
+    retarget(writer, MODEL_B)
     changing = read_index_state(writer.connection)
 
     assert (wanting.backlog.pending, complete.backlog.pending) == (1, 0)

@@ -11,7 +11,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import files_of_days
 from memline.shared.sources.dates import Days
 from memline.shared.sync.read_file import FileReader
-from tests.support.index_rows import MODEL_A, answer, lease_all, stored_chunks
+from tests.support.index_rows import MODEL_A, answer, lease_all, retarget, stored_chunks
 from tests.support.transcripts import opening, session_settings, sessions_folder, talk
 
 PATH = "sessions/a.jsonl"
@@ -98,7 +98,7 @@ def test_one_that_was_cut_short_or_written_anew_is_as_one_that_is_new(file, writ
 
 
 def test_nothing_but_the_last_changed_chunk_is_embedded_again(file, writer, clock):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     append(file, opening() + talk(30))
     sent = []
     for first in range(30, 60, 3):
@@ -154,7 +154,7 @@ def test_a_look_at_what_the_ledger_has_no_longer_is_taken_again(file, writer, cl
 
 
 def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(file, writer, clock):
-    writer.retarget(MODEL_A)
+    retarget(writer, MODEL_A)
     append(file, opening() + talk(30))
     take_in(file, writer, clock)
     answer(writer, lease_all(writer))

@@ -13,7 +13,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import StoreFiles
 from memline.shared.sessions import read_session
 from memline.shared.sync.read_file import FileReader
-from tests.support.index_rows import MODEL_A, lease_all
+from tests.support.index_rows import MODEL_A, lease_all, retarget
 from tests.support.transcripts import opening, said, session_settings, sessions_folder
 
 #: Behind every prefix: letters of both cases and digits, as keys have them.
@@ -48,7 +48,7 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
     file.write_text(opening() + planted + name + said("user", "and then") + planted)
 
     with closing(IndexWriter(folder / "index.sqlite", clock=clock)) as writer:
-        writer.retarget(MODEL_A)
+        retarget(writer, MODEL_A)
         chunking = Chunking(tokens=tokens, overlap=tokens // 5)
         reader = FileReader(session_settings(folder / "state", chunking=chunking), clock=clock)
         row = reader.read("sessions/a.jsonl", entry=None)
