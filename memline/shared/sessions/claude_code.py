@@ -3,8 +3,7 @@
     <configuration folder>/projects/<folder>/<session>.jsonl
 
 `<folder>` is the path in which a session began, each character but letters and digits made `-`; so several
-paths share one. The records themselves say where they were written (`cwd`), and that decides. A session of a
-folder below the workspace belongs to it, as the notes there do.
+paths share one. The records say where they were written (`cwd`), and that decides.
 """
 
 import os
@@ -13,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sessions.said import MarkedParts, Record, Said, parse, seconds_of, text_of
+from memline.shared.sessions.said import Record, Said, marks, parse, seconds_of, text_of, without_marked
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
-from memline.shared.tables import as_dict
+from memline.shared.tables import as_dict, as_text
 
 NAME = "claude-code"
 
@@ -26,12 +25,12 @@ _NAMED_CHARS = 200
 _LOOK_LINES = 100
 
 #: What the program writes into messages of the user, with what is between the marks.
-_MARKED = MarkedParts(
+_MARKED = marks(
     r"system-reminder|local-command-(?:stdout|stderr|caveat)|command-(?:name|message|contents)"
     r"|bash-(?:input|stdout|stderr)|ide_\w+|task-notification|user-prompt-submit-hook"
 )
 
-#: What follows a command's name was typed by the user.
+#: Between these the user typed.
 _ARGUMENTS = re.compile(r"</?command-args>")
 
 #: Whole messages that the program wrote, by how they begin.
@@ -48,41 +47,36 @@ _OTHERS = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
 def said(records: Iterable[Record]) -> Iterator[Said]:
     """Yield what the user typed, also while the program worked, what the model wrote, and titles."""
     for line, record in records:
-        kind, at = record.get("type"), seconds_of(record.get("timestamp"))
-        message, attached = as_dict(record.get("message")), as_dict(record.get("attachment"))
-        role = message.get("role")
+        kind, message = as_text(record.get("type")), as_dict(record.get("message"))
+        attached, role, text, title = as_dict(record.get("attachment")), "", "", ""
         if kind in ("custom-title", "ai-title"):
-            yield Said(line=line, at=at, title=text_of(record.get("customTitle") or record.get("aiTitle")))
+            title = text_of(record.get("customTitle") or record.get("aiTitle"))
         elif any(map(record.get, _OTHERS)) or message.get("model") == "<synthetic>":
-            yield Said(line=line, at=at)
+            pass
         elif attached.get("type") == "queued_command" and attached.get("commandMode") == "prompt":
-            yield Said(line=line, at=at, role="user", text=_typed(text_of(attached.get("prompt"))))
-        elif kind == role == "user":
-            yield Said(line=line, at=at, role="user", text=_typed(text_of(message.get("content"))))
-        elif kind == role == "assistant":
-            yield Said(line=line, at=at, role="assistant", text=text_of(message.get("content")))
+            role, text = "user", text_of(attached.get("prompt"))
+        elif kind == message.get("role"):
+            role, text = kind, text_of(message.get("content"))
+        text = _typed(text) if role == "user" else text
+        yield Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text, title=title)
 
 
 def _typed(text: str) -> str:
-    """Return what the user typed."""
-    if "<" in text:
-        text = _ARGUMENTS.sub("", _MARKED.taken_out(text))
-    text = text.strip()
+    text = _ARGUMENTS.sub("", without_marked(text, _MARKED)).strip()
     return "" if text.startswith(_WHOLE) else text
 
 
-def _cwd(lines: Iterable[bytes]) -> object:
-    """Return the folder in which a session began."""
+def _cwd(lines: Iterable[bytes]) -> str:
+    """Return the folder in which a session began; empty when no record says."""
     records = (parse(line) or {} for line in islice(lines, _LOOK_LINES) if b'"cwd"' in line)
-    places = (record.get("cwd") for record in records)
-    return next((each for each in places if isinstance(each, str) and each.startswith("/")), None)
+    places = (as_text(record.get("cwd")) for record in records)
+    return next((each for each in places if each.startswith("/")), "")
 
 
 def _find(settings: AgentSettings) -> SessionFiles:
-    workspace = os.path.abspath(settings.workspace)
+    workspace, root = os.path.abspath(settings.workspace), str(settings.transcript_places[NAME])
     workspaces = (workspace, os.path.realpath(workspace))
     encoded = tuple(re.sub("[^A-Za-z0-9]", "-", each)[:_NAMED_CHARS] for each in workspaces)
-    root = str(settings.transcript_places[NAME])
     # The memory that Claude Code keeps for a project is beside the sessions of that project.
     own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
     is_within = within(workspace)
@@ -95,10 +89,5 @@ def _find(settings: AgentSettings) -> SessionFiles:
     )
 
 
-FORMAT = TranscriptFormat(
-    name=NAME,
-    relevant=rb'"type"\s*:\s*"(?:user|assistant|custom-title|ai-title|queued_command)"',
-    identity="uuid",
-    said=said,
-    find=_find,
-)
+_RELEVANT = rb'"type"\s*:\s*"(?:user|assistant|custom-title|ai-title|queued_command)"'
+FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, identity="uuid", said=said, find=_find)

@@ -15,7 +15,7 @@ from typing import Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, parse, seconds_of, text_of
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
-from memline.shared.tables import as_dict, as_list
+from memline.shared.tables import as_dict, as_list, as_text
 
 NAME = "codex"
 
@@ -65,10 +65,10 @@ def _prompt(event: dict[str, Any]) -> tuple[str, str] | None:
     return form, text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
 
 
-def _cwd(lines: Iterable[bytes]) -> object:
-    """Return the folder in which a person held a session; empty of one in which a model was the user."""
+def _cwd(lines: Iterable[bytes]) -> str:
+    """Return the folder in which a person held a session; empty where a model was the user."""
     meta = _payload(parse(next(iter(lines), b"")) or {}, "session_meta")
-    return "" if isinstance(meta.get("source"), dict) else meta.get("cwd")
+    return "" if isinstance(meta.get("source"), dict) else as_text(meta.get("cwd"))
 
 
 def _find(settings: AgentSettings) -> SessionFiles:

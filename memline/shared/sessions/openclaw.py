@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from memline.shared.sessions.openclaw_store import NAME, OpenClawTranscripts
-from memline.shared.sessions.said import MarkedParts, Record, Said, seconds_of, text_of
+from memline.shared.sessions.said import Record, Said, marks, seconds_of, text_of, without_marked
 from memline.shared.sessions.stores import TranscriptFormat
 from memline.shared.tables import as_dict, as_text
 
@@ -66,7 +66,7 @@ _SILENT_ACTION = re.compile(r'\s*\{\s*"action"\s*:\s*"NO_REPLY"\s*\}\s*')
 _DIRECTIVE = re.compile(
     r"\[\[\s{0,8}(?:reply_to_current|reply_to\s{0,8}:[^\]\n]{0,200}|audio_as_voice)\s{0,8}\]\]", re.I
 )
-_THINKING = MarkedParts("think(?:ing)?|thought|antthinking")
+_THINKING = marks("think(?:ing)?|thought|antthinking")
 _FINAL = re.compile(r"</?final>", re.I)
 
 
@@ -96,7 +96,7 @@ def user_words(text: str) -> str:
 def assistant_words(text: str) -> str:
     """Return what the agent wrote; empty when that is only that it has nothing to say."""
     if "<" in text:
-        text = _INTERNAL.sub("", _FINAL.sub("", _THINKING.taken_out(text)))
+        text = _INTERNAL.sub("", _FINAL.sub("", without_marked(text, _THINKING)))
     if "[[" in text:
         text = _DIRECTIVE.sub("", text)
     if _is_silent(text):

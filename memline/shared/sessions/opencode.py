@@ -4,27 +4,17 @@
     message(id, session_id, time_created, data)            {"role": "user"|"assistant", "summary"?, "mode"?}
     part(id, message_id, session_id, time_updated, data)   {"type": "text", "text", "synthetic"?, "ignored"?}
 
-A session reads like a file with a message a line, in their order; one that was reverted has no text. The
-older folder `storage` was taken over into the database and is stale. Measured with opencode 1.18.
+A session reads like a file with a message a line; one that was reverted has no text. Measured with 1.18.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from sqlite3 import Connection
 
+from memline.shared.config.schema import AgentSettings
+from memline.shared.sessions import stores
 from memline.shared.sessions.said import Record, Said, seconds_of
-from memline.shared.sessions.stores import (
-    OpenTranscript,
-    TranscriptFormat,
-    as_ns,
-    byte_length,
-    path_of,
-    reading_database,
-    within,
-)
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.tables import as_text
 
@@ -66,39 +56,41 @@ _MESSAGES = """
 class OpencodeSessions:
     """The sessions of one workspace in a database."""
 
-    def __init__(self, database: Path, workspace: Path) -> None:
-        self._database = database
-        self._is_within = within(workspace)
+    def __init__(self, settings: AgentSettings) -> None:
+        self._database = settings.transcript_places[NAME]
+        self._is_within = stores.within(settings.workspace)
 
     def discover(self) -> Discovery:
         """Find all sessions that were held in the workspace."""
         if not self._database.exists():
             return Discovery()
         try:
-            with reading_database(NAME, self._database) as connection:
-                return Discovery(files=tuple(self._files(connection)))
+            with stores.reading_database(NAME, self._database) as connection:
+                return Discovery(files=tuple(each for _, each in self._sessions(connection)))
         except FileRefused as error:
             return Discovery(issues=(error.problem.reason,))
 
     @contextmanager
-    def open(self, path: str) -> Iterator[OpenTranscript]:
+    def open(self, path: str) -> Iterator[stores.OpenTranscript]:
         """Open the session of a ledger path for a block. Raises FileRefused."""
-        with reading_database(NAME, self._database) as connection:
-            file = next((each for each in self._files(connection) if each.path == path), None)
-            if file is None:
-                raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
-            lines = (line + b"\n" for (line,) in connection.execute(_MESSAGES, (Path(path).stem,)))
-            yield OpenTranscript(lines=lines, size=file.size, mtime_ns=file.mtime_ns)
+        with stores.reading_database(NAME, self._database) as connection:
+            for session, file in self._sessions(connection):
+                if file.path == path:
+                    lines = (line + b"\n" for (line,) in connection.execute(_MESSAGES, (session,)))
+                    yield stores.OpenTranscript(lines=lines, size=file.size, mtime_ns=file.mtime_ns)
+                    return
+        raise stores.gone()
 
     def folders(self) -> list[str]:
         """Return the folder of the database."""
         return [str(self._database.parent)]
 
-    def _files(self, connection: Connection) -> Iterator[DiscoveredFile]:
-        for session, place, size, written in connection.execute(_SESSIONS.format(length=byte_length("data"))):
-            path = path_of(NAME, session)
+    def _sessions(self, connection: Connection) -> Iterator[tuple[str, DiscoveredFile]]:
+        query = _SESSIONS.format(length=stores.byte_length("data"))
+        for session, place, size, written in connection.execute(query):
+            path = stores.path_of(NAME, session)
             if path and self._is_within(as_text(place)):
-                yield DiscoveredFile(path, str(self._database), size, as_ns(written))
+                yield session, DiscoveredFile(path, str(self._database), size, stores.as_ns(written))
 
 
 def said(records: Iterable[Record]) -> Iterator[Said]:
@@ -109,9 +101,4 @@ def said(records: Iterable[Record]) -> Iterator[Said]:
         yield Said(line=line, at=seconds_of(record.get("time")), role=role, text=text, title=title)
 
 
-FORMAT = TranscriptFormat(
-    name=NAME,
-    relevant=rb"^\{",
-    said=said,
-    find=lambda settings: OpencodeSessions(settings.transcript_places[NAME], settings.workspace),
-)
+FORMAT = stores.TranscriptFormat(name=NAME, relevant=rb"^\{", said=said, find=OpencodeSessions)

@@ -14,9 +14,8 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.sessions import claude_code, codex, gemini_cli, openclaw, opencode
 from memline.shared.sessions.openclaw_store import OpenClawTranscripts
-from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore
+from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore, gone
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import (
     SESSIONS,
     TRANSCRIPT_PREFIX,
@@ -24,7 +23,6 @@ from memline.shared.sources.paths import (
     is_transcript,
     is_transcript_name,
 )
-from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sqlite import library
 
 #: The programs by their names in `memorySearch.transcripts`.
@@ -60,7 +58,7 @@ class Transcripts:
     def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
         """Open the transcript of a ledger path for a block. Raises FileRefused."""
         if not self.covers(path):
-            raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+            raise gone()
         return self._stores[program_of(path)].open(path)
 
     def folders(self) -> tuple[str, ...]:

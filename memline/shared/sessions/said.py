@@ -116,35 +116,29 @@ def text_of(content: object, kind: str = "text") -> str:
     return "\n".join(each["text"] for each in blocks if isinstance(each.get("text"), str))
 
 
-class MarkedParts:
-    """Takes out of a message what a program wrote between `<name>` and `</name>`.
+def marks(names: str) -> re.Pattern[str]:
+    """Return the pattern of `<name>` and `</name>`; in a code span they are words."""
+    return re.compile(rf"(?<!`)<(/?)({names})>", re.IGNORECASE)
 
-    Marks in a code span are words, and so is one that is not closed.
-    A message that begins with an open mark was interrupted: nothing of it is left.
+
+def without_marked(text: str, mark: re.Pattern[str]) -> str:
+    """Return a message without what a program wrote between marks. One that is not closed is a word.
+
+    A message that begins with such a mark was interrupted: nothing of it is left.
     """
-
-    def __init__(self, names: str) -> None:
-        """`names`: a regular expression for the names of the marks."""
-        self._mark = re.compile(rf"(?<!`)<(/?)({names})>", re.IGNORECASE)
-
-    def taken_out(self, text: str) -> str:
-        """Return the message without these parts."""
-        opened, parts = dict[str, int](), list[tuple[int, int]]()
-        for mark in self._mark.finditer(text):
-            name = mark[2].lower()
-            if not mark[1]:
-                opened.setdefault(name, mark.start())
-            elif name in opened:
-                start = opened[name]
-                opened = {other: place for other, place in opened.items() if place < start}
-                while parts and parts[-1][0] > start:
-                    parts.pop()
-                parts.append((start, mark.end()))
-        if opened and not _without(text[: min(opened.values())], parts).strip():
-            return ""
-        return _without(text, parts)
-
-
-def _without(text: str, parts: list[tuple[int, int]]) -> str:
-    begins, ends = [0, *(end for _, end in parts)], [*(start for start, _ in parts), len(text)]
-    return "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+    every = list(mark.finditer(text))
+    last_end = {each[2].lower(): each.start() for each in every if each[1]}
+    pieces, done, inside, is_begun = list[str](), 0, "", False
+    for each in every:
+        name = each[2].lower()
+        if inside:
+            if each[1] and name == inside:
+                done, inside = each.end(), ""
+        elif not each[1] and last_end.get(name, -1) > each.start():
+            pieces.append(text[done : each.start()])
+            inside = name
+        elif not each[1] and not is_begun:
+            is_begun = bool("".join((*pieces, text[done : each.start()])).strip())
+            if not is_begun:
+                return ""
+    return "".join((*pieces, text[done:]))

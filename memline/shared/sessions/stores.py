@@ -2,7 +2,7 @@
 
 Ledger paths are `sessions/<name>` for OpenClaw's, `sessions/<program>/<name>` for others. No note can have
 one: none has a name that ends like a transcript. What is gone from the disk stays in the index until it is
-forgotten, so nothing here has to tell a session that was deleted from one that cannot be listed.
+forgotten, so nothing here tells a session that was deleted from one that cannot be listed.
 """
 
 import os
@@ -76,7 +76,7 @@ class SessionFiles:
         is_own: Callable[[str], bool] = lambda name: True,
         belongs: Callable[[str], bool] = lambda absolute: True,
     ) -> None:
-        """`program` is a name of `PROGRAMS`, `patterns` are globs of folders, relative to the root.
+        """`patterns` are globs of folders, relative to the root.
 
         `is_own` tells of a name in the root whether there can be sessions of this agent below it, `belongs`
         of the absolute path of a session whether it is of this agent.
@@ -112,7 +112,7 @@ class SessionFiles:
             absolute = os.path.join(folder, name)
             if os.path.lexists(absolute) and self._belongs(absolute):
                 return open_file(self.root, os.path.relpath(absolute, self.root))
-        raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+        raise gone()
 
     def _matching(self, patterns: Iterable[str]) -> list[str]:
         """Return the folders that match, those with a short name first."""
@@ -134,6 +134,11 @@ class SessionFiles:
             is_file = not entry.is_dir(follow_symlinks=False) and self._belongs(entry.path)
             if is_file and (status := status_of(entry)):
                 yield discovered(prefix_of(self._program) + entry.name, entry.path, status)
+
+
+def gone() -> FileRefused:
+    """Return the error for a session that is not there."""
+    return FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
 
 
 @contextmanager
@@ -170,7 +175,7 @@ def within(workspace: str | Path) -> Callable[[str], bool]:
     return lambda place: place.startswith("/") and f"{os.path.normpath(place)}/".startswith(inside)
 
 
-def held_in(absolute: str, place_in: Callable[[Iterable[bytes]], object]) -> str:
+def held_in(absolute: str, place_in: Callable[[Iterable[bytes]], str]) -> str:
     """Return the folder in which a session was held, which `place_in` finds in its lines; empty: unknown."""
     try:
         return _held_in(absolute, os.lstat(absolute).st_ino, place_in)
@@ -179,9 +184,9 @@ def held_in(absolute: str, place_in: Callable[[Iterable[bytes]], object]) -> str
 
 
 @lru_cache(maxsize=8192)
-def _held_in(absolute: str, _inode: int, place_in: Callable[[Iterable[bytes]], object]) -> str:
+def _held_in(absolute: str, _inode: int, place_in: Callable[[Iterable[bytes]], str]) -> str:
     with open_file(*os.path.split(absolute)) as opened:
-        if isinstance(place := place_in(opened.lines), str):
+        if place := place_in(opened.lines):
             return place
     # An error is not kept in the cache: the session may say so later.
     raise ValueError("it does not say where it was held")
