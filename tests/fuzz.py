@@ -254,7 +254,7 @@ def configuration():
                 text = mutated(dice, text)
             file.write_bytes(text.encode("utf-8", "surrogatepass"))
             try:
-                load(Options(config=file), {"HOME": folder}).agents()
+                load(Options(config=file), {"HOME": folder}).chosen_agents()
             except MemlineError as error:
                 assert error.message
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.choice import choose as embedder_of
 from memline.shared.errors import IndexMissing, IndexOfAnother, MemlineError, PathNotAllowed

@@ -19,8 +19,9 @@ from memline.producers.backends import Asked, Entry, IndexReport, LinkCheck, Run
 from memline.producers.builtin import choose
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options, load
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.figures.counters import Tally, tally_of
 from memline.shared.finding import NOTE
@@ -118,7 +119,7 @@ class Memory:
             None if path is None else Path(path).expanduser() for path in (workspace, config, home)
         )
         loaded = load(Options(workspace=folder, config=file, home=data, agent=agent))
-        self._open(loaded.settings, loaded.agent(), long_lived=True, clock=SystemClock())
+        self._open(loaded, loaded.agent(), long_lived=True, clock=SystemClock())
 
     @classmethod
     def of(

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from typing import Protocol, TypeVar, cast
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.config.agents import without_workspace
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
@@ -150,7 +150,7 @@ class Context:
         """
         agents = self.settings.agents
         try:
-            settings = agents[agent] if needs_workspace else without_workspace(agents, agent)
+            settings = agents.resolve(agent, needs_workspace=needs_workspace)
         except KeyError:
             raise AgentNotConfigured(
                 f"a message names the agent {agent!r}, which is not configured here"

@@ -11,8 +11,8 @@ from typing import Any
 from dramatiq.middleware import Middleware
 
 from memline.shared import logs
+from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
-from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import fleet_owner, redis_client

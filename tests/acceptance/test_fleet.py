@@ -24,7 +24,7 @@ from memline.shared.queue import replies
 from memline.shared.queue.replies import QueryClient
 from memline.shared.search.request import SearchRequest
 
-url = load(Options()).settings.queue
+url = load(Options()).queue
 # On a loaded machine a worker may take a question later, and it is asked here without another way out.
 replies.TAKEN_S = 120
 client = QueryClient(url)

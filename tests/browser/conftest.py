@@ -90,11 +90,11 @@ class World:
 
     def make_job(self, *paths):
         """Have a job with these files to read; return its token."""
-        with closing(IndexWriter.of(self.configure().settings.agents["main"])) as writer:
+        with closing(IndexWriter.of(self.configure().agents["main"])) as writer:
             return make_job(writer, *paths).token
 
     def cancel_jobs(self):
-        with closing(IndexWriter.of(self.configure().settings.agents["main"])) as writer:
+        with closing(IndexWriter.of(self.configure().agents["main"])) as writer:
             cancel_backfill(writer)
 
     def fill_queue(self):
@@ -124,10 +124,10 @@ def world(tmp_path_factory):
         world.write("memory/long.md", "# Long\n\n" + "a" * 3000 + "\n\n" + "word " * 400 + "\n")
         loaded = world.configure()
         # Indexed in this process, as before the fleet was there.
-        agent = loaded.settings.agents["main"]
-        bring_up_to_date(replace(loaded.settings, queue=replace(loaded.settings.queue, url="")), agent)
+        agent = loaded.agents["main"]
+        bring_up_to_date(replace(loaded, queue=replace(loaded.queue, url="")), agent)
         world.fill_queue()
-        with serving(loaded.settings) as world.url:
+        with serving(loaded) as world.url:
             world.fill_rows(agent)
             yield world
 

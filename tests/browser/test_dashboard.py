@@ -131,7 +131,7 @@ def test_everything_works_without_script(opened):
 
 def test_the_token_is_in_no_storage_no_address_and_no_cookie_of_a_script(opened, world):
     loaded = world.configure(token="secret-token")
-    with serving(loaded.settings) as url:
+    with serving(loaded) as url:
         page = opened(url=url)
         page.goto("/ui/search?q=cents")
         page.locator("input[type=password]").fill("secret-token")

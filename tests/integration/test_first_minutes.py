@@ -192,7 +192,7 @@ def test_every_answer_names_its_workspace(shell, tmp_path, home):
             # Nobody reads it on a terminal.
             assert ran.stderr == ""
             assert shell(*words, "--json").json["workspace"] == str(notes)
-        settings = load(Options()).settings
+        settings = load(Options())
         with closing(Calls(settings, ("main",))) as tools:
             caller = Caller(agent="main")
             assert tools.search(caller, query="alpha")["workspace"] == str(notes)

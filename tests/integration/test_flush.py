@@ -54,7 +54,7 @@ class Agent:
         return memline("flush", SESSION, env=self.env)
 
     def settings(self):
-        return load(env={**os.environ, **self.env}).settings.agents["main"]
+        return load(env={**os.environ, **self.env}).agents["main"]
 
     @property
     def note(self):

@@ -58,7 +58,7 @@ def opened(home):
     with ExitStack() as stack:
 
         def open_():
-            settings = load(Options(home=home / "memline"), {"HOME": str(home)}).settings
+            settings = load(Options(home=home / "memline"), {"HOME": str(home)})
             return stack.enter_context(Memory.of(settings, settings.agents["main"]))
 
         yield open_

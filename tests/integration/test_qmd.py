@@ -37,7 +37,7 @@ def opened(folder, **qmd):
     }
     agents = {"defaults": {"workspace": str(folder / "notes")}}
     (folder / "c.json5").write_text(json.dumps({"agents": agents, "memory": {"backend": "qmd", "qmd": own}}))
-    settings = load(Options(config=folder / "c.json5", home=folder / "home")).settings
+    settings = load(Options(config=folder / "c.json5", home=folder / "home"))
     return Memory.of(settings, settings.agents["main"])
 
 

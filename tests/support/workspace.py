@@ -106,7 +106,7 @@ class Place:
 
     @property
     def settings(self):
-        return load(Options(config=self.config, home=self.home)).settings
+        return load(Options(config=self.config, home=self.home))
 
     @property
     def agent(self):

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
 from memline.shared.logs import AUDIT, Log
 

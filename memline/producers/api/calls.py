@@ -26,8 +26,9 @@ from memline.producers.chats import Chat, chat_for
 from memline.producers.memory import Memory, sees_private
 from memline.producers.read_note import LINKED
 from memline.shared.clock import SystemClock
+from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,

@@ -9,10 +9,10 @@ import msgspec
 
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.output import print_result
-from memline.shared.config.agents import without_workspace
+from memline.shared.config.agents import Agents, Settings
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.installation import visible
-from memline.shared.config.load import Loaded, load
+from memline.shared.config.load import load
 from memline.shared.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ def config(_: Invocation) -> None:
 @AS_JSON
 def show(invocation: Invocation, as_json: bool) -> None:
     """Print the merged configuration, secrets hidden."""
-    answer = shown(invocation.loaded)
+    answer = shown(invocation.settings)
     print_result(answer, as_json, lines(answer))
 
 
@@ -46,35 +46,34 @@ def check(invocation: Invocation, as_json: bool) -> int:
     return 1 if problems else 0
 
 
-def shown(loaded: Loaded) -> dict[str, Any]:
+def shown(settings: Settings) -> dict[str, Any]:
     """Return the merged configuration in the words of JSON, secrets hidden."""
-    agents, settings = loaded.resolver, loaded.settings
     file = visible(msgspec.to_builtins(settings.content))
     defaults = file.pop("agents")["defaults"]
     providers = file.pop("models")["providers"]
     return {
         "path": str(settings.path) if settings.path else None,
         "home": str(settings.home),
-        "stateDir": str(agents.state_dir),
+        "stateDir": str(settings.agents.state_dir),
         "defaultAgent": settings.default_agent,
-        "agents": [_agent(loaded, agent) for agent in loaded.agent_ids()],
+        "agents": [_agent(settings.agents, agent) for agent in settings.chosen_ids()],
         "defaults": defaults,
         **file,
         "providers": providers,
     }
 
 
-def _agent(loaded: Loaded, agent: str) -> dict[str, Any]:
+def _agent(agents: Agents, agent: str) -> dict[str, Any]:
     try:
-        workspace, origin = map(str, loaded.resolver.workspace(agent))
+        workspace, origin = map(str, agents.workspace(agent))
     except ConfigError as error:
         workspace, origin = "(not set)", error.message
     return {
         "agentId": agent,
         "workspace": workspace,
         "workspaceOrigin": origin,
-        "indexPath": str(loaded.resolver.index_path(agent)),
-        "memorySearch": visible(msgspec.to_builtins(without_workspace(loaded.settings.agents, agent).memory)),
+        "indexPath": str(agents.index_path(agent)),
+        "memorySearch": visible(msgspec.to_builtins(agents.resolve(agent, needs_workspace=False).memory)),
     }
 
 

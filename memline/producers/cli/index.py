@@ -15,7 +15,8 @@ from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, once_a_minute
 from memline.producers.cli.output import below, echo, note, print_json, put, width
 from memline.producers.memory import Memory
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import MemlineError
 from memline.shared.sync.plan import Plan

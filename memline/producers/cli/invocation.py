@@ -14,8 +14,9 @@ import msgspec
 from memline.producers.cli.output import note
 from memline.producers.cli.root import GIVEN, GLOBAL_OPTIONS, examples
 from memline.shared.config import environment
-from memline.shared.config.load import Loaded, Options, load
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.load import Options, load
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.visible_text import visible
 
@@ -37,20 +38,16 @@ class Invocation:
         return cls(Options(config=config, home=home, workspace=workspace, agent=given.get("agent")))
 
     @cached_property
-    def loaded(self) -> Loaded:
-        return load(self.options)
-
-    @property
     def settings(self) -> Settings:
-        return self.loaded.settings
+        return load(self.options)
 
     def agent(self) -> AgentSettings:
         """Return the settings of the agent of `--agent`, or of the default one."""
-        return self.loaded.agent()
+        return self.settings.agent()
 
     def agents(self) -> tuple[AgentSettings, ...]:
         """Return the settings of the agent of `--agent`, or of all agents."""
-        return self.loaded.agents()
+        return self.settings.chosen_agents()
 
     def of_service(self) -> "Invocation":
         """Return the invocation of a process that serves what is configured (`Options.is_service`)."""

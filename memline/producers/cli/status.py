@@ -31,7 +31,7 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     findings: list[Finding] = []
     try:
         settings = invocation.settings
-        findings += examine_common(settings, invocation.agents(), invocation.loaded.warnings)
+        findings += examine_common(settings, invocation.agents(), settings.warnings)
         for agent in invocation.agents():
             findings += examine_agent(settings, agent, deep=deep, met=met_by_backend(settings, agent))
     except MemlineError as error:

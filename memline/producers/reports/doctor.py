@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
 from memline.producers.reports.state import agent_state
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
 from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault

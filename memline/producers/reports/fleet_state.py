@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memline.producers.reports.state import AgentState, State, state
+from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.words import counted, money
 

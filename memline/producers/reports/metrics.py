@@ -21,7 +21,8 @@ from prometheus_client.registry import Collector
 
 from memline.producers.reports.fleet_state import STATES
 from memline.producers.reports.state import AgentState, State, StateReader
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
 from memline.shared.figures import counters
 from memline.shared.index import jobs

@@ -16,8 +16,9 @@ import msgspec
 
 from memline.producers.reports import jobs as job_reports
 from memline.producers.reports import providers
+from memline.shared.config.agents import Settings
 from memline.shared.config.config_file import changed_ns
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import Finding, by_urgency, problem

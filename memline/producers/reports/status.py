@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from memline.producers.reports.state import AgentState, state
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault
 from memline.shared.finding import Finding

@@ -16,7 +16,8 @@ from memline.producers.watching.flush_sessions import FlushSessions
 from memline.producers.watching.follow import Follower
 from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import SystemClock
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.check import check

@@ -17,7 +17,8 @@ from typing import Protocol
 import dramatiq
 
 from memline.shared.clock import Clock
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker

@@ -16,7 +16,8 @@ from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.runs.prepare import build_again, prepare
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced

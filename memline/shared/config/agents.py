@@ -17,10 +17,14 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
+
 from memline.shared.config import environment
 from memline.shared.config.check import Reading
+from memline.shared.config.config_file import SettingsFile
 from memline.shared.config.environment import Environment, Options, Place, folder_of, home_of
-from memline.shared.config.schema import AGENT_ID, AgentSettings, ConfigFile, MemorySearch
+from memline.shared.config.installation import QueueAddress, Serve
+from memline.shared.config.schema import ACCOUNT_FILE, AGENT_ID, AgentSettings, ConfigFile, MemorySearch
 from memline.shared.errors import ConfigError, NoWorkspace
 
 MAIN = "main"
@@ -90,7 +94,10 @@ class Agents(Mapping[str, AgentSettings]):
         return self.resolve(agent)
 
     def resolve(self, agent: str, *, needs_workspace: bool = True) -> AgentSettings:
-        """Return the agent's settings, also without a workspace."""
+        """Return the agent's settings, without a workspace for a process that only calls the provider.
+
+        Raises KeyError when there is no such agent.
+        """
         if agent not in self:
             raise KeyError(agent)
         return self._resolved(agent, needs_workspace=needs_workspace)
@@ -228,6 +235,48 @@ class Agents(Mapping[str, AgentSettings]):
         )
 
 
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration, as it was read at the start of a process."""
+
+    #: The settings of each agent, resolved when they are first asked for.
+    agents: Agents
+    #: The agent of `--agent`; None without the option.
+    chosen: str | None = None
+    default_agent: str
+    home: Path
+    #: What the file says for all agents; `queue` and `serve` are also here.
+    content: ConfigFile
+    queue: QueueAddress
+    serve: Serve
+    #: The file that was read; None without one.
+    path: Path | None
+    #: The same file, or the place for one, to tell whether it was changed since.
+    file: SettingsFile
+    #: Values that have no effect, or another one than written.
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def account_path(self) -> Path:
+        """The file of what all agents share about their provider accounts."""
+        return self.home / ACCOUNT_FILE
+
+    def agent(self, agent: str | None = None) -> AgentSettings:
+        """Return the settings of this agent, else of the chosen one, else of the default one.
+
+        An agent that is not listed is a `ConfigError`, but without `agents.list` any valid id has the
+        default settings.
+        """
+        return self.agents[self.agents.require(agent or self.chosen or self.default_agent)]
+
+    def chosen_ids(self) -> tuple[str, ...]:
+        """Return the chosen agent, or all of them in the order of the file."""
+        return (self.chosen,) if self.chosen else tuple(self.agents)
+
+    def chosen_agents(self) -> tuple[AgentSettings, ...]:
+        """Return the settings of the chosen agent, or of all of them."""
+        return tuple(map(self.agent, self.chosen_ids()))
+
+
 def is_agent_id(text: str) -> bool:
     """Tell whether the text may name an agent."""
     return re.fullmatch(str(AGENT_ID.pattern), text) is not None
@@ -241,11 +290,3 @@ def digest(workspace: str | Path) -> str:
 def is_same(one: str | Path, other: str | Path) -> bool:
     """Tell whether two paths lead to one workspace."""
     return str(one) == str(other) or os.path.realpath(one) == os.path.realpath(other)
-
-
-def without_workspace(agents: Mapping[str, AgentSettings], agent: str) -> AgentSettings:
-    """Return the settings for a process that only calls the provider: it needs no workspace.
-
-    `KeyError` when there is no such agent.
-    """
-    return agents.resolve(agent, needs_workspace=False) if isinstance(agents, Agents) else agents[agent]

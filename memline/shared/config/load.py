@@ -15,45 +15,17 @@ import msgspec
 
 from memline.shared.clock import time_zone
 from memline.shared.config import config_file, environment, openclaw
-from memline.shared.config.agents import MAIN, Agents
+from memline.shared.config.agents import MAIN, Agents, Settings
 from memline.shared.config.check import Reading, prepared
 from memline.shared.config.environment import Environment, Options, home_of
-from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, Settings
+from memline.shared.config.schema import ConfigFile, MemorySearch
 from memline.shared.errors import ConfigError
 from memline.shared.tables import as_dict
 
-__all__ = ["Loaded", "Options", "load", "merge"]
+__all__ = ["Options", "load", "merge"]
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration that was read."""
-
-    settings: Settings
-    resolver: Agents
-    #: The agent named by `--agent`; None without the option.
-    chosen: str | None
-    #: Values that have no effect, or another one than written.
-    warnings: tuple[str, ...] = ()
-
-    def agent(self, agent: str | None = None) -> AgentSettings:
-        """Return the settings of this agent, else of the chosen one, else of the default one.
-
-        An agent that is not listed is a `ConfigError`, but without `agents.list` any valid id has the
-        default settings.
-        """
-        wanted = agent or self.chosen or self.settings.default_agent
-        return self.settings.agents[self.resolver.require(wanted)]
-
-    def agents(self) -> tuple[AgentSettings, ...]:
-        """Return the settings of the chosen agent, or of all of them."""
-        return tuple(map(self.agent, self.agent_ids()))
-
-    def agent_ids(self) -> tuple[str, ...]:
-        """Return the chosen agent, or all of them in the order of the file."""
-        return (self.chosen,) if self.chosen else tuple(self.settings.agents)
-
-
-def load(options: Options | None = None, env: Environment = os.environ) -> Loaded:
+def load(options: Options | None = None, env: Environment = os.environ) -> Settings:
     """Read the configuration. Raises ConfigError for the first problem."""
     options = options or Options()
     path = config_file.find(options.config, env)
@@ -88,8 +60,9 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
             words = f"{reading.at(f'serve.tokens.{agent[:80]}')}: there is no agent {agent!r}"
             raise ConfigError(words, hint=f"name one of these: {', '.join(agents)}")
     agents.examine(reading)
-    settings = Settings(
+    return Settings(
         agents=agents,
+        chosen=options.agent,
         default_agent=agents.default if agents.is_listed else (options.agent or MAIN),
         home=agents.home,
         queue=content.queue,
@@ -97,8 +70,8 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Loade
         content=content,
         path=path,
         file=file,
+        warnings=tuple(reading.warnings),
     )
-    return Loaded(settings=settings, resolver=agents, chosen=options.agent, warnings=tuple(reading.warnings))
 
 
 def merge(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
-from memline.shared.config.config_file import SettingsFile
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.installation import (
     NO_QUEUE,
@@ -307,25 +306,3 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Keys of the environment stay out of every log and traceback.
         return f"AgentSettings({self.agent!r}, {self.workspace!s})"
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the whole resolved configuration."""
-
-    #: The settings of each agent, resolved when they are first asked for (`agents.Agents`).
-    agents: Mapping[str, AgentSettings]
-    default_agent: str
-    home: Path
-    #: What the file says for all agents; `queue` and `serve` are also here.
-    content: ConfigFile = ConfigFile()
-    queue: QueueAddress = NO_QUEUE
-    serve: Serve = Serve()
-    #: The file that was read; None without one.
-    path: Path | None = None
-    #: The same file, or the place for one, to tell whether it was changed since.
-    file: SettingsFile = field(default_factory=SettingsFile)
-
-    @property
-    def account_path(self) -> Path:
-        """The file of what all agents share about their provider accounts."""
-        return self.home / ACCOUNT_FILE

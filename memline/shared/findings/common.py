@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from memline.shared.config.agents import Settings
 from memline.shared.config.config_file import changed_ns
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
 from memline.shared.findings.fleet import FleetSummary, fleet_summary
 from memline.shared.index import driver

@@ -30,7 +30,7 @@ def notes(place):
 
     place.write("../main/MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
     place.write("../work/MEMORY.md", "# Work\n\nThe vault code is 7341.\n")
-    settings = configure(place).settings
+    settings = configure(place)
     for agent in settings.agents.values():
         bring_up_to_date(settings, agent)
     return place
@@ -42,7 +42,7 @@ def opened(notes):
 
         def make(*, blocks=None, **serve):
             loaded = configure(notes, serve=serve, **(blocks or {}))
-            return stack.enter_context(Browser(stack.enter_context(serving(loaded.settings))))
+            return stack.enter_context(Browser(stack.enter_context(serving(loaded))))
 
         yield make
 

@@ -45,7 +45,7 @@ def made(workspace, tmp_path):
         agents = {"defaults": {"workspace": str(workspace), "memorySearch": search or {}}}
         agents |= keys.pop("agents", {})
         (tmp_path / "c.json5").write_text(json.dumps({"agents": agents, **keys}))
-        settings = load(Options(config=tmp_path / "c.json5", home=tmp_path / "home")).settings
+        settings = load(Options(config=tmp_path / "c.json5", home=tmp_path / "home"))
         opened.append(Calls(settings, tuple(settings.agents)))
         return Checked(opened[-1])
 

@@ -1,11 +1,8 @@
 import json
-from collections.abc import Callable
 
 import pytest
 
-from memline.shared.config.load import Loaded, Options, load
-
-Loader = Callable[..., Loaded]
+from memline.shared.config.load import Options, load
 
 
 @pytest.fixture

@@ -22,26 +22,24 @@ def test_of_two_agents_marked_as_default_the_first_counts_and_the_other_is_told(
 
     loaded = read({"agents": {"entries": marked} if newest else {"list": listed}})
 
-    assert loaded.settings.default_agent == "b"
-    assert loaded.warnings == (
-        f"{loaded.settings.path}: agents: a is marked as the default agent, and b is it",
-    )
-    assert read({"agents": {"list": [{"id": "b"}, {"id": "a"}]}}).settings.default_agent == "b"
+    assert loaded.default_agent == "b"
+    assert loaded.warnings == (f"{loaded.path}: agents: a is marked as the default agent, and b is it",)
+    assert read({"agents": {"list": [{"id": "b"}, {"id": "a"}]}}).default_agent == "b"
 
 
 def test_other_agents_have_a_workspace_beside_the_default_one_unless_it_is_named(read, tmp_path):
     loaded = read(TWO)
-    file, agents = loaded.settings.path, loaded.settings.agents
+    file, agents = loaded.path, loaded.agents
 
     assert {name: (str(each.workspace), each.workspace_origin) for name, each in agents.items()} == {
         "main": ("/w-main", f"{file}: agents.defaults.workspace"),
         "work": ("/w", f"{file}: agents.defaults.workspace"),
         "lab": ("/lab", f"{file}: agents, lab"),
     }
-    by_hand = read(TWO, workspace=tmp_path).settings.agents
+    by_hand = read(TWO, workspace=tmp_path).agents
     assert [by_hand[each].workspace for each in ("work", "main")] == [tmp_path, Path("/w-main")]
     chosen = read(TWO, workspace=tmp_path, agent="lab")
-    assert [(each.agent, each.workspace) for each in chosen.agents()] == [("lab", tmp_path)]
+    assert [(each.agent, each.workspace) for each in chosen.chosen_agents()] == [("lab", tmp_path)]
     assert chosen.agent("work").workspace == Path("/w")
 
 
@@ -51,16 +49,16 @@ def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(read):
 
     assert "main, work, lab" in caught.value.hint
     with pytest.raises(KeyError):
-        read(TWO).settings.agents["wrok"]
+        read(TWO).agents["wrok"]
 
 
 def test_without_a_list_any_valid_id_has_the_defaults(read):
     loaded = read(memory(model="m"), agent="work")
-    agents = read(memory()).settings.agents
+    agents = read(memory()).agents
 
     work = loaded.agent()
     assert (work.memory.model, str(work.workspace), work.index_path.name) == ("m", "/w-work", "work.sqlite")
-    assert list(loaded.settings.agents) == [loaded.settings.default_agent] == ["work"]
+    assert list(loaded.agents) == [loaded.default_agent] == ["work"]
     # A worker is given any agent that it is sent.
     assert agents["work"].workspace == Path("/w-work") and "../work" not in agents
     with pytest.raises(KeyError):

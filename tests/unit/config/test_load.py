@@ -25,9 +25,9 @@ from tests.unit.config.conftest import memory
 def test_without_a_file_a_workspace_is_needed_only_where_notes_are(read, home):
     loaded = read()
 
-    assert (list(loaded.settings.agents), loaded.settings.default_agent) == (["main"], "main")
-    assert loaded.settings.home == home / ".local/share/memline"
-    assert (loaded.settings.path, loaded.settings.serve) == (None, Serve())
+    assert (list(loaded.agents), loaded.default_agent) == (["main"], "main")
+    assert loaded.home == home / ".local/share/memline"
+    assert (loaded.path, loaded.serve) == (None, Serve())
     with pytest.raises(ConfigError) as caught:
         loaded.agent()
     assert "memline --workspace DIR" in caught.value.hint
@@ -63,9 +63,9 @@ def test_paths_of_the_file_expand_home_and_begin_at_the_file(read, home, tmp_pat
 def test_home_and_state_are_option_then_variable_then_the_usual_place(read, home):
     env = {"MEMLINE_HOME": "~/m", "XDG_DATA_HOME": "/data"}
 
-    assert read(None, env, home=Path("/o")).settings.home == Path("/o")
-    assert read(None, env).settings.home == home / "m"
-    assert read(None, {"XDG_DATA_HOME": "/data"}).settings.home == Path("/data/memline")
+    assert read(None, env, home=Path("/o")).home == Path("/o")
+    assert read(None, env).home == home / "m"
+    assert read(None, {"XDG_DATA_HOME": "/data"}).home == Path("/data/memline")
     assert read(memory()).agent().state_dir == home / ".openclaw"
     assert read(memory(), {"OPENCLAW_STATE_DIR": "/s"}).agent().state_dir == Path("/s")
 
@@ -86,7 +86,7 @@ def test_an_agent_overrides_the_defaults_and_those_the_old_place(read, home):
         }
     )
 
-    main, work = loaded.agents()
+    main, work = loaded.chosen_agents()
     assert (main.memory.query.max_results, work.memory.query.max_results) == (4, 5)
     assert main.memory.model == work.memory.model == "old"
     both = (ExtraPath(path="a"), ExtraPath(path=f"{home}/b"))
@@ -186,7 +186,7 @@ def test_the_queue_and_the_token_are_variable_then_file(read, tmp_path, monkeypa
         "serve": {"token": "${TOKEN}", "tokens": {"main": "for-main"}},
     }
 
-    settings = read(file, {"R": "r", "TOKEN": "of-the-file", **env}).settings
+    settings = read(file, {"R": "r", "TOKEN": "of-the-file", **env})
 
     assert (settings.queue.url, settings.serve.token) == (url, token)
     assert settings.serve.tokens == {"main": "for-main"}
@@ -194,12 +194,12 @@ def test_the_queue_and_the_token_are_variable_then_file(read, tmp_path, monkeypa
 
 def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_set(read):
     url = {"MEMLINE_QUEUE_URL": "redis://h/0"}
-    here, there = (read(None, {**url, "MEMLINE_HOME": home}).settings.queue for home in ("/a", "/b"))
+    here, there = (read(None, {**url, "MEMLINE_HOME": home}).queue for home in ("/a", "/b"))
 
     assert re.fullmatch("[0-9a-f]{12}", here.name) and here.name != there.name
-    named = read({"queue": {"name": "file"}}, {**url, "MEMLINE_QUEUE_NAME": "team"}).settings.queue
+    named = read({"queue": {"name": "file"}}, {**url, "MEMLINE_QUEUE_NAME": "team"}).queue
     assert named == QueueAddress("redis://h/0", "team")
-    assert not read(None).settings.queue
+    assert not read(None).queue
 
 
 def test_no_secret_is_in_what_a_configuration_prints(read):
@@ -211,11 +211,7 @@ def test_no_secret_is_in_what_a_configuration_prints(read):
 
     answer = shown(loaded)
     text = (
-        repr(loaded)
-        + repr(loaded.settings.agents)
-        + repr(loaded.agents())
-        + repr(answer)
-        + str(lines(answer))
+        repr(loaded) + repr(loaded.agents) + repr(loaded.chosen_agents()) + repr(answer) + str(lines(answer))
     )
 
     assert "hush" not in text
@@ -272,7 +268,7 @@ def test_a_scope_has_the_form_of_a_send_policy(read):
     ],
 )
 def test_a_host_is_taken_without_scheme_and_port(read, written, host):
-    assert read({"serve": {"allowedHosts": [written]}}).settings.serve.allowed_hosts == (host,)
+    assert read({"serve": {"allowedHosts": [written]}}).serve.allowed_hosts == (host,)
 
 
 def test_keys_of_sessions_and_prices_are_read(read):
@@ -290,7 +286,7 @@ def test_keys_of_sessions_and_prices_are_read(read):
 
     content = loaded.agent().content
     defaults = content.agents.defaults
-    assert (loaded.warnings, loaded.settings.content.prices) == (
+    assert (loaded.warnings, loaded.content.prices) == (
         (),
         {"m": PriceEntry(per_million=2)},
     )

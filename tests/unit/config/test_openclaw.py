@@ -76,7 +76,7 @@ def test_memory_search_wins_over_the_old_places_and_an_agent_over_it(read):
         "memory": {"search": {"model": "new", "extraPaths": ["a"], "cache": {"enabled": False}}},
     }
 
-    agents = read(content).settings.agents
+    agents = read(content).agents
 
     assert {name: each.memory.model for name, each in agents.items()} == {"main": "new", "work": "its"}
     assert agents["main"].memory.query.max_results == 3 and not agents["work"].memory.cache.enabled
@@ -93,15 +93,15 @@ def test_memory_search_wins_over_the_old_places_and_an_agent_over_it(read):
     ],
 )
 def test_the_default_agent_is_the_one_that_owns_what_names_none(read, defaults, entries, default):
-    assert read({"agents": {"defaults": defaults, "entries": entries}}).settings.default_agent == default
+    assert read({"agents": {"defaults": defaults, "entries": entries}}).default_agent == default
 
 
 def test_other_agents_have_their_workspace_below_the_common_one(read, home):
     (home / ".openclaw/workspace").mkdir(parents=True)
     entries = {"main": {}, "work": {}, "lab": {"workspace": "/lab"}}
 
-    named = read({"agents": {"defaults": {"workspace": "/w"}, "entries": entries}}).settings.agents
-    usual = read({"agents": {"entries": entries}}).settings.agents
+    named = read({"agents": {"defaults": {"workspace": "/w"}, "entries": entries}}).agents
+    usual = read({"agents": {"entries": entries}}).agents
 
     assert [str(named[each].workspace) for each in entries] == ["/w", "/w/work", "/lab"]
     assert usual["work"].workspace == home / ".openclaw/workspace-work"

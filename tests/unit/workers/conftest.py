@@ -29,7 +29,7 @@ def context(tmp_path, notes, home, clock):
     agents = {"defaults": {"memorySearch": memory}, "list": [{"id": "main"}, {"id": "work"}]}
     config.write_text(json.dumps({"agents": agents}), "utf-8")
     options = Options(config=config, home=tmp_path / "state", workspace=notes)
-    context = Context(load(options, {"HOME": str(home)}).settings, clock=clock)
+    context = Context(load(options, {"HOME": str(home)}), clock=clock)
     workers_context.use(context)
     yield context
     context.close()

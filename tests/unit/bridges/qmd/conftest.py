@@ -27,7 +27,7 @@ class Place:
         file = self.folder / "c.json5"
         agents = {"defaults": {"workspace": str(self.notes)}}
         file.write_text(json.dumps({"agents": agents, "memory": memory}))
-        return load(Options(config=file, home=self.folder / "home")).settings
+        return load(Options(config=file, home=self.folder / "home"))
 
     def agent(self, **qmd):
         return self.settings(**qmd).agents["main"]
