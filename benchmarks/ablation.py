@@ -71,7 +71,7 @@ def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object
 _FUSE, _RETRIEVE, _PASSAGES = fusion.fuse, service.retrieve, passages.passages
 
 
-def _alone(ranked: Iterable[terms.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
+def _alone(ranked: Iterable[matches.Row], *, wanted: int, max_tokens: int) -> list[passages.Passage]:
     return _PASSAGES(ranked, wanted=wanted, max_tokens=0)
 
 

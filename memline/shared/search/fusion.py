@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.matches import File
-from memline.shared.search.terms import Row, Words
+from memline.shared.search.matches import Row
+from memline.shared.search.terms import Words
 from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import DENSE
@@ -79,14 +79,14 @@ def fuse(
     return fused
 
 
-def decay(file: File, now: float, half_life_days: float) -> float:
-    """Return by how much age lowers the scores of a file.
+def decay(row: Row, now: float, half_life_days: float) -> float:
+    """Return by how much age lowers the score of a chunk.
 
     Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
     """
-    day = date.fromisoformat(file.day) if file.day else day_of_path(file.path)
-    if day is None and file.source == SESSIONS:
-        day = day_of_time(file.mtime_ns / 1e9)
+    day = date.fromisoformat(row.day) if row.day else day_of_path(row.path)
+    if day is None and row.source == SESSIONS:
+        day = day_of_time(row.mtime_ns / 1e9)
     age_days = max(0, (day_of_time(now) - day).days) if day else 0
     return round(math.pow(0.5, age_days / half_life_days), DECIMALS)
 

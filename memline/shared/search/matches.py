@@ -32,11 +32,6 @@ _IN_FILES = (
     " WHERE EXISTS (SELECT 1 FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
     " WHERE chunks_fts MATCH value AND file_id IN (SELECT value FROM json_each(?2)))"
 )
-_EXISTING = (
-    "WITH counted AS MATERIALIZED"
-    " (SELECT value, (SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH value) AS df FROM json_each(?))"
-    " SELECT value, df FROM counted WHERE df"
-)
 # CROSS JOIN: the phrases first. The plus sign: FTS5 finds the rows of a phrase, and these are looked up.
 _SCORES = (
     "SELECT key, {0}_fts.rowid, bm25({0}_fts, {1}) FROM json_each(?1) CROSS JOIN {0}_fts"
@@ -44,19 +39,26 @@ _SCORES = (
 )
 _AMONG = " AND +{0}_fts.rowid IN (SELECT value FROM json_each(?2))"
 _WEIGHTS = {CHUNKS: "1.0, 0.7, 0.7, 1.0", NAMES: "1.0, 1.0"}
-_FILES = (
-    "SELECT id, path, source, mtime_ns, day,"
-    " ifnull((SELECT title FROM names WHERE file_id = files.id AND title <> ''), '')"
-    " FROM files WHERE id IN (SELECT value FROM json_each(?))"
+_ROWS = (
+    "SELECT chunks.id, file_id, start_line, end_line, heading, text, text_hash, path, source, mtime_ns, day,"
+    " ifnull((SELECT title FROM names WHERE names.file_id = files.id AND title <> ''), '')"
+    " FROM chunks JOIN files ON files.id = file_id WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 
 #: Row -> how well it fits a phrase, 0 to 1.
-Fits = Mapping[int, float]
+Fits = dict[int, float]
 
 
-class File(NamedTuple):
-    """What a hit says of its file."""
+class Row(NamedTuple):
+    """A chunk as it is stored, with what a hit says of its file."""
 
+    id: int
+    file_id: int
+    start: int
+    end: int
+    heading: str
+    text: str
+    text_hash: bytes
     path: str
     source: str
     mtime_ns: int
@@ -75,20 +77,13 @@ class Matches:
     def _forget(self) -> None:
         self._facts: dict[str, Any] = {}
         self._counts: dict[str, tuple[int, int]] = {}
-        self._fits: dict[tuple[str, str], dict[int, float]] = {}
-        self._owners: dict[str, dict[int, int]] = {CHUNKS: {}, NAMES: {}}
-        self._files: dict[int, File] = {}
+        self._fits: dict[tuple[str, str], Fits] = {}
         self._kept_rows = 0
 
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
-        kept = (
-            self._kept_rows
-            + sum(map(len, self._owners.values()))
-            + 5 * (len(self._files) + len(self._counts))
-        )
-        if version != self._version or kept > MOST_KEPT:
+        if version != self._version or self._kept_rows + 5 * len(self._counts) > MOST_KEPT:
             self._forget()
         self._version = version
 
@@ -122,10 +117,6 @@ class Matches:
         """Return how many names have a phrase that was counted."""
         return self._counts[phrase][1]
 
-    def existing(self, phrases: Iterable[str]) -> dict[str, int]:
-        """Return those of many phrases that chunks have, with how many do."""
-        return dict(self.connection.execute(_EXISTING, (json.dumps([*phrases]),)).fetchall())
-
     def fits(
         self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
     ) -> dict[str, Fits]:
@@ -133,47 +124,33 @@ class Matches:
 
         `among`: only these rows are wanted; of a phrase that is kept all come.
         """
-        new = {each: count for each, count in counts.items() if (table, each) not in self._fits}
-        read = self._read(table, new, among)
-        fits: dict[str, Fits] = {
-            each: read[each] if each in read else self._fits[table, each] for each in counts
-        }
-        for each, count in new.items() if among is None else ():
-            if count <= KEPT_ROWS:
-                self._fits[table, each] = read[each]
-                self._kept_rows += count
-        return fits
-
-    def _read(
-        self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
-    ) -> dict[str, dict[int, float]]:
-        if not counts:
-            return {}
-        total, query, values = self.total(table), _SCORES, [json.dumps([*counts])]
+        fits: dict[str, Fits] = {each: self._fits.get((table, each), {}) for each in counts}
+        if not (new := [each for each in counts if (table, each) not in self._fits]):
+            return fits
+        total, query, values = self.total(table), _SCORES, [json.dumps(new)]
         if among is not None:
             query, values = query + _AMONG, [*values, json_ids(among)]
-        fits: list[dict[int, float]] = [{} for _ in counts]
         scales = [
-            -1.0 / ((K1 + 1) * max(1e-6, math.log((total - count + 0.5) / (count + 0.5))))
-            for count in counts.values()
+            -1.0 / ((K1 + 1) * max(1e-6, math.log((total - counts[each] + 0.5) / (counts[each] + 0.5))))
+            for each in new
         ]
         for key, row, bm25 in self.connection.execute(query.format(table, _WEIGHTS[table]), values):
-            fit = bm25 * scales[key]
             # Of several phrases one may be clamped and another not.
-            fits[key][row] = fit if fit < 1.0 else 1.0
-        return dict(zip(counts, fits, strict=True))
+            fits[new[key]][row] = min(1.0, bm25 * scales[key])
+        for each in new:
+            if among is None and counts[each] <= KEPT_ROWS:
+                self._fits[table, each] = fits[each]
+                self._kept_rows += counts[each]
+        return fits
 
     def owners(self, table: str, rows: Iterable[int]) -> dict[int, int]:
         """Return row -> file id, of chunks or names."""
-        rows, known = [*rows], self._owners[table]
-        if new := [row for row in rows if row not in known]:
-            query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-            known |= dict(self.connection.execute(query, (json_ids(new),)).fetchall())
-        return {row: known[row] for row in rows}
+        query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self.connection.execute(query, (json_ids(rows),)).fetchall())
 
-    def files(self, file_ids: Collection[int]) -> dict[int, File]:
-        """Return what hits say of files; of more than these."""
-        if new := [each for each in file_ids if each not in self._files]:
-            rows = self.connection.execute(_FILES, (json_ids(new),))
-            self._files |= {file_id: File(*columns) for file_id, *columns in rows}
-        return self._files
+    def read(self, chunk_ids: Iterable[int]) -> dict[int, Row]:
+        """Read chunks, by id."""
+        return {
+            columns[0]: Row._make(columns)
+            for columns in self.connection.execute(_ROWS, (json_ids(chunk_ids),))
+        }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from memline.shared.search.terms import Row
+from memline.shared.search.matches import Row
 from memline.shared.sources.tokens import weighted_length
 
 #: Chunks among which passages are made, one window after another; fixed, so that fewer hits are a prefix of

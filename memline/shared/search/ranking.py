@@ -14,14 +14,14 @@ from memline.shared.index import token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.search import fusion, vectors
 from memline.shared.search.lifts import lifts_of
-from memline.shared.search.matches import CHUNKS, Matches
+from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, passages
 from memline.shared.search.question import Question, Term
 from memline.shared.search.request import SearchRequest, filters_of
 from memline.shared.search.results import Hit, lacking
-from memline.shared.search.scorer import read, score
+from memline.shared.search.scorer import score
 from memline.shared.search.snippets import MAX_CHARS, Evidence, matched, snippet
-from memline.shared.search.terms import Row, Words
+from memline.shared.search.terms import Words
 from memline.shared.words import counted
 
 #: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
@@ -105,10 +105,8 @@ class Ranking(Struct):
         sure = self.words.sums.keys() | self.lifts.keys()
         best = [each for each in self.fused if each in sure or self.cosines[each] >= self.min_score]
         if hybrid.temporal_decay.enabled:
-            owners, days = matches.owners(CHUNKS, best), hybrid.temporal_decay.half_life_days
-            files = matches.files({*owners.values()})
-            factors = {each: fusion.decay(files[each], now, days) for each in {*owners.values()}}
-            self.fused |= {each: self.fused[each] * factors[owners[each]] for each in best}
+            self.rows, days = matches.read(best), hybrid.temporal_decay.half_life_days
+            self.fused |= {each: self.fused[each] * fusion.decay(self.rows[each], now, days) for each in best}
         return sorted(best, key=lambda each: (-self.fused[each], each))
 
     def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
@@ -148,9 +146,9 @@ class Ranking(Struct):
             while end < len(best) and self.fused[best[end]] == self.fused[best[end - 1]]:
                 end += 1
             some = best[at:end]
-            self.rows |= read(self.matches, [each for each in some if each not in self.rows])
+            self.rows |= self.matches.read(each for each in some if each not in self.rows)
             rows = [self.rows[each] for each in some]
-            for row in sorted(rows, key=lambda row: (-self.fused[row.id], row.file.path, row.start, row.id)):
+            for row in sorted(rows, key=lambda row: (-self.fused[row.id], row.path, row.start, row.id)):
                 if row.text_hash not in texts:
                     texts.add(row.text_hash)
                     yield row
@@ -178,11 +176,11 @@ class Ranking(Struct):
     def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
         best, words = passage.best, self.words
         part = snippet(passage.lines, words.needles, self._by_meaning(passage))
-        title, root = best.file.title, math.sqrt(2 * self.fused[best.id] * quality)
+        title, root = best.title, math.sqrt(2 * self.fused[best.id] * quality)
         has_title = not title or best.heading.partition(" > ")[0] == title
         shown = (passage.start + part.first, passage.start + part.last) if passage.is_of_file else (0, 0)
         return Hit(
-            path=best.file.path,
+            path=best.path,
             start_line=passage.start,
             end_line=passage.end,
             shown=shown,
@@ -191,7 +189,7 @@ class Ranking(Struct):
             vector_score=self.cosines.get(best.id, 0.0),
             text_score=round(words.coverage(best.id), fusion.DECIMALS),
             snippet=part.text,
-            source=best.file.source,
+            source=best.source,
             heading=best.heading if has_title else " > ".join(filter(None, (title, best.heading))),
             also_in=tuple(copies),
             matched=matched(part.text, words.needles),

@@ -24,9 +24,9 @@ from itertools import islice
 
 from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
-from memline.shared.search.matches import CHUNKS, NAMES, Matches
+from memline.shared.search.matches import CHUNKS, NAMES, Matches, Row
 from memline.shared.search.question import Question
-from memline.shared.search.terms import Lookup, Needle, Row, Way, Words, idf_of, look_up, plain
+from memline.shared.search.terms import Lookup, Needle, Way, Words, idf_of, look_up, plain
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
@@ -58,10 +58,6 @@ NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 #: hold, and the share of the best name from which on the page itself is meant.
 LISTS, ITEMS, MOST_OF_LIST, NAMED_WELL = 3, 3, 0.7, 0.6
 
-_CHUNKS = (
-    "SELECT id, file_id, start_line, end_line, heading, text, text_hash FROM chunks"
-    " WHERE id IN (SELECT value FROM json_each(?))"
-)
 _OF_PATH = (
     "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?1) AND ordinal < ?2"
     " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3))) ORDER BY ordinal"
@@ -88,19 +84,12 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in _best(sums, pool)}
-    words.rows = read(matches, [*words.sums][:NEAR_CHUNKS])
+    words.rows = matches.read([*words.sums][:NEAR_CHUNKS])
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
     for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
         _add_described(matches, words, names, words.rows[row], files)
     return words
-
-
-def read(matches: Matches, chunk_ids: Iterable[int]) -> dict[int, Row]:
-    """Read chunks with their files, by id."""
-    rows = matches.connection.execute(_CHUNKS, (json_ids(chunk_ids),)).fetchall()
-    files = matches.files({columns[1] for columns in rows})
-    return {columns[0]: Row._make((*columns, files[columns[1]])) for columns in rows}
 
 
 def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, int, float]]:
@@ -200,7 +189,7 @@ def _add_described(
     lists: a log says what happened. Neither is one that is named itself.
     """
     has_links = any(sign in row.text for sign in ("](", "[[", "href="))
-    if not has_links or row.file.source != MEMORY or row.file.day or day_of_path(row.file.path):
+    if not has_links or row.source != MEMORY or row.day or day_of_path(row.path):
         return
     if names.get(row.file_id, 0.0) > NAMED_WELL * max(names.values(), default=0.0) > 0:
         return
@@ -212,10 +201,10 @@ def _add_described(
     link, _ = items[shares.index(max(shares))]
     # A search that is limited may be one that does not see private notes.
     resolver = Resolver(matches.connection, private=files is None)
-    target = resolver.note(link.target, is_path=link.is_path, of=row.file.path)
+    target = resolver.note(link.target, is_path=link.is_path, of=row.path)
     chunks = matches.connection.execute(_OF_PATH, (target, NAMED_CHUNKS, files))
     mine = [each for (each,) in chunks if any(term.weight(each) for term in words.lookups)]
     if mine:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
-        words.rows |= read(matches, [top])
+        words.rows |= matches.read([top])
         words.sums[top] = max(words.sums.get(top, 0.0), words.sums[row.id] * 1.01)

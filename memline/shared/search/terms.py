@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from memline.shared.search.matches import CHUNKS, File, Fits, Matches
+from memline.shared.search.matches import CHUNKS, Fits, Matches, Row
 from memline.shared.search.question import Term, any_of, quoted
 from memline.shared.sources.folding import fold, without_accents
 from memline.shared.words import word_lists
@@ -60,19 +60,6 @@ class Lookup(Struct):
             if chunk_id in fits:
                 return way.weight
         return 0.0
-
-
-class Row(NamedTuple):
-    """A chunk as it is stored, with its file."""
-
-    id: int
-    file_id: int
-    start: int
-    end: int
-    heading: str
-    text: str
-    text_hash: bytes
-    file: File
 
 
 #: What a phrase begins with, the number of its term, and the share of the idf that it is.
@@ -154,9 +141,9 @@ def _stand_ins(
     wrong = [term for term in unknown if not df.get(others.get(term.match, "")) and term.label.isalpha()]
     wrong = [term for term in wrong if len(term.label) in LETTERS][:MOST_SLIPS]
     slips = {term.match: {*map(quoted, _slips(term.label))} for term in wrong}
-    known = matches.existing(set().union(*slips.values())) if slips else {}
-    slips = {match: mine & known.keys() for match, mine in slips.items() if mine & known.keys()}
-    corrected = {match: max(mine, key=lambda each: (known[each], each)) for match, mine in slips.items()}
+    known = matches.counts(set().union(*slips.values()), files) if slips else {}
+    best = {match: max(mine, key=lambda each: (known[each], each)) for match, mine in slips.items()}
+    corrected = {match: each for match, each in best.items() if known[each]}
     return others | corrected, [*corrected]
 
 

@@ -1,8 +1,7 @@
 import pytest
 
-from memline.shared.search.matches import File
+from memline.shared.search.matches import Row
 from memline.shared.search.passages import passages
-from memline.shared.search.terms import Row
 from tests.unit.search.conftest import ask, paths
 
 LINES = [f"{n} kestrels nest in the barn, as far as I know" for n in range(1, 101)]
@@ -10,7 +9,7 @@ LINES = [f"{n} kestrels nest in the barn, as far as I know" for n in range(1, 10
 
 def row(number, first, last, *, path="a.md", text=None):
     text = "\n".join(LINES[first - 1 : last]) if text is None else text
-    return Row(number, hash(path), first, last, "", text, bytes([number]), File(path, "memory", 0, "", ""))
+    return Row(number, hash(path), first, last, "", text, bytes([number]), path, "memory", 0, "", "")
 
 
 def cited(*spans, wanted=6, max_tokens=600):
