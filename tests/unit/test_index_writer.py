@@ -28,7 +28,7 @@ def test_files_are_stored_together_or_not_at_all(wanting):
     assert sorted(ledger.entries(wanting.connection)) == before
 
     rows = (file_row("b.md", "cherries"), file_row("c.md", "plums", "apples"), file_row("b.md", at=1))
-    assert wanting.store_files(rows) == ["added", "added", "late"]
+    assert wanting.store_files(rows) == ["stored", "stored", "late"]
     assert sorted(ledger.entries(wanting.connection)) == [*before, "b.md", "c.md"]
     # Two of the texts were wanted before.
     assert backlog(wanting).wanted == 4

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from memline.shared.index import ledger
-from memline.shared.index.driver import json_ids
+from memline.shared.index.driver import json_ids, scalar
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, name_key, path_key, stem_key
@@ -47,8 +47,8 @@ class Document(NamedTuple):
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """How a stored file compares with its row before, and which texts were added and removed."""
 
-    #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row;
-    #: ignored) or unknown (compared with content that the ledger has no longer; ignored, to be read again).
+    #: stored, unchanged, late (read earlier than the row; ignored) or unknown (compared with content that the
+    #: ledger has no longer; ignored, to be read again).
     kind: str
     #: text hash -> text of the file's chunks; of a session that has grown, of the new ones.
     texts: dict[bytes, str] = {}
@@ -74,7 +74,6 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
     before = ledger.entry(connection, row.path)
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
         return FileChange(kind="late")
-    existed = before is not None and before.outcome != ledger.REMOVED
     if row.chunks is None:
         recorded = before and (before.outcome, before.hash, before.chunking)
         if recorded != (row.outcome, row.hash, row.chunking):
@@ -84,13 +83,9 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
         return FileChange(kind="unchanged")
     file_id = ledger.record(connection, row)
     texts, orphans, documents = _replace_chunks(connection, file_id, row)
-    if row.outcome == ledger.REMOVED:
-        # Also for a file that was made and removed between two scans: the row tells that it was read.
-        kind = "removed" if existed else "unchanged"
-    elif row.outcome in (outcomes.INDEXED, outcomes.EMPTY):
-        kind = "changed" if existed else "added"
-    else:
-        kind = "refused"
+    # A file that was made and removed between two scans has a row as well, which tells that it was read.
+    is_new = row.outcome != ledger.REMOVED or (before is not None and before.outcome != ledger.REMOVED)
+    kind = "stored" if is_new else "unchanged"
     return FileChange(kind=kind, texts=texts, orphans=orphans, documents=documents)
 
 
@@ -119,7 +114,7 @@ def _replace_chunks(
         return {digest: chunk.text for digest, chunk in chunks}, [], []
     listed = "WHERE id IN (SELECT value FROM json_each(?))"
     rows = connection.execute(f"SELECT id, heading, text FROM chunks {listed}", (gone,))
-    _remove_full_text(connection, [_document(row.path, *each) for each in rows])
+    _write_full_text(connection, [_document(row.path, *each) for each in rows], removes=True)
     connection.execute(f"DELETE FROM chunks {listed}", (gone,))
     change = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
     connection.executemany(change, moved)
@@ -138,13 +133,9 @@ def _replace_chunks(
     _replace_tags_and_links(connection, file_id, row)
     wanted = new.values() if row.source == SESSIONS and new else chunks
     texts = {digest: chunk.text for digest, chunk in wanted}
-    orphans = [digest for (digest, _), same in before.items() if same and not _is_used(connection, digest)]
-    return texts, orphans, documents
-
-
-def _is_used(connection: Connection, digest: bytes) -> bool:
-    query = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
-    return connection.execute(query, (digest,)).fetchone() is not None
+    used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
+    removed = (digest for (digest, _), same in before.items() if same)
+    return texts, [digest for digest in removed if not scalar(connection, used, digest)], documents
 
 
 def _document(path: str, row_id: int, heading: str, text: str) -> Document:
@@ -172,13 +163,14 @@ def sessions_in(source: Connection) -> Iterator[FileRow]:
 
 def count(connection: Connection) -> int:
     """Count the chunks."""
-    return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
+    return int(scalar(connection, "SELECT count(*) FROM chunks"))
 
 
 def _replace_names(connection: Connection, file_id: int, row: FileRow) -> list[Document]:
     """Store the names of a file and return their documents; a file without chunks has none."""
     query = "SELECT id, key, title FROM names WHERE file_id = ? ORDER BY id"
-    _remove_full_text(connection, _of_names(row.path, connection.execute(query, (file_id,)).fetchall()))
+    names = _of_names(row.path, connection.execute(query, (file_id,)).fetchall())
+    _write_full_text(connection, names, removes=True)
     connection.execute("DELETE FROM names WHERE file_id = ?", (file_id,))
     connection.executemany(
         "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?)",
@@ -234,19 +226,16 @@ def add_full_text(connection: Connection, documents: Sequence[Document]) -> None
     Last in it, and all at once: FTS5 writes what it has gathered to its tables before each statement that
     SQLite may have to undo alone. File by file that took twice as long.
     """
-    for table, columns in _COLUMNS.items():
-        connection.executemany(
-            f"INSERT INTO {table}_fts (rowid, {columns}) VALUES (?{', ?' * len(columns.split())})",
-            ((each.row_id, *each.columns) for each in documents if each.table == table),
-        )
+    _write_full_text(connection, documents, removes=False)
 
 
-def _remove_full_text(connection: Connection, documents: Sequence[Document]) -> None:
-    """Remove documents from full text, inside the caller's transaction: FTS5 must be told what they were."""
+def _write_full_text(connection: Connection, documents: Sequence[Document], *, removes: bool) -> None:
+    """Add or remove documents; FTS5 must be told what those were which it removes."""
     for table, columns in _COLUMNS.items():
+        command, word = (f"{table}_fts, ", "'delete', ") if removes else ("", "")
+        marks = ", ?" * len(columns.split())
         connection.executemany(
-            f"INSERT INTO {table}_fts ({table}_fts, rowid, {columns})"
-            f" VALUES ('delete', ?{', ?' * len(columns.split())})",
+            f"INSERT INTO {table}_fts ({command}rowid, {columns}) VALUES ({word}?{marks})",
             ((each.row_id, *each.columns) for each in documents if each.table == table),
         )
 

@@ -34,6 +34,7 @@ TOMBSTONE_NS = 3_600 * 10**9
 class RecordedFile(msgspec.Struct, frozen=True):
     """What a scan compares with the file on the disk."""
 
+    path: str
     size: int
     mtime_ns: int
     #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
@@ -64,10 +65,8 @@ def left_out(connection: Connection) -> frozenset[str]:
 
 def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
     """Return the files that are not removed, by path."""
-    rows = connection.execute(
-        "SELECT path, size, mtime_ns, ctime_ns, outcome, chunking FROM files WHERE outcome <> ?", (REMOVED,)
-    )
-    return {path: RecordedFile(*row) for path, *row in rows}
+    rows = select(connection, RecordedFile, "files", "WHERE outcome <> ?", REMOVED)
+    return {row.path: row for row in rows}
 
 
 def page(
@@ -125,9 +124,8 @@ def forget_removed(connection: Connection, before_ns: int) -> None:
 
 def has_others(connection: Connection, sources: Sequence[str]) -> bool:
     """Tell whether there are files of a source that is not among `sources`."""
-    others = [source for source in (MEMORY, SESSIONS) if source not in sources]
     query = "SELECT 1 FROM files WHERE source = ? LIMIT 1"
-    return any(connection.execute(query, (source,)).fetchone() for source in others)
+    return any(scalar(connection, query, other) for other in {MEMORY, SESSIONS} - {*sources})
 
 
 def outcome_counts(connection: Connection) -> dict[str, int]:

@@ -24,9 +24,6 @@ from memline.shared.visible_text import in_name, one_line
 #: Where the path of a link begins, apart from the folder of its note.
 _START = re.compile(r"(?:\.{0,2}/)+")
 
-#: What the page is called that a site shows for a folder.
-PAGES_OF_FOLDERS = ("index", "README", "readme")
-
 #: Path, line and target of a link, and whether it is a Markdown link.
 Place = tuple[str, int, str, bool]
 
@@ -94,39 +91,20 @@ class Resolver:
         """Return the path of the note that a link in the note `of` leads to; empty where there is none."""
         folder = of.rpartition("/")[0]
         bare = _START.sub("", target, count=1) if target[:1] in "./" else target
-        if is_path and not is_markdown(target):
-            return self._page(target, folder)
         if is_path or bare != target:
             beside, *_ = self._by_way(normpath(join(folder, target)))
             if beside:
                 return beside[0]
-        found = next(filter(None, self._by_way(bare)), [])
-        if not found and "/" in bare:
+        is_page = is_path and not is_markdown(target)
+        # A path without an ending is a page of a site, and no name.
+        notes = next(filter(None, self._by_way(bare)[: 1 if is_page else None]), [])
+        if not notes and "/" in bare and not is_page:
             # It was moved. Of several notes with its name none is taken for it.
             moved = self._by_way(last_part(bare))[2]
-            found = moved if len(moved) == 1 else []
+            notes = moved if len(moved) == 1 else []
         return min(
-            found, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
+            notes, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
         )
-
-    def _page(self, target: str, folder: str) -> str:
-        """Return the page of a site that a path without an ending means: `/guide`, also `guide/index.md`.
-
-        From the folder of the note, from the root, else the end of a path.
-        """
-        whole = target.strip("/")
-        begins = [whole] if target.startswith("/") else [normpath(join(folder, target)), whole]
-        pages = [f"{begin}/{page}".strip("/") for begin in begins for page in ("", *PAGES_OF_FOLDERS)]
-        paths = [page + ending for page in pages for ending in MARKDOWN]
-        rows = self._connection.execute(
-            "SELECT path FROM files WHERE path IN (SELECT value FROM json_each(?)) AND outcome = ?"
-            " AND source = ?",
-            (json.dumps(paths), INDEXED, MEMORY),
-        )
-        known = {path for (path,) in rows if self._private or not is_private(path)}
-        # The end of a path, but for pages of folders: all of them have the same names.
-        ends = self._by_way(whole)[3] if "/" in target and whole and not known else ()
-        return next((path for path in paths if path in known), min(ends, key=_depth, default=""))
 
     def linked_from(self, path: str) -> list[str]:
         """Return the paths of the other notes that a note links to, in its order, each once."""
@@ -137,10 +115,6 @@ class Resolver:
         ).fetchall()
         notes = dict.fromkeys(self.note(target, is_path=is_path, of=path) for target, is_path in rows)
         return [each for each in notes if each not in ("", path)]
-
-
-def _depth(path: str) -> tuple[int, str]:
-    return path.count("/"), path
 
 
 def linked(
@@ -197,12 +171,10 @@ def _linking_to(connection: Connection, resolver: Resolver, path: str) -> list[s
     """Return the paths of the notes that link to this one, sorted."""
     named = "SELECT key FROM names WHERE file_id = (SELECT id FROM files WHERE path = ?)"
     keys = {key.rpartition("/")[2] for (key,) in connection.execute(named, (path,))}
-    if page_name(path).casefold() in map(str.casefold, PAGES_OF_FOLDERS):
-        keys.add(stem_key(f"{last_part(path.rpartition('/')[0])}.md"))
     rows = connection.execute(
         "SELECT DISTINCT path, target, is_path FROM links JOIN files ON files.id = file_id"
         " WHERE key IN (SELECT value FROM json_each(?)) AND path <> ? ORDER BY path",
         (json.dumps([*keys]), path),
     )
-    found = {of for of, target, is_path in rows if resolver.note(target, is_path=is_path, of=of) == path}
-    return sorted(found)
+    links = ((of, resolver.note(target, is_path=is_path, of=of)) for of, target, is_path in rows)
+    return sorted({of for of, note in links if note == path})

@@ -66,6 +66,8 @@ def notes(writer):
         ("old/twin", ""),
         ("./twin", "boats/twin.md"),
         ("../far/away/twin.md", "far/away/twin.md"),
+        ("/boats/plan", "boats/plan.md"),
+        ("/plan", ""),
         ("nothing", ""),
         ("../../../etc/passwd", ""),
     ],
@@ -82,29 +84,8 @@ def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(notes, targe
     notes.add("far/away/twin.md")
 
     resolver = Resolver(notes.writer.connection)
-    assert resolver.note(target, is_path=target.endswith(".md"), of="boats/from.md") == meant
-
-
-@pytest.mark.parametrize(
-    ("target", "meant"),
-    [
-        ("/guide/start", "docs/guide/start.md"),
-        ("start", "docs/guide/start.md"),
-        ("./start/", "docs/guide/start.md"),
-        ("/docs/guide", "docs/guide/index.md"),
-        ("../install/", "docs/install/README.md"),
-        ("../elsewhere", ""),
-    ],
-)
-def test_a_path_of_a_site_may_lack_its_ending_or_be_that_of_a_folder(notes, target, meant):
-    notes.add("docs/guide/index.md", text="# Guide")
-    notes.add("docs/guide/start.md")
-    notes.add("docs/install/README.md")
-    # Its name is not what the path of the folder means.
-    notes.add("other/guide.md")
-
-    resolver = Resolver(notes.writer.connection)
-    assert resolver.note(target, is_path=True, of="docs/guide/from.md") == meant
+    is_path = target.endswith(".md") or target.startswith("/")
+    assert resolver.note(target, is_path=is_path, of="boats/from.md") == meant
 
 
 def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes):
@@ -114,14 +95,6 @@ def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes):
 
     assert notes.of("a.md")[0] == ["MEMORY.md"]
     assert notes.of("a.md", private=False)[0] == ["memory/boat.md"]
-
-
-def test_the_page_of_a_folder_knows_what_links_to_the_folder(notes):
-    notes.add("guide/README.md", text="# Everything that there is to know")
-    notes.add("a.md", "/guide")
-
-    assert notes.of("a.md") == (["guide/README.md"], [])
-    assert notes.of("guide/README.md") == ([], ["a.md"])
 
 
 def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes):

@@ -12,7 +12,9 @@ def found(path, *, problem=None, **changes):
 
 
 def seen(outcome="indexed", *, size=1, mtime_ns=10, chunking="c1"):
-    return RecordedFile(size=size, mtime_ns=mtime_ns, ctime_ns=10, outcome=outcome, chunking=chunking)
+    return RecordedFile(
+        path="", size=size, mtime_ns=mtime_ns, ctime_ns=10, outcome=outcome, chunking=chunking
+    )
 
 
 def scan(files, ledger, *unlisted):

@@ -70,11 +70,11 @@ def ids(writer):
 
 def test_growth_replaces_the_last_chunk_and_adds_to_it(file, writer, clock, tmp_path):
     append(file, opening() + talk(30))
-    assert writer.store_file(look(file, writer, clock)) == "added"
+    assert writer.store_file(look(file, writer, clock)) == "stored"
     before = ids(writer)
 
     append(file, talk(4, first=30))
-    assert writer.store_file(look(file, writer, clock)) == "changed"
+    assert writer.store_file(look(file, writer, clock)) == "stored"
 
     assert ids(writer)[: len(before) - 1] == before[:-1]
     assert texts(writer) == whole(file, tmp_path, clock)
@@ -170,7 +170,7 @@ def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(f
     append(file, opening() + talk(10))
     take_in(file, writer, clock)
 
-    assert writer.store_file(look(file, writer, clock, allowed=False)) == "removed"
+    assert writer.store_file(look(file, writer, clock, allowed=False)) == "stored"
 
     assert texts(writer) == []
     file.unlink()
