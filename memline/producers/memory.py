@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import update_wrapper
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,8 +22,8 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import BadRequest, ConfigError, IndexFault
-from memline.shared.figures.counters import Tally, tally_of
+from memline.shared.errors import ConfigError, IndexFault
+from memline.shared.figures.counters import tally_of
 from memline.shared.finding import NOTE
 from memline.shared.search.request import SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
@@ -61,14 +61,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.files_behind or self.vectors_behind)
 
 
-def _check_chat(chat: object) -> None:
-    if chat is not None and not hasattr(chat, "is_private"):
-        raise TypeError(f"chat is not a Chat, make one with chat_of: {chat!r:.80}")
-
-
 def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
     """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
-    _check_chat(chat)
     return chat is None or chat.is_private or settings.content.memory.private_in_groups
 
 
@@ -136,19 +130,13 @@ class Memory:
         self._clock = clock
         self._backend = choose(settings, agent, long_lived=long_lived, clock=clock)
         #: Counts the questions of a process that stays.
-        self._tally: Tally | None = None
-        if long_lived:
-            self._tally = tally_of(agent.account_path)
+        self._tally = tally_of(agent.account_path) if long_lived else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __reduce__(self) -> NoReturn:
-        # It holds an open index and locks; without this the error is about some local object.
-        raise TypeError("a Memory cannot be copied or pickled: open one in each process")
 
     def close(self) -> None:
         """Close the index and free the vectors; the next call opens them again."""
@@ -178,8 +166,6 @@ class Memory:
         left to `index`. Raises IndexFaults, BadRequest for a value that is not allowed, and ConfigError for a
         bad date.
         """
-        if not isinstance(query, str):
-            raise TypeError(f"query is not a text: {query!r:.80}")
         request = search_request(
             query,
             private=sees_private(self.settings, chat),
@@ -223,16 +209,7 @@ class Memory:
         AccessDenied for the long-term note and conversations in a `chat` that is not private, and BadRequest
         for a name that several notes have, with these.
         """
-        if not isinstance(path := fspath(path), str):
-            raise TypeError(f"path is not a text: {path!r:.80}")
-        counts = {"first": first, "lines": lines, "around": around, "max_chars": max_chars}
-        for name, count in counts.items():
-            is_left_out = count is None and name != "around"
-            if not is_left_out and (not isinstance(count, int) or isinstance(count, bool)):
-                raise BadRequest(
-                    f"{name}: {count!r:.80} is not a whole number", hint=f"give {name} as an int"
-                )
-        asked = Asked(path=path, first=first, lines=lines, around=around, max_chars=max_chars)
+        asked = Asked(path=fspath(path), first=first, lines=lines, around=around, max_chars=max_chars)
         excerpt = self._backend.get(asked, private=sees_private(self.settings, chat))
         return replace(excerpt, workspace=str(self.settings.workspace))
 
@@ -250,10 +227,6 @@ class Memory:
 
         Raises BadRequest for an entry that is empty or too long, and AppendRefused when it cannot be written.
         """
-        for name, given in (("text", text), ("target", target), ("heading", heading)):
-            if not isinstance(given, str):
-                raise TypeError(f"{name} is not a text: {given!r:.80}")
-        _check_chat(chat)
         # What writes notes takes 5 ms of a search to import.
         from memline.producers.actions.append_entry import append
 
@@ -280,8 +253,14 @@ class Memory:
         the files of a root that was emptied. With `queue.url` the fleet does the work. Raises
         IndexFaults.
         """
-        hooks: dict[str, Any] = {"on_progress": on_progress, "on_plan": on_plan, "on_note": on_note}
-        return self._backend.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
+        return self._backend.sync(
+            force=force,
+            re_embed=re_embed,
+            accept_removals=accept_removals,
+            on_progress=on_progress,
+            on_plan=on_plan,
+            on_note=on_note,
+        )
 
     def status(self, *, deep: bool = False) -> Status:
         """Say what is indexed and what is stale; `deep` asks the provider for one vector."""
@@ -310,15 +289,12 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
     status, found = collected["status"], collected["findings"]
     worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
     same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
+    has_vectors = status["vector"]["ready"] and status["provider"] != "none"
     return {
         "agentId": settings.agent,
         "enabled": settings.memory.enabled,
         **{name: status[name] for name in same},
-        "mode": status["qmd"]["mode"]
-        if "qmd" in status
-        else "hybrid"
-        if status["vector"]["ready"] and status["provider"] != "none"
-        else "keyword",
+        "mode": status["qmd"]["mode"] if "qmd" in status else "hybrid" if has_vectors else "keyword",
         "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
         "stale": status["dirty"],
         "append": settings.memory.append.enabled,

@@ -13,31 +13,15 @@ from memline.shared.sources.paths import SESSIONS
 
 _SPEAKER = re.compile(r"(?:User|Assistant): ")
 
-#: More lines than a transcript has; SQLite refuses what is much larger.
-_MOST_LINES = 1 << 40
-
 #: Chunks that are read for an excerpt at most: more never fit.
 _MOST_CHUNKS = 500
 
 #: Chunks before and after that are read for the turns around: a turn may have several.
 _MOST_AROUND = 50
 
-#: Chunks of a transcript from line ? to line ?, and those so many before and after.
-_CITED = """
-SELECT min(ordinal), max(ordinal) FROM chunks JOIN files ON files.id = chunks.file_id
-WHERE path = ? AND source = ? AND end_line >= ? AND start_line <= ?
-"""
-#: The first line of what begins behind line ?; the lines of the first chunk behind chunk ?.
-_BEHIND = """
-SELECT min(start_line) FROM chunks JOIN files ON files.id = chunks.file_id
-WHERE path = ? AND source = ? AND start_line > ?
-"""
-_NEXT = """
-SELECT start_line, end_line FROM chunks JOIN files ON files.id = chunks.file_id
-WHERE path = ? AND source = ? AND ordinal > ? ORDER BY ordinal LIMIT 1
-"""
-_KNOWN = """
-SELECT 1 FROM chunks JOIN files ON files.id = chunks.file_id WHERE path = ? AND source = ? LIMIT 1
+_PLACES = """
+SELECT ordinal, start_line, end_line FROM chunks JOIN files ON files.id = chunks.file_id
+WHERE path = ? AND source = ? ORDER BY ordinal
 """
 _CHUNKS = """
 SELECT ordinal, start_line, end_line, text FROM chunks JOIN files ON files.id = chunks.file_id
@@ -62,22 +46,24 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
     `first` and `lines` of the excerpt are those of the chunks that it comes from.
     """
     around, max_chars = part.around, part.max_chars
-    first = min(max(1, part.first), _MOST_LINES)
-    last = min(first + (part.lines or DEFAULT_LINES) - 1, _MOST_LINES)
-    wanted = (path, SESSIONS)
+    first = max(1, part.first)
+    last = first + (part.lines or DEFAULT_LINES) - 1
+    places = connection.execute(_PLACES, (path, SESSIONS)).fetchall()
     # One that was forgotten has its row alone.
-    if connection.execute(_KNOWN, wanted).fetchone() is None:
+    if not places:
         return None
-    lowest, highest = connection.execute(_CITED, (*wanted, first, last)).fetchone()
-    if lowest is None:
-        next_from = connection.execute(_BEHIND, (*wanted, last)).fetchone()[0]
+    named = [ordinal for ordinal, start, end in places if end >= first and start <= last]
+    if not named:
+        next_from = min((start for _, start, _ in places if start > last), default=None)
         return Excerpt(
             path=path, text="", first=first, lines=0, truncated=next_from is not None, next_from=next_from
         )
+    lowest, highest = named[0], named[-1]
     highest = min(highest, lowest + _MOST_CHUNKS)
     reach = _MOST_AROUND if around else 0
     # One more: a turn may go on.
-    rows = connection.execute(_CHUNKS, (*wanted, lowest - reach, highest + reach + 1)).fetchall()
+    span = lowest - reach, highest + reach + 1
+    rows = connection.execute(_CHUNKS, (path, SESSIONS, *span)).fetchall()
     chars, most = 0, lowest
     for ordinal, _, _, text in rows:
         chars += len(text) + 1 if ordinal >= lowest else 0
@@ -106,10 +92,10 @@ def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
     if most == highest and stop < len(turns) and room >= 0:
         whole = max(most, turns[stop][0].ordinal - 1)
     begin, end = shown[0].start_line, max(row[2] for row in rows if row[0] <= whole)
-    following = connection.execute(_NEXT, (*wanted, whole)).fetchone()
+    following = next((place for place in places if place[0] > whole), None)
     next_from, is_cut = None, len(text) > max_chars
     if following is not None:
-        next_start, next_end = following
+        _, next_start, next_end = following
         # A line that goes on in the next chunk comes once more, but the line that was asked for is over.
         next_from = max(first + 1, next_start if next_end <= end else max(next_start, end + 1))
         is_cut |= next_start <= first

@@ -90,39 +90,6 @@ def test_the_twin_of_a_method_says_of_itself_what_the_method_says(name):
     assert inspect.iscoroutinefunction(twin)
 
 
-def test_a_memory_itself_is_neither_copied_nor_pickled(memory):
-    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="a Memory cannot be copied or pickled: open one in each process"):
-            copied(memory)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda memory: memory.search(None), "query is not a text: None"),
-        (lambda memory: memory.search(b"cents"), "query is not a text: b'cents'"),
-        (lambda memory: memory.search("cents", chat="agent:main:main"), "chat is not a Chat"),
-        (lambda memory: memory.get(b"MEMORY.md"), "path is not a text: b'MEMORY.md'"),
-        (lambda memory: memory.append(5), "text is not a text: 5"),
-        (lambda memory: memory.append("Ada.", heading=None), "heading is not a text: None"),
-        (lambda memory: memory.append("Ada.", target=None), "target is not a text: None"),
-        (lambda memory: memory.append("Ada.", chat="agent:main:discord:group:1"), "chat is not a Chat"),
-    ],
-)
-def test_an_argument_of_another_type_is_a_type_error_that_names_it(memory, call, said):
-    with pytest.raises(TypeError, match=said):
-        call(memory)
-
-
-@pytest.mark.parametrize(
-    "given", [{"first": "2"}, {"lines": 2.0}, {"around": True}, {"around": None}, {"max_chars": "x"}]
-)
-def test_a_count_that_is_not_a_whole_number_is_refused(memory, given):
-    (name,) = given
-    with pytest.raises(BadRequest, match=f"{name}: .* is not a whole number"):
-        memory.get("MEMORY.md", **given)
-
-
 def test_a_note_is_read_by_a_path_object_too(memory, notes):
     assert memory.get(Path("MEMORY.md")) == memory.get(notes / "MEMORY.md") == memory.get("MEMORY.md")
     assert memory.get("MEMORY.md", max_chars=-1) == memory.get("MEMORY.md")
