@@ -10,7 +10,7 @@ import pytest
 from memline.producers.watching.flush_sessions import FlushSessions
 from memline.shared.clock import ManualClock
 from memline.shared.config.load import load
-from memline.shared.flush.flush import Session, flush
+from memline.shared.flush.flush import flush
 from tests.support.chat_server import ChatServer
 from tests.support.process import memline, memline_without_rights, running_memline
 from tests.support.workspace import until
@@ -91,10 +91,10 @@ def test_a_session_is_flushed_when_it_is_due_and_once_between_two_compactions(tm
     agent = Agent(tmp_path, **at(chat), forceFlushTranscriptBytes=5_000)
     memline("index", env=agent.env)
     settings = agent.settings()
-    session, clock = Session(settings=settings, path=agent.sessions / SESSION), ManualClock(time.time())
+    clock = ManualClock(time.time())
 
     def outcome():
-        return flush(session, clock, if_due=True).outcome
+        return flush(settings, agent.sessions / SESSION, clock, if_due=True).outcome
 
     agent.say("user", "hello")
     agent.say("assistant", "Hi.", usage={"totalTokens": 5_999})

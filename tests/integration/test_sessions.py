@@ -9,7 +9,7 @@ import pytest
 
 from memline.producers.actions.forget import targets_of_session
 from memline.producers.runs import following as runs_following
-from memline.producers.watching import watcher
+from memline.producers.watching import follow
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
 from tests.support.workspace import paths, remote, until
 
@@ -221,7 +221,7 @@ def test_no_secret_leaves_the_process_or_reaches_the_index(place, folder, server
 
 
 def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(place, folder, server, monkeypatch):
-    monkeypatch.setattr(watcher, "TRANSCRIPT_QUIET_S", 0.05)
+    monkeypatch.setattr(follow, "TRANSCRIPT_S", 0.05)
     place.configure(**remote(server.url), sync={"sessions": {"deltaMessages": 5}})
     file = folder / "abc.jsonl"
     file.write_text(opening() + talk(60))
@@ -243,7 +243,7 @@ def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(place, fold
 
 
 def test_the_start_of_a_session_brings_in_the_end_of_the_last(place, folder, monkeypatch):
-    monkeypatch.setattr(watcher, "TRANSCRIPT_QUIET_S", 0.05)
+    monkeypatch.setattr(follow, "TRANSCRIPT_S", 0.05)
     file = folder / "abc.jsonl"
     file.write_text(opening() + talk(6))
     with following(place):

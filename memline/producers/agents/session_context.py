@@ -139,12 +139,12 @@ def _compact(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return {}
     # Its HTTP client takes 60 ms, for nothing when a session starts.
-    from memline.shared.flush.flush import STORED, Session, flush, is_on
+    from memline.shared.flush.flush import STORED, flush, is_on
     from memline.shared.sessions import claude_code
 
     if not is_on(settings) or not os.path.isfile(path):
         return {}
-    flushed = flush(Session(settings=settings, path=Path(path), format=claude_code.FORMAT), SystemClock())
+    flushed = flush(settings, Path(path), SystemClock(), format=claude_code.FORMAT)
     if flushed.outcome != STORED:
         return {}
     return {"systemMessage": f"memline: this session is written down in {flushed.reason}"}

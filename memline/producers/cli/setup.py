@@ -142,15 +142,14 @@ def flush(invocation: Invocation, session: str, as_json: bool) -> int | None:
     compacts a session, the hook of Claude Code before each compaction.
     """
     # Its HTTP client takes 60 ms, which a hook at the start of a session does not need.
-    from memline.shared.flush.flush import SKIPPED, Session, folder_of
+    from memline.shared.flush.flush import SKIPPED, folder_of
     from memline.shared.flush.flush import flush as flush_now
 
     settings = invocation.agent()
     name = f"{session.removesuffix('.jsonl')}.jsonl"
     if "/" in session:
         raise click.UsageError(f"{session[:80]!r} is not a name of a transcript")
-    asked = Session(settings=settings, path=folder_of(settings) / name)
-    flushed = flush_now(asked, SystemClock())
+    flushed = flush_now(settings, folder_of(settings) / name, SystemClock())
     if as_json:
         print_json({"session": name, "outcome": flushed.outcome, "reason": flushed.reason})
     else:

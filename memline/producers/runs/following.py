@@ -105,9 +105,8 @@ class Following:
             stack.enter_context(FlushSessions(self._agents))
             follower = Follower(self._agents, errors=self._errors, on_change=self._qmd.changed)
             self._follower = stack.enter_context(follower)
-            self._follower.log_modes()
-            if self._lines:
-                for line in self._follower.describe():
+            for line in self._follower.describe():
+                if self._lines:
                     self._lines.on_note(line)
             for agent in self._agents:
                 kind, path = "up" if self._lines else "watch", agent.index_path

@@ -1,15 +1,14 @@
 """Flush the sessions of agents before they are compacted, beside the following of their files."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.flush.flush import NOT_DUE, SKIPPED, Session, flush, folder_of, is_on
+from memline.shared.flush.flush import NOT_DUE, SKIPPED, flush, folder_of, is_on
 from memline.shared.logs import Log
 
 #: Seconds between two scans of the transcripts, as with their indexing.
@@ -33,7 +32,7 @@ class FlushSessions:
         self._seen_ns: dict[Path, int] = {}
         self._reasons: dict[Path, str] = {}
 
-    def __enter__(self) -> FlushSessions:
+    def __enter__(self) -> Self:
         if self._agents:
             threading.Thread(target=self._run, name="flush", daemon=True).start()
         return self
@@ -60,7 +59,7 @@ class FlushSessions:
 
     def _flush(self, settings: AgentSettings, path: Path) -> None:
         try:
-            flushed = flush(Session(settings=settings, path=path), self._clock, if_due=True)
+            flushed = flush(settings, path, self._clock, if_due=True)
             outcome, reason = flushed.outcome, flushed.reason
         except Exception as error:
             # One odd transcript must not end the flushes of the others.

@@ -4,14 +4,12 @@ Only paths are sent. What was enqueued and did not arrive in the ledger is found
 lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reached costs nothing but time.
 """
 
-from __future__ import annotations
-
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from typing import Self
 
-from memline.producers.watching import watcher
 from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.producers.watching.watcher import Watcher
 from memline.shared.clock import Clock, SystemClock
@@ -27,11 +25,17 @@ from memline.shared.queue.messages import Sweep
 from memline.shared.sessions.programs import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript, unprintable
 from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sync.folders import WatchedFiles
 from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
+
+#: Times the quiet time that changes wait at most while a note is saved without a pause.
+CEILING = 5.0
+
+#: Seconds after a change of a transcript until its growth is measured; writing on does not put it off.
+TRANSCRIPT_S = 5.0
 
 #: Seconds without a change after which what there is of a transcript is read, however little.
 QUIET_S = 300.0
-
 
 #: Seconds between two scans of all files by size and time; 5,000 files cost about 0.1 s of CPU.
 SCAN_EVERY_S = 60.0
@@ -64,7 +68,7 @@ class Follower:
         self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
 
-    def __enter__(self) -> Follower:
+    def __enter__(self) -> Self:
         with self._stack:
             for agent in self._agents:
                 for watcher in agent.watchers:
@@ -77,19 +81,13 @@ class Follower:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def describe(self) -> list[str]:
-        """Return a line for each agent: what is followed, and how."""
-        return [
-            f"memline: agent {agent.settings.agent} follows {agent.settings.workspace}"
-            f"{' and its sessions' if agent.transcripts else ''}: {agent.mode()}"
-            for agent in self._agents
-        ]
-
-    def log_modes(self) -> None:
-        """Write the same to the log."""
+    def describe(self) -> Iterator[str]:
+        """Log for each agent what is followed, and how; yield it as a line."""
         for agent in self._agents:
-            settings = agent.settings
-            _log.info("files.followed", agent=settings.agent, workspace=settings.workspace, mode=agent.mode())
+            name, workspace, mode = agent.settings.agent, agent.settings.workspace, agent.mode()
+            _log.info("files.followed", agent=name, workspace=workspace, mode=mode)
+            sessions = " and its sessions" if agent.transcripts else ""
+            yield f"memline: agent {name} follows {workspace}{sessions}: {mode}"
 
     def tick(self) -> None:
         """Feed what waits, and scan all files when that is due; call it several times a second."""
@@ -109,15 +107,13 @@ class _AgentFollower:
         self._on_change = on_change
         self._clock = clock
         self.watchers: list[Watcher] = []
-        sync, rescan = settings.memory.sync, self._request_scan
+        sync = settings.memory.sync
         if sync.watch and MEMORY in settings.memory.sources:
-            notes = MemoryPaths.of(settings)
-            quiet = watcher.Debounce(sync.watch_debounce_ms / 1000)
-            self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
+            quiet_s = sync.watch_debounce_ms / 1000
+            self._watch(MemoryPaths.of(settings), quiet_s, CEILING * quiet_s)
         self.transcripts = transcripts_of(settings)
         if sync.watch and self.transcripts:
-            quiet = watcher.Debounce(watcher.TRANSCRIPT_QUIET_S, watcher.TRANSCRIPT_CEILING)
-            self.watchers.append(Watcher(self.transcripts, quiet, on_paths=self.enqueue, on_rescan=rescan))
+            self._watch(self.transcripts, TRANSCRIPT_S, TRANSCRIPT_S)
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
         #: Whether a scan finds the first import, or what changed while this process was off. It becomes a
@@ -130,6 +126,11 @@ class _AgentFollower:
         #: Scans in a row of which not a single file arrived.
         self._scans_without_arrival = 0
         self._is_queue_down = False
+
+    def _watch(self, files: WatchedFiles, quiet_s: float, most_s: float) -> None:
+        on_paths, on_rescan = self.enqueue, self._request_scan
+        watcher = Watcher(files, quiet_s=quiet_s, most_s=most_s, on_paths=on_paths, on_rescan=on_rescan)
+        self.watchers.append(watcher)
 
     def mode(self) -> str:
         """Return how the files are followed, and why they are polled if they are."""
@@ -173,7 +174,6 @@ class _AgentFollower:
         return not any(os.path.lexists(self.settings.workspace / name) for name in names)
 
     def _request_scan(self) -> None:
-        """Note that a scan is due; it belongs to the thread that ticks."""
         self._is_scan_asked = True
 
     def _scan(self) -> None:

@@ -4,8 +4,6 @@
 is kept as a value of the agent's index, so that `memline status` shows it, until the same part works again.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -5,8 +5,6 @@ observer anew when folders were made, moved or removed: inotify keeps reporting 
 name. What a watch misses all the same, the scan of each minute finds (`follow`).
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -16,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Self
 
 from msgspec.structs import astuple
 from watchdog import events
@@ -29,51 +28,6 @@ from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable
 from memline.shared.sync.folders import WatchedFiles, WatchedFolder, are_local, folders_of
-
-#: Times the quiet time a file that is saved without a pause has to wait at most.
-CEILING = 5.0
-
-#: Seconds after a change of a transcript until its growth is measured. A session is written to with every
-#: message, so writing on does not put it off: the ceiling is the quiet time.
-TRANSCRIPT_QUIET_S = 5.0
-TRANSCRIPT_CEILING = 1.0
-
-#: Share of the quiet time by which a name may be early when another is due: an editor's "save all" or a pull
-#: touches many files within a moment, and one message for all is cheaper than one each.
-_TOLERANCE = 0.1
-
-
-class Debounce:
-    """Keeps names until they are due. Has no clock: each call passes the time, in seconds.
-
-    Each name waits on its own, so a file that is written all the time does not delay the others.
-    """
-
-    def __init__(self, quiet_s: float, ceiling: float = CEILING) -> None:
-        """With a `ceiling` of 1 a change waits the quiet time, whatever comes after it."""
-        self._quiet_s, self._most_s = quiet_s, ceiling * quiet_s
-        #: When the name changed first, and when it is due.
-        self._times: dict[str, tuple[float, float]] = {}
-
-    def add(self, name: str, now: float) -> None:
-        """Record that `name` changed; its quiet time starts again, its ceiling does not."""
-        first, _ = self._times.get(name, (now, now))
-        self._times[name] = first, min(now + self._quiet_s, first + self._most_s)
-
-    def due_at(self) -> float | None:
-        """Return when the next name is due; None when nothing waits."""
-        return min((due for _, due in self._times.values()), default=None)
-
-    def pop_due(self, now: float) -> set[str]:
-        """Remove and return the names that are due, and those that soon would be."""
-        next_due = self.due_at()
-        if next_due is None or next_due > now:
-            return set()
-        latest = now + _TOLERANCE * self._quiet_s
-        names = {name for name, (_, due) in self._times.items() if due <= latest}
-        self._times = {name: times for name, times in self._times.items() if name not in names}
-        return names
-
 
 WATCHING = "watching"
 POLLING = "polling"
@@ -109,14 +63,16 @@ class Watcher(events.FileSystemEventHandler):
     def __init__(
         self,
         files: WatchedFiles,
-        debounce: Debounce,
         *,
+        quiet_s: float,
+        most_s: float,
         on_paths: Callable[[set[str]], None],
         on_rescan: Callable[[], None],
         new_observer: Callable[[], BaseObserver] = Observer,
     ) -> None:
         """`on_paths` is called with the ledger paths that changed, `on_rescan` when only a full scan will do.
 
+        Changes are reported together, `quiet_s` after the last of them and `most_s` after the first at most.
         When a call raises, the error is logged; the caller's next scan finds the same again.
         """
         self._files = files
@@ -125,9 +81,12 @@ class Watcher(events.FileSystemEventHandler):
         self._new_observer = new_observer
         where = files.workspace if isinstance(files, MemoryPaths) else files.folders()[0]
         self._log = Log("watch", folder=where)
+        self._quiet_s, self._most_s = quiet_s, most_s
         #: Guards what the observer's threads and ours share: the names, and whether to stop.
         self._changed = threading.Condition()
-        self._debounce = debounce
+        #: What changed, and when the first of it did (monotonic s); when all of it is due.
+        self._names: set[str] = set()
+        self._first_s = self._due_s = 0.0
         self._is_stopping = False
         self._observer: BaseObserver | None = None
         self._folders: frozenset[WatchedFolder] = frozenset()
@@ -137,7 +96,7 @@ class Watcher(events.FileSystemEventHandler):
         #: Why watching failed and what to do about it; empty while it works, and on network file systems.
         self.reason = ""
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         self._watch()
         self._thread.start()
         return self
@@ -174,18 +133,22 @@ class Watcher(events.FileSystemEventHandler):
 
     def _add(self, name: str) -> None:
         with self._changed:
-            self._debounce.add(name, time.monotonic())
+            now = time.monotonic()
+            self._first_s = self._first_s if self._names else now
+            self._due_s = min(now + self._quiet_s, self._first_s + self._most_s)
+            self._names.add(name)
             self._changed.notify()
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                due_at, now = self._debounce.due_at(), time.monotonic()
                 if not self._is_stopping:
-                    self._changed.wait(HEALTH_S if due_at is None else max(0.0, due_at - now))
+                    self._changed.wait(max(0.0, self._due_s - time.monotonic()) if self._names else HEALTH_S)
                 if self._is_stopping:
                     return
-                names = self._debounce.pop_due(time.monotonic())
+                names = set[str]()
+                if time.monotonic() >= self._due_s:
+                    names, self._names = self._names, names
             try:
                 self._act(names)
             except Exception as error:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from memline.shared.config.schema import AgentSettings, ProviderEntry
 from memline.shared.embedders.endpoint import Endpoint, normal_url
 from memline.shared.embedders.http import HttpClient
-from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderRefused, ProviderStop
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop
 from memline.shared.providers import PROVIDERS
 
 #: Characters of an answer without the model's thoughts; a longer one is not a list of what is worth keeping.
@@ -94,10 +94,7 @@ def _prompt(text: str, now: datetime) -> str:
 def _content(answer: Any) -> str:
     """Return `choices[0].message.content`, a text or a list of parts; empty: nothing to keep."""
     try:
-        choice = answer["choices"][0]
-        content = choice["message"]["content"] or ""
-        if not content and choice.get("finish_reason") == "length":
-            raise ProviderBrokenAnswer(f"{WHAT} failed: the answer was cut before its text began")
+        content = answer["choices"][0]["message"]["content"] or ""
         return content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
     except (KeyError, IndexError, TypeError, AttributeError):
         raise ProviderBrokenAnswer(f"{WHAT} failed: the answer has no text") from None
@@ -114,9 +111,8 @@ def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
     if flush.base_url or not model:
         name, model = "chat" if flush.base_url else "openai", flush.model
     entry = settings.content.models.providers.get(name, ProviderEntry())
-    row = PROVIDERS.get(name)
-    own = row.public_url if row and row.has_chat else ""
-    address = flush.base_url or entry.base_url or own
+    own = {each.name: each for each in PROVIDERS.values() if each.has_chat}
+    address = flush.base_url or entry.base_url or (own[name].public_url if name in own else "")
     if not address:
         # No guess: a conversation is sent there.
         raise ProviderStop(
@@ -124,9 +120,9 @@ def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
             hint=f"set {_WHERE}.baseUrl to a server that speaks OpenAI's protocol",
         )
     url = normal_url(address, where=f"{_WHERE}.baseUrl")
-    if row and not urlsplit(url).path:
-        url += row.bare_path
-    owner = next((each.name for each in PROVIDERS.values() if each.has_chat and url == each.public_url), "")
+    if name in own and not urlsplit(url).path:
+        url += own[name].bare_path
+    owner = next((each for each, row in own.items() if url == row.public_url), "")
     endpoint = Endpoint(
         provider=name,
         base_url=url,
@@ -141,17 +137,12 @@ def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
 def kept(answer: str) -> str:
     """Return the part of an answer that is kept; empty when there is nothing to keep.
 
-    Raises ProviderBrokenAnswer when it ends while the model is still thinking, ProviderRefused when it is
-    too long for a note.
+    Raises ProviderBrokenAnswer when it has nothing but thoughts of the model, or is too long for a note.
     """
     text = _UNSTARTED.sub("", _THOUGHT.sub("", answer)).strip()
-    if answer.strip() and not text:
-        raise ProviderBrokenAnswer(f"{WHAT} failed: the answer is nothing but thoughts of the model")
-    if len(text) > MAX_ANSWER_CHARS:
-        raise ProviderRefused(
-            f"{WHAT} failed: an answer of {len(text)} characters is too long for a note",
-            hint=f"ask for less in {_WHERE}.prompt",
-        )
+    if (answer.strip() and not text) or len(text) > MAX_ANSWER_CHARS:
+        problem = "is too long for a note" if text else "is nothing but thoughts of the model"
+        raise ProviderBrokenAnswer(f"{WHAT} failed: the answer {problem}", hint=f"see {_WHERE}.prompt")
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1].strip()
     return "" if _SILENT.match(text) else _SILENT_END.sub("", text)

@@ -35,13 +35,11 @@ from memline.shared.words import cite
 #: Outcomes of a flush.
 STORED, NOTHING, SKIPPED, NOT_DUE = "stored", "nothing", "skipped", "not due"
 
-#: However large the reserve is, so much of a window stays for the conversation: 8,000 tokens, of a small
-#: window half. The original has the same limits; without them a reserve of 20,000 tokens is more than a
-#: window of 16,384 has, and its session was never flushed.
+#: However large the reserve is, so many tokens of a window stay for the conversation, of a small one half:
+#: a reserve of 20,000 is more than a window of 16,384 has, and its session would never be flushed.
 MIN_PROMPT_TOKENS = 8_000
 
-#: A conversation that is too long for its model is divided by this, down to so many tokens.
-_SHORTER = 4
+#: A conversation that is too long for its model is cut to a quarter, down to so many tokens.
 _MIN_CONVERSATION_TOKENS = 1_000
 
 #: Seconds for which an index remembers that a session was flushed.
@@ -58,14 +56,6 @@ _BLOB = re.compile(rb'"[A-Za-z0-9+/=_-]{1000,}"')
 _BLOCK = re.compile(r"^(?:#.*|[ \t]*$|.+(?:\n(?! ?(?:[-*+]|\d+[.)])\s|#|[ \t]*$).+)*)", re.MULTILINE)
 _MARK = re.compile(r"^[\s*+-]+", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session of an agent, in a file of OpenClaw or of Claude Code."""
-
-    settings: AgentSettings
-    path: Path
-    format: TranscriptFormat = openclaw.FORMAT
 
 
 class Flushed(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,14 +78,20 @@ def folder_of(settings: AgentSettings) -> Path:
     return settings.state_dir / "agents" / settings.agent / "sessions"
 
 
-def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
+def flush(
+    settings: AgentSettings,
+    path: Path,
+    clock: Clock,
+    *,
+    format: TranscriptFormat = openclaw.FORMAT,
+    if_due: bool = False,
+) -> Flushed:
     """Ask the model what is worth keeping of a session, and append it to today's note.
 
     `if_due`: only when its window is nearly full and it was not flushed since its last compaction. Safe
     twice and at the same time: only one claims the cycle, and no item is appended twice.
     Raises a MemlineError when no model is configured or gives an answer, or the note cannot be written.
     """
-    settings = session.settings
     if not is_on(settings):
         where = "agents.defaults.compaction.memoryFlush"
         raise ConfigError(
@@ -103,19 +99,18 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
             hint='write memoryFlush: { model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }',
         )
     try:
-        compaction, lines = _since_compaction(session.path)
-    except (FileRefused, OSError) as error:
-        reason = error.message if isinstance(error, FileRefused) else error.strerror or str(error)
-        raise MemlineError(f"the transcript {session.path} cannot be read: {reason.lower()}") from error
+        compaction, lines = _since_compaction(path)
+    except FileRefused as error:
+        raise MemlineError(f"the transcript {path} cannot be read: {error.message}") from error
     if if_due and not _is_due(settings, compaction, lines):
         return Flushed(outcome=NOT_DUE)
     if not os.access(settings.workspace, os.W_OK):
         return Flushed(outcome=SKIPPED, reason=f"{settings.workspace} is not writable")
     first = compaction or (parse(lines[0]) if lines else None) or {}
-    if not _claim(session, clock.now(), seconds_of(first.get("timestamp"))) and if_due:
+    if not _claim(settings, path, clock.now(), seconds_of(first.get("timestamp"))) and if_due:
         return Flushed(outcome=NOT_DUE)
-    records = Records((line + b"\n" for line in lines), session.format.relevant, session.format.identity)
-    said = messages_of(session.format.said(records), now=clock.now())
+    records = Records((line + b"\n" for line in lines), format.relevant, format.identity)
+    said = messages_of(format.said(records), now=clock.now())
     if not (turns := [f"{each.role.capitalize()}: {each.text}" for each in said]):
         return Flushed(outcome=NOTHING, reason="the session has no text")
     # A model repeats what it was shown, and a note is sent to an embedding provider.
@@ -131,10 +126,7 @@ def flush(session: Session, clock: Clock, *, if_due: bool = False) -> Flushed:
 
 
 def _since_compaction(path: Path) -> tuple[dict[str, Any], Sequence[bytes]]:
-    """Return the record of a transcript's last compaction (empty: none), and the lines behind it.
-
-    Raises FileRefused and OSError.
-    """
+    """Return the record of a transcript's last compaction (empty: none), and the lines behind it."""
     with os.fdopen(open_regular(str(path.parent), path.name), "rb") as file:
         first = max(0, os.fstat(file.fileno()).st_size - END_BYTES)
         file.seek(first)
@@ -194,24 +186,23 @@ def _window(settings: AgentSettings, model: str) -> int:
 def threshold_in(compaction: Compaction, window: int) -> int:
     """Return the tokens at which a session with this window is flushed; 0: never.
 
-    `window - reserve - soft`, where the reserve leaves `MIN_PROMPT_TOKENS` or half of a small window, and
-    the soft threshold takes at most half of what the reserve left.
+    `window - reserve - soft`, where the soft threshold takes at most half of what the reserve left.
     """
     prompt = min(MIN_PROMPT_TOKENS, window // 2)
     room = window - min(compaction.reserve_tokens_floor, window - prompt)
     return room - min(compaction.memory_flush.soft_threshold_tokens, room // 2)
 
 
-def _claim(session: Session, now: float, began: float) -> bool:
+def _claim(settings: AgentSettings, path: Path, now: float, began: float) -> bool:
     """Record in the agent's index that a session is flushed now; False when it was since `began`."""
-    path, name = session.settings.index_path, str(session.path)
-    if not path.exists():
+    index = settings.index_path
+    if not index.exists():
         return True
-    with closing(open_writer(path)) as writer, faults(path), transaction(writer):
+    with closing(open_writer(index)) as writer, faults(index), transaction(writer):
         flushed = meta.get(writer, meta.FLUSHED_AT, {})
         kept = {each: at for each, at in flushed.items() if at > now - _REMEMBERED_S}
-        meta.put(writer, meta.FLUSHED_AT, {**kept, name: now})
-    return not began <= flushed.get(name, -1.0)
+        meta.put(writer, meta.FLUSHED_AT, {**kept, str(path): now})
+    return not began <= flushed.get(str(path), -1.0)
 
 
 def _ask(settings: AgentSettings, turns: Sequence[str], clock: Clock) -> str:
@@ -228,7 +219,7 @@ def _ask(settings: AgentSettings, turns: Sequence[str], clock: Clock) -> str:
         try:
             return chat_model.ask(settings, shown, now, is_cut=len(shown) < len(turns))
         except ProviderTooBig:
-            max_tokens //= _SHORTER
+            max_tokens //= 4
             if max_tokens < _MIN_CONVERSATION_TOKENS:
                 raise
 

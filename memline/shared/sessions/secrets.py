@@ -28,7 +28,6 @@ _RUN = re.compile(r"(?<![A-Za-z0-9_+/.~%@?-])[A-Za-z0-9_+/.~%-]{16,400}={0,2}(?!
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
 _TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
 _IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
-_CODE = re.compile(r"(?i)\bself\.|\b(?:def|const|let|var|return|if|self)\b")
 #: How a value begins that is a call, a variable or an address of code.
 _CALL = re.compile(
     r"""0x|--|\\&|[a-z]+:`|[&*!@$\w.:>?-]*[\w>][(\[{]|[rbf]{0,2}["'`(\[{]|.*[^=]=[^=]|[a-z]+://|(?:\.{0,2}|~)/[\w.]"""
@@ -168,7 +167,7 @@ def _is_assigned(match: _Match, value: str) -> bool:
         return _is_bare_secret(match, strong=strong)
     if not _is_literal(value):
         return False
-    if "`" in match["quote"] and re.match(r"[\s,.;:)]|--|[A-Za-z_][A-Za-z_]*[._A-Z][A-Za-z_.]*$", value):
+    if match["quote"][-1] == "`" and re.match(r"[\s,.;:)]|--", value):
         return False
     if re.search(r"\s", value.strip()):
         return strong and (value == value.lower() or _looks(value.split()[0]))
@@ -192,9 +191,8 @@ def _is_bare_secret(match: _Match, *, strong: bool) -> bool:
         return True
     # A plain word: only where no name of code can stand.
     rest = match.string[match.end() : match.end() + _LINE_CHARS].partition("\n")[0].strip()
-    is_code = "(" in line or _CODE.search(line) is not None
     is_setting = "=" not in match["says"] or match["word"].isupper() or not line.strip()
-    return is_setting and not rest and not is_code
+    return is_setting and not rest and "(" not in line
 
 
 def _sentence(match: _Match) -> tuple[int, int] | None:
@@ -248,7 +246,6 @@ def _is_literal(value: str) -> bool:
 _JUDGES: dict[str, Callable[[_Match, str], bool]] = {
     "all": lambda match, value: True,
     "assigned": _is_assigned,
-    "key": lambda match, value: _is_key(value),
     "literal": lambda match, value: _is_literal(value),
     "looks": lambda match, value: _looks(value) or _is_key(value),
     "option": lambda match, value: (_is_literal if _is_strong(match) else _is_key)(value),

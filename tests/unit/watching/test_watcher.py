@@ -9,7 +9,7 @@ import pytest
 from watchdog.observers import Observer
 
 from memline.producers.watching import watcher as watcher_module
-from memline.producers.watching.watcher import POLLING, WATCHING, Debounce, Watcher
+from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
@@ -76,12 +76,14 @@ def watching(
     workspace,
     reports,
     *extra,
-    debounce_s=0.05,
+    quiet_s=0.05,
+    most_s=TIMEOUT_S,
     new_observer=Observer,
 ):
     return Watcher(
         MemoryPaths(workspace, [ExtraPath(path=path) for path in extra]),
-        Debounce(debounce_s),
+        quiet_s=quiet_s,
+        most_s=most_s,
         on_paths=reports.paths,
         on_rescan=reports.rescan,
         new_observer=new_observer,
@@ -96,6 +98,12 @@ def test_creating_changing_and_deleting_a_note_are_reported(workspace, reports):
             reports.calls.clear()
             change()
             reports.wait(lambda: "memory/a.md" in reports.all)
+
+
+def test_a_file_that_is_saved_without_a_pause_is_reported_all_the_same(workspace, reports):
+    with watching(workspace, reports, quiet_s=TIMEOUT_S, most_s=0.05):
+        (workspace / "memory/a.md").write_text("one")
+        reports.wait(lambda: "memory/a.md" in reports.all)
 
 
 def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace, reports):
@@ -174,8 +182,8 @@ def test_a_name_that_is_not_unicode_requests_a_scan(workspace, reports):
 def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path, reports):
     database = SessionDatabase(tmp_path)
     transcripts = Transcripts({"openclaw": OpenClawTranscripts(str(tmp_path), "main")})
-    watcher = Watcher(transcripts, Debounce(0.05), on_paths=reports.paths, on_rescan=reports.rescan)
-    with watcher:
+    calls = {"on_paths": reports.paths, "on_rescan": reports.rescan}
+    with Watcher(transcripts, quiet_s=0.05, most_s=0.05, **calls):
         database.say("a", said("user", "hello"))
         reports.wait(lambda: reports.rescans >= 1)
 
