@@ -43,14 +43,14 @@ _CHUNKS_OF = (
 
 
 def lifts_of(
-    matches: Matches, question: Question, words: Words, files: list[int] | None, limit: int
+    matches: Matches, question: Question, words: Words, files: str | None, limit: int
 ) -> tuple[dict[int, float], bool]:
     """Return what is added to chunks, `limit` of each kind at most, and whether a note is of the days asked.
 
-    `files`: the ids of those that are searched, None for all.
+    `files`: a JSON array of the ids of the files that are searched, None for all.
     """
     connection, lifts = matches.connection, dict[int, float]()
-    allowed = None if files is None else {*files}
+    allowed = None if files is None else {*json.loads(files)}
 
     def within(file_ids: set[int]) -> set[int]:
         return file_ids if allowed is None else file_ids & allowed

@@ -14,7 +14,6 @@ from typing import Literal
 from unicodedata import normalize
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from memline.shared.note_names import without_ending
 from memline.shared.sources.about import asked_tags
@@ -49,8 +48,10 @@ _COUNTED, _QUANTITY = r"\d{1,2}(?:-[^\W\d_]{3,})+", r"\d{1,4}|\d+[a-z]{1,3}"
 _CAMEL_CASE = "[a-z]{2,}[A-Z]+[a-z]"
 _AROUND = " \"'?!.,:;()`"
 
+Kind = Literal["word", "id", "day", "phrase", "part"]
 
-class Term(Struct, frozen=True, kw_only=True):
+
+class Term(Struct, frozen=True):
     """One thing to find."""
 
     #: As written in the question, lower case.
@@ -61,7 +62,7 @@ class Term(Struct, frozen=True, kw_only=True):
     fallbacks: tuple[str, ...] = ()
     #: `id`: an id or a quoted phrase. `day` counts in chunks that have another term. `phrase`: the whole
     #: question. `part`: a pair of CJK characters, or pieces that are words as well.
-    kind: Literal["word", "id", "day", "phrase", "part"] = "part"
+    kind: Kind = "part"
     #: As typed, for the list of missing words; empty for what was not typed like that.
     typed: str = ""
 
@@ -91,8 +92,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
 
     `today` is the day of the asker; without it no words are read as days.
     """
-    original = normalize("NFC", re.sub("[\ud800-\udfff]", " ", raw[:MAX_CHARS]))
-    original = re.sub(r"[\x00-\x1f\x7f]+", " ", original).strip()
+    original = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]+", " ", normalize("NFC", raw[:MAX_CHARS])).strip()
     text, tags = asked_tags(fold(original))
     days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
     rest = text
@@ -109,7 +109,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
     terms.take_days(days, typed_days, is_day_alone=is_day_alone)
     whole = text.strip(" \"'?!.")
     if len(_WORD.findall(whole)) in PHRASE_WORDS and '"' not in text and not (tags or days):
-        terms.add(Term(label=whole, match=quoted(whole), kind="phrase"))
+        terms.add(whole, quoted(whole), kind="phrase")
     paths = (match[0] for match in _COMPOUND.finditer(text))
     return Question(
         text=original,
@@ -140,29 +140,28 @@ class _Terms:
     def __init__(self) -> None:
         self.of: dict[str, Term] = {}
 
-    def add(self, term: Term) -> None:
-        self.of.setdefault(term.match, term)
+    def add(self, label: str, match: str, *fallbacks: str, kind: Kind = "part", typed: str = "") -> None:
+        self.of.setdefault(match, Term(label, match, fallbacks, kind, typed))
 
     def take_days(self, days: Iterable[Days], typed_days: list[str], *, is_day_alone: bool) -> None:
         """Make terms of days: their words, a hint without which conversations lose .01, and their figures."""
         hints = _Terms()
         hints.take_words("" if is_day_alone else " ".join(typed_days), is_enough=True)
         for term in hints.of.values():
-            self.add(replace(term, typed="", kind="day"))
+            self.add(term.label, term.match, *term.fallbacks, kind="day")
         for each, typed in zip(days, typed_days, strict=True):
             if each.first == each.last and not each.is_relative:
                 figures = "" if any(map(str.isalpha, typed)) else typed
                 day = str(each) if each.has_year else f"{each.first:%m-%d}"
                 looks = any_of(quoted(other) for other in (day, figures, day.replace("-", "")) if other)
-                self.add(Term(label=day, match=looks, kind="part" if is_day_alone else "day", typed=figures))
+                self.add(day, looks, kind="part" if is_day_alone else "day", typed=figures)
 
     def take_marked(self, text: str) -> str:
         """Make terms of quotes, emoji and compounds, and return the rest."""
         text = _QUOTED.sub(self._take_quote, text)
         if not text.isascii():
             for emoji in emoji_run().findall(text):
-                match = f"{{grams}} : {quoted(grams(emoji))}"
-                self.add(Term(label=emoji, match=match, kind="id", typed=emoji))
+                self.add(emoji, f"{{grams}} : {quoted(grams(emoji))}", kind="id", typed=emoji)
             text = dense_run().sub(lambda run: f" {run[0]} ", emoji_run().sub(" ", text))
         return _COMPOUND.sub(self._take_compound, text)
 
@@ -179,13 +178,14 @@ class _Terms:
         if not pieces or re.fullmatch(_COUNTED, typed):
             return typed
         is_of_words = all(map(str.isalpha, pieces)) and "_" not in typed
+        joined = quoted("".join(pieces))
         if is_of_words and len(pieces[0]) == 1 and "-" in typed and len(pieces) == 2:
-            self._add_phrase(typed, pieces, quoted("".join(pieces)))
+            self._add_phrase(typed, pieces, joined)
             return " "
         # `high-speed` and `and/or` are two words: as a phrase on top of them they lost 0.01 on abstracts.
         is_id = _is_id(typed, pieces)
         if is_id or not is_of_words:
-            looks = [quoted("".join(pieces))] if 1 < len(pieces) < 4 else []
+            looks = [joined] if 1 < len(pieces) < 4 else []
             if version := re.match(_VERSION, typed):
                 first = pieces[0][1:] if version[1] else f"v{pieces[0]}"
                 looks.append(quoted(" ".join([first, *pieces[1:]])))
@@ -194,19 +194,10 @@ class _Terms:
         # every note ends with.
         return without_ending(typed) if is_of_words else " "
 
-    def _add_phrase(
-        self, typed: str, pieces: list[str], *looks: str, kind: Literal["id", "part"] = "part"
-    ) -> None:
+    def _add_phrase(self, typed: str, pieces: list[str], *looks: str, kind: Kind = "part") -> None:
         parts = [quoted(piece) for piece in dict.fromkeys(pieces) if len(piece) > 1]
-        self.add(
-            Term(
-                label=typed.lower(),
-                match=any_of((quoted(" ".join(pieces)), *looks)),
-                fallbacks=tuple(parts[:8]) if len(pieces) > 1 else (),
-                kind=kind,
-                typed=typed,
-            )
-        )
+        match = any_of((quoted(" ".join(pieces)), *looks))
+        self.add(typed.lower(), match, *parts[: 8 * (len(pieces) > 1)], kind=kind, typed=typed)
 
     def take_words(self, text: str, *, is_enough: bool, asks: bool = False) -> tuple[str, ...]:
         """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`.
@@ -237,18 +228,12 @@ class _Terms:
         content = [word for word in words if word not in stop] or ([] if self.of or is_enough else [*words])
         light = light_words([words[word] for word in content] if asks and language in ("en", "") else [])
         left_out = {*map(str.casefold, light)}
-        for word in content:
-            if word not in left_out:
-                is_id = not word.isalpha() and len(word) >= 5 and not re.fullmatch(_QUANTITY, word)
-                self.add(
-                    Term(
-                        label=word,
-                        match=any_of((quoted(word), *_looks(word), *joined.get(word, ()))),
-                        fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
-                        kind="id" if is_id else "word",
-                        typed="" if word in pieces else words[word],
-                    )
-                )
+        for word in (word for word in content if word not in left_out):
+            looks = any_of((quoted(word), *_looks(word), *joined.get(word, ())))
+            beginning = [f"{quoted(word)} *"] if len(word) >= 4 else []
+            is_id = not word.isalpha() and len(word) >= 5 and not re.fullmatch(_QUANTITY, word)
+            typed = "" if word in pieces else words[word]
+            self.add(word, looks, *beginning, kind="id" if is_id else "word", typed=typed)
         return light
 
     def _take_pairs(self, word: str) -> None:
@@ -256,8 +241,7 @@ class _Terms:
             # A character on its own begins a pair of the text.
             pairs = [f"{first}{second}" for first, second in pairwise(run)]
             for label in pairs or [run]:
-                match = f"{{grams}} : {quoted(label)}{'' if pairs else ' *'}"
-                self.add(Term(label=label, match=match, typed=run))
+                self.add(label, f"{{grams}} : {quoted(label)}{'' if pairs else ' *'}", typed=run)
 
 
 def _looks(word: str) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from memline.shared.search import fusion, vectors
 from memline.shared.search.lifts import lifts_of
 from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, passages
-from memline.shared.search.question import Question, Term
+from memline.shared.search.question import Question
 from memline.shared.search.request import SearchRequest, filters_of
-from memline.shared.search.results import Hit, lacking
+from memline.shared.search.results import Hit
 from memline.shared.search.scorer import score
 from memline.shared.search.snippets import MAX_CHARS, Evidence, matched, snippet
 from memline.shared.search.terms import Words
@@ -27,6 +27,9 @@ from memline.shared.words import counted
 #: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
 #: has no part in it, so that fewer are a prefix of more.
 POOL_STEP = 25
+
+#: Missing words that a notice names; the answer has all of them.
+MOST_NAMED = 12
 
 #: Why a search in a group may find nothing.
 PRIVATE = "what is private, MEMORY.md and past conversations, was not searched"
@@ -56,9 +59,8 @@ class Ranking(Struct):
     request: SearchRequest
     question: Question
     settings: Query
-    #: Ids of the files to stay in, also as JSON; None for all.
-    files: list[int] | None
-    file_ids: str | None
+    #: JSON array of the ids of the files to stay in; None for all.
+    files: str | None
     #: hybrid, keyword or vector.
     mode: str = "keyword"
     #: Words of the question that nothing has, as typed.
@@ -77,33 +79,28 @@ class Ranking(Struct):
     #: Lists what each line of a chunk says of the question, with token vectors.
     line_evidence: Callable[[Row], Sequence[Evidence]] | None = None
 
-    @property
-    def wanted(self) -> int:
-        given = self.request.max_results
-        return self.settings.max_results if given is None else max(1, given)
-
-    @property
-    def min_score(self) -> float:
-        given = self.request.min_score
-        return self.settings.min_score if given is None else given
-
     def ranked(self, vector: QueryVector | None, backend: vectors.Comparison | None, now: float) -> list[int]:
         """Score and order the candidates, the best first."""
         hybrid, matches, by = self.settings.hybrid, self.matches, None
-        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.wanted)
-        words = score(matches, self.question, self.file_ids, pool)
+        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
+        words = score(matches, self.question, self.files, pool)
         self.lifts, self.has_dated = lifts_of(matches, self.question, words, self.files, pool)
         self.rows = words.rows
         if hybrid.enabled or backend is None:
             self.words = by = words
-            self.missing = _as_typed(words.missing, self.question.terms)
+            # Of a run of CJK characters only where none of its pairs was found.
+            found = {term.typed for term in self.question.terms if term not in words.missing}
+            self.missing = tuple(
+                dict.fromkeys(term.typed for term in words.missing if term.typed not in found)
+            )
         if backend is not None and vector is not None:
             self.mode = "vector" if by is None else "hybrid"
             self._compare(backend, vector, words, pool)
         cosines = None if backend is None else self.cosines
         self.fused = fusion.fuse(by, cosines, self.late, self.lifts, hybrid)
         sure = self.words.sums.keys() | self.lifts.keys()
-        best = [each for each in self.fused if each in sure or self.cosines[each] >= self.min_score]
+        least = self.settings.min_score
+        best = [each for each in self.fused if each in sure or self.cosines[each] >= least]
         if hybrid.temporal_decay.enabled:
             self.rows, days = matches.read(best), hybrid.temporal_decay.half_life_days
             self.fused |= {each: self.fused[each] * fusion.decay(self.rows[each], now, days) for each in best}
@@ -111,8 +108,8 @@ class Ranking(Struct):
 
     def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.file_ids))
-        nearest = vectors.chunks_of(connection, cosine_of, self.file_ids).items()
+        connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.files))
+        nearest = vectors.chunks_of(connection, cosine_of, self.files).items()
         known = dict(sorted(nearest, key=lambda each: -cosine_of[each[1]])[:pool])
         others = {*words.sums, *self.lifts}.difference(known)
         known |= vectors.vectors_of(connection, vector.identity_id, others)
@@ -158,16 +155,20 @@ class Ranking(Struct):
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term for term in self.question.terms if term.typed}
         is_missing = asked and asked.issubset(self.words.missing)
-        if is_missing and not self.lifts and max(self.cosines.values(), default=-1.0) < self.min_score:
+        if (
+            is_missing
+            and not self.lifts
+            and max(self.cosines.values(), default=-1.0) < self.settings.min_score
+        ):
             # Nothing but beginnings and corrected words: a near miss.
             best = best[:1]
         rows, mmr = self._in_order(best), self.settings.hybrid.mmr
         if mmr.enabled:
             pool = [*islice(rows, fusion.MMR_POOL)]
             rows = chain(fusion.diversify(pool, self.fused, mmr.lambda_), rows)
-        chosen = passages(rows, wanted=self.wanted, max_tokens=max_tokens)
+        chosen = passages(rows, wanted=self.settings.max_results, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
-        values = (json_ids(each.best.id for each in chosen), self.file_ids)
+        values = (json_ids(each.best.id for each in chosen), self.files)
         for chunk_id, path in self.matches.connection.execute(_COPIES, values):
             copies.setdefault(chunk_id, set()).add(path)
         quality = self._quality()
@@ -231,28 +232,31 @@ class Ranking(Struct):
         days = ", ".join(dict.fromkeys(map(str, self.question.days)))
         said = [f"no note is of {days}"] if days and not self.has_dated else []
         if hits:
-            said.append(lacking(self.missing, self.words.meant))
+            said += _lacking(self.missing, self.words.meant)
         else:
-            said += (self._reason_of_nothing(), "" if self.request.private else PRIVATE)
-        return "; ".join(filter(None, said))
+            said.append(self._reason_of_nothing())
+            said += [] if self.request.private else [PRIVATE]
+        return "; ".join(said)
 
     def _reason_of_nothing(self) -> str:
         if not self.matches.total(CHUNKS):
             return "the index has no notes"
-        if self.files == []:
+        if self.files == "[]":
             filters = ", ".join(filters_of(self.request)).replace("_", "-")
             return f"no file is within the filters ({filters or 'source'})"
         if self.fused:
-            weak = (
-                f"only {counted(len(self.fused), 'hit')} by meaning, weaker than minScore {self.min_score:g}"
-            )
+            hits, least = counted(len(self.fused), "hit"), self.settings.min_score
+            weak = f"only {hits} by meaning, weaker than minScore {least:g}"
             return f"no term of the question was found, and {weak}"
         if not self.question.terms and self.mode == "keyword" and not self.question.days:
             return "the question has no word to look for"
         return "nothing in the notes matches"
 
 
-def _as_typed(missing: Sequence[Term], terms: Sequence[Term]) -> tuple[str, ...]:
-    """Write missing terms as they were typed, a run of CJK characters where none of its pairs was found."""
-    found = {term.typed for term in terms if term not in missing}
-    return tuple(dict.fromkeys(term.typed for term in missing if term.typed not in found))
+def _lacking(missing: Sequence[str], meant: Sequence[str]) -> list[str]:
+    """Name the words of a question that stand nowhere, and what was searched for some of them instead."""
+    if not missing:
+        return []
+    named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
+    instead = [f"searched instead: {', '.join(meant[:MOST_NAMED])}"] if meant else []
+    return [f"nothing that was searched holds: {named}", *instead]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -111,20 +111,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
         more = to_json(self, "stale", "warning", "action", without=("hits",), behind=to_json(self.behind))
         return hits | more
-
-
-#: Missing words that a notice names; the answer has all of them.
-MOST_NAMED = 12
-
-
-def lacking(missing: Sequence[str], meant: Sequence[str] = ()) -> str:
-    """Name the words of a question that stand nowhere, and what was searched for some of them instead.
-
-    Empty when there are none.
-    """
-    named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
-    instead = f"; searched instead: {', '.join(meant[:MOST_NAMED])}" if meant else ""
-    return f"nothing that was searched holds: {named}{instead}" if missing else ""
 
 
 def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:

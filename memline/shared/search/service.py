@@ -132,11 +132,9 @@ def retrieve(
         if sources and not matches.fact("others", lambda reader: ledger.has_others(reader, sources)):
             sources = ()
         is_limited = filters_of(request) or sources
-        files = files_within(connection, request, bounds, sources) if is_limited else None
+        files = json_ids(files_within(connection, request, bounds, sources)) if is_limited else None
         backend = None if vector is None else _backend(index, active, vector, findings)
-        search = Ranking(
-            matches, request, question, settings, files, None if files is None else json_ids(files)
-        )
+        search = Ranking(matches, request, question, _settings_of(request, settings), files)
         best = search.ranked(vector, backend, now)
         hits = search.hits(best, chunk_tokens * 3 // 2)
         return Answer(
@@ -148,6 +146,16 @@ def retrieve(
             provider=active.identity.provider if active else "none",
             model=active.identity.model if active else "",
         )
+
+
+def _settings_of(request: SearchRequest, settings: Query) -> Query:
+    """Return the settings with what a request says otherwise."""
+    most, least = request.max_results, request.min_score
+    return replace(
+        settings,
+        max_results=settings.max_results if most is None else most,
+        min_score=settings.min_score if least is None else least,
+    )
 
 
 def _not_embedded(reason: str, action: str) -> Finding:

@@ -7,7 +7,6 @@ both. Filters come before the best are chosen: the third best note of a folder m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from sqlite3 import Connection
 from typing import Any
@@ -62,12 +61,12 @@ class Comparison(Struct, frozen=True):
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
-        connection, within, given = self.connection, "", []
+        connection, within, given, allowed = self.connection, "", list[str](), None
         if files is not None:
             rows = connection.execute(_IN_FILES, (self.identity_id, files))
-            within, given = _GIVEN, [json_ids({row_id for (row_id,) in rows})]
+            allowed = sorted({row_id for (row_id,) in rows})
+            within, given = _GIVEN, [json_ids(allowed)]
         if self.matrix is not None:
-            allowed = None if files is None else json.loads(given[0])
             best: Scored = self.matrix.top(connection, self.query, limit, allowed)
             return best
         if centre := bits.centre_of(connection, self.identity_id):
