@@ -166,7 +166,8 @@ def test_large_accounts_have_several_files_and_odd_records_are_left_out(place, t
     ("content", "words"),
     [
         (b"[" + json.dumps(BOATS).encode()[:-9], "cannot be read"),
-        (b"{}", "cannot be read"),
+        (b"{}", "is no export of chatgpt"),
+        (b" ", "cannot be read"),
         (json.dumps([claude("u-1")]).encode(), "is no export of chatgpt"),
         (b" " * 5_000_000, "would have 5000000 bytes"),
     ],

@@ -1,14 +1,12 @@
 """Know the configurations of MCP clients: where each is, and what of it starts `memline mcp`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import msgspec
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
+from memline.shared.tables import read_table
 
 #: What a client may call the server: a name of a table and of tools.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -36,31 +35,25 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         return shlex.join((self.command, *self.args))
 
 
-#: The members of a server's entry.
-Entry = Mapping[str, Any]
-
-
-def _plain(server: Server) -> Entry:
-    return {"command": server.command, "args": list(server.args)}
-
-
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """One program that starts MCP servers."""
+    """One program that starts MCP servers: a row of `clients.toml`, which says what each member means."""
 
     title: str
-    #: The files that may hold its servers: the first that exists, else the first.
-    files: Callable[[Environment], Sequence[Path]]
-    #: Where in the file they are.
+    files: tuple[str, ...]
     place: tuple[str, ...]
-    #: The members of a server's entry, in the client's words.
-    entry: Callable[[Server], Entry] = _plain
-    is_toml: bool = False
-    #: Its own command that adds a server; {name} and {line} are filled in.
+    more: dict[str, Any] = {}
+    is_joined: bool = False
     command: str = ""
+
+    @property
+    def is_toml(self) -> bool:
+        """Whether its file is TOML; else JSON, perhaps with comments."""
+        return self.files[0].endswith(".toml")
 
     def file(self, env: Environment) -> Path:
         """Return the file of its servers."""
-        files = self.files(env)
+        folders = _folders(env)
+        files = [Path(each.format_map(folders)) for each in self.files]
         return next((file for file in files if file.exists()), files[0])
 
     def add_command(self, name: str, server: Server) -> list[str]:
@@ -91,7 +84,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{'.'.join(self.place)} is not an object", hint="edit the file yourself")
             node[each] = {**inner}
             node = node[each]
-        node[name] = self.entry(server)
+        node[name] = self._entry(server)
         return json.dumps(changed, ensure_ascii=False, indent=2) + "\n"
 
     def snippet(self, name: str, server: Server) -> str:
@@ -100,86 +93,33 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"{name!r} cannot be the name of a server", hint="use letters, digits, - and _")
         if not self.is_toml:
             return self.with_server({}, name, server)
-        values = dict(self.entry(server))
+        values = self._entry(server)
         if server.key_variable:
             # Codex hands on only what is named here. Never the key itself.
             values["env_vars"] = [server.key_variable]
         lines = [f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in values.items()]
         return "\n".join([f"[{'.'.join((*self.place, name))}]", *lines, ""])
 
-
-def _vs_code_folder(env: Environment) -> Path:
-    is_mac = sys.platform == "darwin"
-    above = (
-        environment.user_home(env) / "Library/Application Support"
-        if is_mac
-        else environment.folder(env, "XDG_CONFIG_HOME", ".config")
-    )
-    return above / "Code" / "User"
+    def _entry(self, server: Server) -> dict[str, Any]:
+        if self.is_joined:
+            return {**self.more, "command": [server.command, *server.args]}
+        return {**self.more, "command": server.command, "args": list(server.args)}
 
 
-#: By the name that `memline setup` takes.
-CLIENTS: Mapping[str, Client] = {
-    "claude": Client(
-        title="Claude Code",
-        files=lambda _: (Path.cwd() / ".mcp.json",),
-        place=("mcpServers",),
-        command="claude mcp add {name} -- {line}",
-    ),
-    "cursor": Client(
-        title="Cursor",
-        files=lambda env: (environment.user_home(env) / ".cursor" / "mcp.json",),
-        place=("mcpServers",),
-    ),
-    "codex": Client(
-        title="Codex",
-        files=lambda env: (environment.place_of("codex", env) / "config.toml",),
-        place=("mcp_servers",),
-        is_toml=True,
-        command="codex mcp add {name} -- {line}",
-    ),
-    "gemini": Client(
-        title="Gemini CLI",
-        files=lambda env: (environment.place_of("gemini", env) / "settings.json",),
-        place=("mcpServers",),
-        command="gemini mcp add --scope user {name} {line}",
-    ),
-    "opencode": Client(
-        title="opencode",
-        files=lambda env: [
-            environment.folder(env, "XDG_CONFIG_HOME", ".config") / "opencode" / name
-            for name in ("opencode.json", "opencode.jsonc")
-        ],
-        place=("mcp",),
-        entry=lambda server: {"type": "local", "command": [server.command, *server.args], "enabled": True},
-    ),
-    "windsurf": Client(
-        title="Windsurf",
-        # The second is where Devin Desktop, its name since June 2026, is said to look.
-        files=lambda env: (
-            environment.user_home(env) / ".codeium" / "windsurf" / "mcp_config.json",
-            environment.folder(env, "XDG_CONFIG_HOME", ".config") / "devin" / "mcp_config.json",
-        ),
-        place=("mcpServers",),
-    ),
-    "vscode": Client(
-        title="VS Code",
-        files=lambda env: (_vs_code_folder(env) / "mcp.json",),
-        place=("servers",),
-        entry=lambda server: {"type": "stdio", **_plain(server)},
-    ),
-    "zed": Client(
-        title="Zed",
-        files=lambda env: (environment.folder(env, "XDG_CONFIG_HOME", ".config") / "zed" / "settings.json",),
-        place=("context_servers",),
-        entry=lambda server: {**_plain(server), "env": {}},
-    ),
-    "openclaw": Client(
-        title="OpenClaw",
-        files=lambda env: (environment.state_dir(env) / "openclaw.json",),
-        place=("mcp", "servers"),
-    ),
-}
+def _folders(env: Environment) -> Mapping[str, Path]:
+    home, config = environment.user_home(env), environment.folder(env, "XDG_CONFIG_HOME", ".config")
+    return {
+        "here": Path.cwd(),
+        "home": home,
+        "config": config,
+        "programs": home / "Library/Application Support" if sys.platform == "darwin" else config,
+        "codex": environment.place_of("codex", env),
+        "gemini": environment.place_of("gemini", env),
+        "state": environment.state_dir(env),
+    }
+
+
+CLIENTS = msgspec.convert(read_table(__file__, "clients.toml"), dict[str, Client])
 
 
 def own_command() -> str:

@@ -8,8 +8,6 @@ not return. A note that is not there any more was deleted, moved or forgotten, a
 Neither company publishes the form of its export: this is what several programs that read them agree on.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -27,7 +25,7 @@ import msgspec
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, PathNotAllowed
 from memline.shared.sessions.read_session import masked
-from memline.shared.sessions.said import parse, seconds_of
+from memline.shared.sessions.said import seconds_of
 from memline.shared.sources.append import append
 from memline.shared.sources.note_files import create
 from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
@@ -38,7 +36,8 @@ from memline.shared.tables import as_dict, as_list, as_text
 #: Bytes of a file with conversations, and how many times as much as it takes in the zip.
 MAX_BYTES, MAX_RATIO = 1 << 29, 100
 
-_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+#: It takes half a character, and control characters.
+_DECODER = json.JSONDecoder(strict=False)
 
 #: Large accounts have several files, perhaps in a folder. No other member of the zip is opened.
 _CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
@@ -159,26 +158,24 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             for name in names:
                 if named[name].file_size > min(MAX_BYTES, MAX_RATIO * max(1, named[name].compress_size)):
                     raise ExportRefused(f"{path}: {name} would have {named[name].file_size} bytes")
-                yield from _elements(archive.read(name).removeprefix(b"\xef\xbb\xbf"))
+                yield from _elements(archive.read(name).decode("utf-8-sig", "replace"))
             if not names:
                 raise ExportRefused(f"{path} has no conversations.json")
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, IndexError, OSError) as error:
         raise ExportRefused(
             f"{path} cannot be read: {error}", hint="name the zip as it was downloaded"
         ) from error
 
 
-def _elements(data: bytes) -> Iterator[dict[str, Any]]:
-    try:
-        # Each is decoded by itself: objects of Python take many times the bytes.
-        rows = map(parse, map(bytes, _ARRAY.decode(data)))
-    except msgspec.DecodeError:
-        # Python's own reader takes half a character, too.
-        loaded = json.loads(data.decode("utf-8", "replace"), strict=False)
-        if not isinstance(loaded, list):
-            raise ValueError("it holds no array of conversations") from None
-        rows = map(as_dict, loaded)
-    yield from (row or {} for row in rows)
+def _elements(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of an array one by one: all of them take many times its bytes. Raises ValueError."""
+    place = 0
+    while not text.startswith("]", place):
+        if text[place] in " \t\r\n[,":
+            place += 1
+        else:
+            record, place = _DECODER.raw_decode(text, place)
+            yield as_dict(record)
 
 
 def _thread(messages: dict[str, dict[str, Any]], last: str, above: str) -> list[dict[str, Any]]:
