@@ -23,7 +23,6 @@ NAME = "opencode"
 #: The title of a session before a model has given it one.
 _UNTITLED = ("New session - ", "Child session - ")
 
-#: Bytes are counted without reading them.
 _SESSIONS = """
     SELECT s.id, s.directory,
         (SELECT ifnull(sum({length}), 0) FROM message WHERE session_id = s.id)
@@ -31,15 +30,15 @@ _SESSIONS = """
         max(s.time_updated, (SELECT ifnull(max(time_updated), 0) FROM part WHERE session_id = s.id))
     FROM session AS s WHERE s.parent_id IS NULL ORDER BY s.id"""
 
-#: A message of the user has its changed files as `summary`, a summary of a model says true. What the program
-#: wrote in the name of the user is left out, and so are the parts from the one on that `revert` names.
+#: Without what the program wrote in the name of the user, and without summaries: of a message of the user
+#: `summary` has its changed files, of one of a model it is true. `revert` names the first part that is gone.
 _MESSAGES = """
     WITH parts AS (
-        SELECT id, message_id, CASE WHEN json_valid(data) THEN data ELSE '{}' END AS data
+        SELECT id, message_id, iif(json_valid(data), data, '{}') AS data
         FROM part WHERE session_id = ?1 ORDER BY id),
     messages AS (
-        SELECT m.id, m.time_created, s.title, CASE WHEN json_valid(m.data) THEN m.data ELSE '{}' END AS data,
-            CASE WHEN json_valid(s.revert) THEN s.revert ELSE '{}' END AS revert
+        SELECT m.id, m.time_created, s.title, iif(json_valid(m.data), m.data, '{}') AS data,
+            iif(json_valid(s.revert), s.revert, '{}') AS revert
         FROM message AS m JOIN session AS s ON s.id = m.session_id WHERE s.id = ?1)
     SELECT CAST(json_object('time', m.time_created, 'title', m.title, 'role', m.data ->> 'role',
         'text', group_concat(p.data ->> 'text', char(10))) AS BLOB)
@@ -48,8 +47,8 @@ _MESSAGES = """
         AND NOT ifnull(p.data ->> 'synthetic', 0) AND NOT ifnull(p.data ->> 'ignored', 0)
         AND ifnull(json_type(m.data, '$.summary'), '') <> 'true'
         AND ifnull(m.data ->> 'mode', '') <> 'compaction'
-        AND (m.revert ->> 'messageID' IS NULL OR m.id < m.revert ->> 'messageID'
-            OR (m.id = m.revert ->> 'messageID' AND p.id < m.revert ->> 'partID'))
+        AND (m.revert ->> 'messageID' IS NULL
+            OR (m.id, p.id) < (m.revert ->> 'messageID', ifnull(m.revert ->> 'partID', '')))
     GROUP BY m.id ORDER BY m.time_created, m.id"""
 
 
@@ -86,8 +85,8 @@ class OpencodeSessions:
         return [str(self._database.parent)]
 
     def _sessions(self, connection: Connection) -> Iterator[tuple[str, DiscoveredFile]]:
-        query = _SESSIONS.format(length=stores.byte_length("data"))
-        for session, place, size, written in connection.execute(query):
+        rows = connection.execute(_SESSIONS.format(length=stores.byte_length("data")))
+        for session, place, size, written in rows:
             path = stores.path_of(NAME, session)
             if path and self._is_within(as_text(place)):
                 yield session, DiscoveredFile(path, str(self._database), size, stores.as_ns(written))

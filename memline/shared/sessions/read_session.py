@@ -67,10 +67,7 @@ def read_session(
     overlap_tokens: int,
     clock: Clock,
 ) -> SessionReading:
-    """Read a session up to what is there now.
-
-    Never raises for what is on the disk, never follows a link.
-    """
+    """Read a session up to what is there now. Never raises for what is on the disk, never follows a link."""
     messages, chars = list[Said](), 0
     try:
         with open_() as opened:
@@ -80,22 +77,22 @@ def read_session(
                 if chars > MAX_CHARS:
                     break
                 messages.append(message)
-    except FileRefused as error:
-        return SessionReading(outcome=error.problem.outcome, reason=error.problem.reason)
-    except OSError as error:
-        problem = unreadable(error)
+    except (FileRefused, OSError) as error:
+        problem = error.problem if isinstance(error, FileRefused) else unreadable(error)
         return SessionReading(outcome=problem.outcome, reason=problem.reason)
-    lines, broken = counted(records.lines, "line"), records.broken
-    if messages:
+    broken = records.broken
+    if chars > MAX_CHARS:
+        outcome, reason = INDEXED, f"only the first {MAX_CHARS:,} characters are read"
+    elif messages:
         outcome, reason = INDEXED, f"no valid record on {counted(broken, 'line')}, left out" if broken else ""
     elif broken > records.lines // 2:
-        outcome, reason = NOT_TEXT, f"no valid record on {broken} of its {lines}"
+        outcome, reason = NOT_TEXT, f"no valid record on {broken} of its {counted(records.lines, 'line')}"
     else:
         outcome, reason = EMPTY, "it has no messages" if records.lines else "no complete line yet"
     days = [day for day in map(day_of, messages) if day]
     return SessionReading(
         outcome=outcome,
-        reason=f"only the first {MAX_CHARS:,} characters are read" if chars > MAX_CHARS else reason,
+        reason=reason,
         chunks=tuple(_chunks(messages, max_tokens=max_tokens, overlap_tokens=overlap_tokens)),
         digest=records.digest.hexdigest(),
         lines=records.lines,
@@ -134,8 +131,7 @@ def _on_one_line(text: str) -> str:
 def _first_words(text: str) -> str:
     if len(text) <= TITLE_CHARS:
         return text
-    cut_off = text[: TITLE_CHARS + 1].rpartition(" ")[0]
-    return (cut_off or text[:TITLE_CHARS]) + " …"
+    return (text[: TITLE_CHARS + 1].rpartition(" ")[0] or text[:TITLE_CHARS]) + " …"
 
 
 def day_of(message: Said) -> str:
