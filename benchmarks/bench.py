@@ -45,11 +45,11 @@ class Bench:
     """Makes places in a folder; those that are there from an earlier run are used again."""
 
     def __init__(self, folder: Path) -> None:
-        from memline.shared.index.driver import SCHEMA_VERSION
+        from memline.shared.index.driver import INDEX
         from memline.shared.sync.plan import CHUNKING_VERSION
 
         # An index of another version is not the one that is measured.
-        self.folder = folder / f"{corpus.VERSION}-{SCHEMA_VERSION}-{CHUNKING_VERSION}"
+        self.folder = folder / f"{corpus.VERSION}-{INDEX.version}-{CHUNKING_VERSION}"
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def notes(self, files: int, sections: int) -> Path:

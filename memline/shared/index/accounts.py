@@ -42,11 +42,8 @@ class AccountFile:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Give a connection to a block that is one write transaction. Raises IndexFaults."""
-        with self._lock, self._faults():
-            connection = self._open(writes=True)
-            assert connection is not None
-            with driver.transaction(connection):
-                yield connection
+        with self._lock, self._faults(), driver.transaction(connection := self._open(writes=True)):
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection | None]:
@@ -71,10 +68,10 @@ class AccountFile:
             hint = f"put the copy of a backup in the place of {self.path}, or move it away"
             raise IndexFault(f"{error.message}; it has what was spent and forgotten", hint=hint) from error
 
-    def _open(self, *, writes: bool) -> Connection | None:
+    def _open(self, *, writes: bool) -> Connection:
         """Give a connection to the file that is at the path now."""
-        is_ours = self._connection is not None and driver.file_id(self.path) == self._file_id
-        if not is_ours or (writes and not self._is_writer):
+        is_replaced = driver.file_id(self.path) != self._file_id
+        if self._connection is None or is_replaced or (writes and not self._is_writer):
             self.close()
             open_file = driver.open_writer if writes else driver.open_reader
             self._connection = open_file(self.path, kind=ACCOUNTS)
@@ -108,8 +105,6 @@ def account_id(provider: str, mark: str) -> str:
 
 def bar_sessions(file: AccountFile, agent: str, paths: Sequence[str], now: float) -> None:
     """Bar sessions of an agent for good; `transcripts_of` leaves them out."""
-    if not paths:
-        return
     with file.writing() as connection:
         connection.executemany(
             "INSERT OR IGNORE INTO forgotten_sessions (agent, path, at) VALUES (?, ?, ?)",

@@ -27,20 +27,21 @@ KEPT = 100
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """One job, or what became of it. Times are seconds since the epoch; 0 for not yet."""
+    """One job, or what became of it, by the columns of `schema.sql`.
+
+    Times are seconds since the epoch; 0 for not yet.
+    """
 
     token: str
     identity_id: int
-    #: intent, uploaded, submitted, collecting or closed.
     state: str
     #: done, partial, failed, expired, cancelled, or lost (its provider does not know the job any more, or
     #: cannot give what it made); empty while it is open.
     outcome: str
     rows: int
-    #: Estimated, and counted as spent on the day of `created_at`.
     tokens: int
     stored: int
-    #: The provider's names of the uploaded file and of the job; empty until they are known.
+    #: The provider's names of the file and of the job.
     file_id: str
     job_id: str
     #: The provider's own word for the state of the job, and its count, as of `polled_at`.
@@ -50,18 +51,15 @@ class Batch(msgspec.Struct, frozen=True):
     error: str
     action: str
     created_at: float
-    #: When the create began whose answer is not known.
     call_started_at: float
     submitted_at: float
     polled_at: float
     closed_at: float
-    #: When its next step is due.
     due: float
     #: When it is cancelled at the provider because it took too long; after that, when it is given up.
     deadline: float
     #: Times in a row that its present step failed.
     attempts: int
-    #: When its cancellation was asked for, why, and when the provider was told.
     cancel_requested_at: float
     cancel_reason: str
     cancelled_at: float

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from sqlite3 import Connection
@@ -30,13 +30,6 @@ from memline.shared.sqlite import statements
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 
-#: `application_id` of an index: the bytes "MemL".
-APPLICATION_ID = 0x4D656D4C
-
-#: The schema this release reads and writes (`user_version`). A file of an older one is moved aside like a
-#: damaged one, and built again.
-SCHEMA_VERSION = 26
-
 
 class Kind(NamedTuple):
     """A kind of file of ours: its `application_id`, its `user_version`, and the SQL that makes its tables."""
@@ -46,7 +39,9 @@ class Kind(NamedTuple):
     schema: Path
 
 
-INDEX = Kind(APPLICATION_ID, SCHEMA_VERSION, Path(__file__).with_name("schema.sql"))
+#: Its `application_id` is the bytes "MemL". A file of an older version is moved aside like a damaged one, and
+#: built again.
+INDEX = Kind(0x4D656D4C, 26, Path(__file__).with_name("schema.sql"))
 
 #: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000
@@ -59,7 +54,7 @@ CACHE_KIB = 16_384
 #: message of vectors paid for that and waited for the disk: 10,000 vectors of 1,536 took 1.9 s, not 1.6.
 CHECKPOINT_PAGES = 8_000
 
-#: Bytes of a WAL that a writer leaves behind at most, unless others read.
+#: Bytes of a WAL that a writer leaves behind at most.
 LONG_LOG_BYTES = 4_000_000
 
 #: Suffixes under which a file that is not a database counts as a damaged index: it is moved aside, not
@@ -69,7 +64,7 @@ INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 def vec_path(extension_path: str = "") -> str:
     """Find the sqlite-vec library: `extension_path`, or the one of the installed package, or ""."""
-    # Not imported: the package's `__init__` imports numpy, which costs 110 ms.
+    # Not imported: the package imports numpy, which costs 110 ms.
     spec = find_spec("sqlite_vec")
     if extension_path or spec is None or not spec.submodule_search_locations:
         return os.path.expanduser(extension_path)
@@ -79,15 +74,14 @@ def vec_path(extension_path: str = "") -> str:
 
 def load_vec(connection: Connection, extension_path: str = "") -> str:
     """Load sqlite-vec into `connection`. Returns "" on success, else why it is not there."""
-    if not hasattr(connection, "enable_load_extension"):
-        return f"the SQLite library in use ({library().__name__}) cannot load extensions"
     if not (path := vec_path(extension_path)):
         return "the package sqlite-vec is not installed"
     try:
         connection.enable_load_extension(True)
         connection.load_extension(path)
         connection.enable_load_extension(False)
-    except library().Error as error:
+    except (AttributeError, library().Error) as error:
+        # The standard library's may have been built without extensions.
         return f"{path}: {error}"
     return ""
 
@@ -113,12 +107,11 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, kind: Kin
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        why = "its folder is a file" if isinstance(error, FileExistsError) else error.strerror
         raise IndexUnwritable(
-            f"cannot write the index {path}: {why}",
+            f"cannot write the index {path}: {error.strerror}",
             hint="check the folder's permissions, or choose another with --home DIR",
         ) from error
-    with faults(path), _closed_if_it_fails(_open(str(path), timeout=busy_timeout_ms / 1000)) as connection:
+    with _new(path, partial(_open, str(path), timeout=busy_timeout_ms / 1000)) as connection:
         is_new = not refuse_foreign(connection, path, kind)
         _set_up(connection)
         if is_new:
@@ -134,7 +127,7 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB, kind: Kind = INDEX) -
     """
     if not path.exists() or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
-    with faults(path), _closed_if_it_fails(connect_read_only(path)) as connection:
+    with _new(path, partial(connect_read_only, path)) as connection:
         if not refuse_foreign(connection, path, kind):
             raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
@@ -148,8 +141,7 @@ def connect_read_only(path: Path) -> Connection:
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except library().OperationalError:
-        # In a read-only folder SQLite cannot make the shared-memory file that WAL needs. Without a
-        # WAL file there is no writer to share with, and the database file alone is whole.
+        # In a read-only folder SQLite cannot make what a WAL needs; without a WAL there is no writer.
         connection.close()
         wal = Path(f"{path}-wal")
         if os.access(path.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
@@ -164,34 +156,22 @@ def _open(name: str, **options: Any) -> Connection:
 
 
 @contextmanager
-def _closed_if_it_fails(connection: Connection) -> Iterator[Connection]:
-    try:
-        yield connection
-    except BaseException:
-        connection.close()
-        raise
+def _new(path: Path, connect: Callable[[], Connection]) -> Iterator[Connection]:
+    """Connect to a file, and close the connection again when a block cannot use it."""
+    with faults(path), ExitStack() as stack:
+        yield stack.enter_context(closing(connect()))
+        stack.pop_all()
 
 
 def shorten_log(connection: Connection, path: Path) -> None:
-    """Move a long WAL into the file and empty it, unless a reader needs it; for a writer that is closed.
+    """Empty a long WAL for a writer that is closed, unless a reader needs it.
 
-    SQLite does so when the last connection is closed, but not when that can only read: the WAL of a first
-    index stayed behind, half as large again as the index.
+    SQLite does so when the last connection is closed, but not when that can only read.
     """
     with suppress(OSError, library().Error):
         if Path(f"{path}-wal").stat().st_size > LONG_LOG_BYTES:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-@contextmanager
-def snapshot(connection: Connection) -> Iterator[None]:
-    """Let all reads of a block see the index at one moment."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("COMMIT")
 
 
 @contextmanager
@@ -204,12 +184,10 @@ def reading(path: Path) -> Iterator[Connection]:
 @contextmanager
 def reading_if_any(path: Path) -> Iterator[Connection | None]:
     """Open a reader for a block, or give None when there is no index yet."""
-    try:
-        connection = open_reader(path)
-    except IndexMissing:
-        yield None
-        return
-    with closing(connection), faults(path):
+    with ExitStack() as stack:
+        connection = None
+        with suppress(IndexMissing):
+            connection = stack.enter_context(reading(path))
         yield connection
 
 
@@ -240,10 +218,15 @@ def faults(path: Path) -> Iterator[None]:
         raise _translate(str(error), path) from error
 
 
+def snapshot(connection: Connection) -> AbstractContextManager[None]:
+    """Let all reads of a block see the index at one moment."""
+    return transaction(connection, "DEFERRED")
+
+
 @contextmanager
-def transaction(connection: Connection) -> Iterator[None]:
+def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
     """Run a block in `BEGIN IMMEDIATE` … `COMMIT`; roll back when it raises."""
-    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"BEGIN {kind}")
     try:
         yield
     except BaseException:
@@ -271,18 +254,15 @@ def json_ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-def in_slices(connection: Connection, statement: str, *parameters: object) -> int:
-    """Run a statement with a LIMIT again and again, until it changes no row; returns how many rows it did.
+def in_slices(connection: Connection, statement: str, *parameters: object) -> None:
+    """Run a statement with a LIMIT until it changes no row, each time in a transaction.
 
-    Each time is a transaction, so background work never keeps a live edit waiting for long.
+    So background work never keeps a live edit waiting for long.
     """
-    total = 0
-    while True:
+    changed = 1
+    while changed > 0:
         with transaction(connection):
             changed = connection.execute(statement, parameters).rowcount
-        if changed <= 0:
-            return total
-        total += changed
 
 
 def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> int:
@@ -345,7 +325,7 @@ _PRAGMAS = (
 
 
 def _make_tables(connection: Connection, kind: Kind) -> None:
-    # sqlite-utils uses it where it can be imported, and fails with one that is there and broken.
+    # sqlite-utils uses numpy where it can be imported, and fails with one that is there and broken.
     lack("numpy")
     # 150 ms, which only those pay who make a file.
     from sqlite_utils import Database, Migrations
@@ -373,9 +353,9 @@ def _translate(text: str, path: Path) -> IndexFault:
             f"the index {path} is damaged: {text}",
             hint="memline index   (moves the damaged file aside and builds the index again)",
         )
-    if why := next((why for sign, why in _UNWRITABLE.items() if sign in text), ""):
+    if any(sign in text for sign in ("disk is full", "readonly", "unable to open", "disk I/O error")):
         return IndexUnwritable(
-            f"cannot write the index {path}: {why}; nothing was half-written",
+            f"cannot write the index {path}: {text}; nothing was half-written",
             hint="free space or fix the permissions, then run the command again",
         )
     if "locked" in text:
@@ -384,11 +364,3 @@ def _translate(text: str, path: Path) -> IndexFault:
             hint="end the other process, or wait until it is done",
         )
     return IndexFault(f"the index {path} failed: {text}", hint="memline doctor")
-
-
-_UNWRITABLE = {
-    "disk is full": "the disk is full",
-    "readonly database": "it is read-only",
-    "unable to open": "the file or its folder cannot be opened for writing",
-    "disk I/O error": "the disk reports an error",
-}

@@ -15,7 +15,6 @@ All functions but `finish_settled` run inside the caller's transaction.
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -75,12 +74,7 @@ _UNSETTLED = (
 
 def asker() -> str:
     """Return user@host of this process: who asks for a job on a command line."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # A container whose user has no name.
-        user = str(os.getuid())
-    return f"{user}@{os.uname().nodename}"
+    return f"{os.environ.get('USER') or os.getuid()}@{os.uname().nodename}"
 
 
 def create(
@@ -96,13 +90,12 @@ def create(
 ) -> Job:
     """Make a job that has to read these files (ledger path, size)."""
     listed = dict(files)
-    row = os.urandom(4).hex(), kind, what, by, force, now_ns, len(listed), identity_id
-    connection.execute(
+    row = connection.execute(
         "INSERT INTO jobs (token, kind, what, asked_by, force, created_ns, files, identity_id, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running')",
-        row,
-    )
-    (job,) = select(connection, Job, "jobs", "WHERE token = ?", row[0])
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running') RETURNING {', '.join(Job.__struct_fields__)}",
+        (os.urandom(4).hex(), kind, what, by, force, now_ns, len(listed), identity_id),
+    ).fetchone()
+    job = Job(*row)
     connection.executemany(
         "INSERT INTO job_files (job, path, size) VALUES (?, ?, ?)",
         ((job.id, path, size) for path, size in listed.items()),
@@ -200,8 +193,7 @@ def add_done(
 def for_model(connection: Connection, what: str, identity_id: int, *, kind: str, now: float) -> Job:
     """Return the open job that embeds all texts with an identity; it is made when there is none."""
     condition = "WHERE ended_at = 0 AND kind = ? AND what = ? AND identity_id = ? ORDER BY id DESC"
-    same = select(connection, Job, "jobs", condition, kind, what, identity_id)
-    if same:
+    if same := select(connection, Job, "jobs", condition, kind, what, identity_id):
         return same[0]
     return create(connection, kind, by=asker(), now_ns=int(now * 1e9), what=what, identity_id=identity_id)
 

@@ -106,16 +106,6 @@ class Resolver:
             notes, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
         )
 
-    def linked_from(self, path: str) -> list[str]:
-        """Return the paths of the other notes that a note links to, in its order, each once."""
-        rows = self._connection.execute(
-            "SELECT target, is_path FROM links JOIN files ON files.id = file_id"
-            " WHERE path = ? ORDER BY ordinal",
-            (path,),
-        ).fetchall()
-        notes = dict.fromkeys(self.note(target, is_path=is_path, of=path) for target, is_path in rows)
-        return [each for each in notes if each not in ("", path)]
-
 
 def linked(
     connection: Connection, path: str, *, private: bool
@@ -125,19 +115,26 @@ def linked(
     `private`: False leaves private notes out.
     """
     resolver = Resolver(connection, private=private)
-    both = resolver.linked_from(path), _linking_to(connection, resolver, path)
-    shown = [[each for each in paths if private or not is_private(each)] for paths in both]
+    links = connection.execute(
+        "SELECT target, is_path FROM links JOIN files ON files.id = file_id WHERE path = ? ORDER BY ordinal",
+        (path,),
+    ).fetchall()
+    notes = dict.fromkeys(resolver.note(target, is_path=is_path, of=path) for target, is_path in links)
+    both = (
+        [each for each in notes if each not in ("", path)],
+        [each for each in _linking_to(connection, resolver, path) if private or not is_private(each)],
+    )
     rows = connection.execute(
         "SELECT path, title FROM names JOIN files ON files.id = file_id"
         " WHERE title <> '' AND path IN (SELECT value FROM json_each(?))",
-        (json.dumps([*chain(*shown)]),),
+        (json.dumps([*chain(*both)]),),
     )
     titles = dict(rows.fetchall())
-    links, backlinks = (
+    forward, back = (
         tuple(NoteName(path=each, title=titles.get(each) or page_name(each)) for each in paths)
-        for paths in shown
+        for paths in both
     )
-    return links, backlinks
+    return forward, back
 
 
 def check(connection: Connection, *, private: bool) -> tuple[list[Place], list[tuple[str, str]]]:

@@ -18,8 +18,6 @@ FIT_TOKENS = 4_000
 #: Texts that a transaction reduces at most.
 SLICE_TEXTS = 50
 
-_SET_PROJECTION = "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL"
-
 
 def _token_vectors() -> Any:
     # Imports numpy, 110 ms, for the texts of local models alone.
@@ -39,22 +37,13 @@ def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, by
     )
 
 
-def take_in(
-    connection: Connection, identity_id: int, rows: Sequence[tuple[bytes, bytes]], theirs: bytes
-) -> None:
-    """Store (text hash, packed tokens) that were made elsewhere, inside the caller's transaction.
+def set_projection(connection: Connection, identity_id: int, fitted: bytes) -> None:
+    """Set what the tokens of an identity are reduced with, inside the caller's transaction.
 
-    `theirs`: the projection that some of them are reduced with; this index has it, or none yet. Those that
-    are there stay.
+    The first one counts: rows of two could not be compared.
     """
-    find = (
-        "SELECT id FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
-        " AND NOT EXISTS (SELECT 1 FROM token_vectors WHERE vector_id = id)"
-    )
-    known = [(scalar(connection, find, identity_id, digest), tokens) for digest, tokens in rows]
-    if theirs:
-        connection.execute(_SET_PROJECTION, (theirs, identity_id))
-    store(connection, identity_id, [(row_id, tokens) for row_id, tokens in known if row_id is not None])
+    change = "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL"
+    connection.execute(change, (fitted, identity_id))
 
 
 def projection(connection: Connection, identity_id: int) -> bytes:
@@ -84,8 +73,7 @@ def reduce(connection: Connection, identity_id: int) -> None:
         if sum(map(len, first)) >= FIT_TOKENS:
             break
     with transaction(connection):
-        # Of two processes that fit at once the first one counts: rows of the two could not be compared.
-        connection.execute(_SET_PROJECTION, (_token_vectors().fit(first), identity_id))
+        set_projection(connection, identity_id, _token_vectors().fit(first))
     for at in range(0, len(rows), SLICE_TEXTS):
         with transaction(connection):
             store(connection, identity_id, rows[at : at + SLICE_TEXTS])

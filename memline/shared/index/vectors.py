@@ -15,12 +15,11 @@ All functions but `prune_cache` run inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from sqlite3 import Connection
 
 import msgspec
-from msgspec.structs import replace
 
 from memline.shared.index import token_rows
 from memline.shared.index.driver import in_slices, json_ids, scalar
@@ -199,19 +198,15 @@ def retry_failed(connection: Connection, identity_id: int, *, due_before: float 
 
 def _sending_jobs(connection: Connection, identity_id: int) -> list[int]:
     """Return the ids of the jobs whose wanted texts may be sent, in their order; 0 for live edits."""
-    return [job for (job,) in connection.execute(_SENDING, (identity_id,))]
-
-
-#: From job to job through the index: a paused job may hold a million texts.
-_SENDING = f"""
-WITH RECURSIVE waiting (job) AS (
-    SELECT min(job) FROM vectors WHERE identity_id = ?1 AND active = 1 AND state = 'wanted'
-    UNION ALL
-    SELECT (SELECT min(job) FROM vectors WHERE identity_id = ?1 AND active = 1 AND state = 'wanted'
-            AND vectors.job > waiting.job) FROM waiting WHERE waiting.job IS NOT NULL
-)
-SELECT job FROM waiting WHERE job IS NOT NULL AND job NOT IN ({_HELD}) ORDER BY job
-"""
+    first = "SELECT min(job) FROM vectors WHERE identity_id = ?1 AND active = 1 AND state = 'wanted'"
+    # From job to job through the index: a paused job may hold a million texts.
+    jobs = connection.execute(
+        f"WITH RECURSIVE waiting (job) AS ({first} UNION ALL"
+        f" SELECT ({first} AND vectors.job > waiting.job) FROM waiting WHERE waiting.job IS NOT NULL)"
+        f" SELECT job FROM waiting WHERE job IS NOT NULL AND job NOT IN ({_HELD}) ORDER BY job",
+        (identity_id,),
+    )
+    return [job for (job,) in jobs]
 
 
 def next_texts(
@@ -233,23 +228,19 @@ def next_texts(
     return rows
 
 
-def texts_for_batch(connection: Connection, identity_id: int, limit: int) -> list[tuple[int, int]]:
-    """List (id, tokens) of the texts of jobs that nothing has failed to embed."""
+def texts_for_batch(connection: Connection, identity_id: int, limit: int) -> Iterator[tuple[int, int]]:
+    """Yield (id, tokens) of the texts of jobs that nothing has failed to embed."""
+    query = (
+        f"SELECT id, tokens FROM vectors WHERE {_OF_STATE} = 'wanted' AND attempts = 0"
+        " AND job IN (SELECT value FROM json_each(?)) LIMIT ?"
+    )
     jobs = json_ids(filter(None, _sending_jobs(connection, identity_id)))
-    return connection.execute(f"SELECT id, tokens {_FOR_BATCH}", (identity_id, jobs, limit)).fetchall()
+    return connection.execute(query, (identity_id, jobs, limit))
 
 
 def count_for_batch(connection: Connection, identity_id: int, limit: int) -> int:
     """Count them, up to a limit."""
-    jobs = json_ids(filter(None, _sending_jobs(connection, identity_id)))
-    query = f"SELECT count(*) FROM (SELECT 1 {_FOR_BATCH})"
-    return int(scalar(connection, query, identity_id, jobs, limit))
-
-
-_FOR_BATCH = (
-    f"FROM vectors WHERE {_OF_STATE} = 'wanted' AND job IN (SELECT value FROM json_each(?)) AND attempts = 0"
-    " LIMIT ?"
-)
+    return sum(1 for _ in texts_for_batch(connection, identity_id, limit))
 
 
 def lease_texts(connection: Connection, token: str, ids: Sequence[int]) -> int:
@@ -332,13 +323,13 @@ def take_in(
     """Store vectors that were made elsewhere; returns how many this index did not have.
 
     The caller has checked the dimensions. What no chunk needs yet is cached, and kept for a day at least.
-    `projection`: what those of their tokens are reduced with; empty for none.
+    `projection`: what some of their tokens are reduced with; this index has it, or none yet.
     """
     is_ready = "SELECT 1 FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
     new = [row for row in rows if not scalar(connection, is_ready, identity.id, row.hash)]
-    store(connection, identity, [replace(row, tokens=b"") for row in new], now + IMPORTED_KEEP_S)
-    with_tokens = [(row.hash, row.tokens) for row in rows if row.tokens]
-    token_rows.take_in(connection, identity.id, with_tokens, projection)
+    if projection:
+        token_rows.set_projection(connection, identity.id, projection)
+    store(connection, identity, new, now + IMPORTED_KEEP_S)
     return len(new)
 
 

@@ -22,8 +22,8 @@ def test_a_new_index_is_private_and_marked_as_ours(path):
     open_writer(path).close()
 
     with closing(sqlite3.connect(path)) as plain:
-        assert plain.execute("PRAGMA application_id").fetchone()[0] == driver.APPLICATION_ID
-        assert plain.execute("PRAGMA user_version").fetchone()[0] == driver.SCHEMA_VERSION
+        assert plain.execute("PRAGMA application_id").fetchone()[0] == driver.INDEX.application_id
+        assert plain.execute("PRAGMA user_version").fetchone()[0] == driver.INDEX.version
         assert plain.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
