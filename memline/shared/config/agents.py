@@ -29,9 +29,6 @@ from memline.shared.errors import ConfigError, NoWorkspace
 
 MAIN = "main"
 
-#: Letters of a workspace's digest: 48 bits, far more than a user's workspaces need.
-_DIGEST_CHARS = 12
-
 #: Origin of a workspace that the command line names.
 WORKSPACE_OPTION = "--workspace"
 
@@ -52,31 +49,27 @@ class Agents(Mapping[str, AgentSettings]):
         path: Path | None,
     ) -> None:
         """`memory`: of each agent, and under "" that of all others. `path`: the file that was read."""
-        self.content = content
-        self._memory = memory
+        block = content.agents
+        self.content, self._memory = content, memory
         self._env, self.home = env, home_of(options, env)
         self._name = str(path or "")
         self.state_dir = environment.state_dir(env)
         self._is_openclaw = path is not None and path.parent == self.state_dir
         #: Whether agents come from `agents.entries`: then other ones are below the common workspace.
-        self._is_newest = bool(content.agents.entries)
-        self._listed = tuple(content.agents.entries.values()) or content.agents.list
+        self._is_newest = bool(block.entries)
+        self._listed = tuple(block.entries.values()) or block.list
         self._entries = {each.id: each for each in self._listed}
-        self.is_listed = bool(self._entries)
         self._chosen = options.agent
         self._ids = tuple(self._entries) or (options.agent or MAIN,)
         #: For the chosen agent, else the default one.
         self._workspace_option = folder_of(options.workspace, WORKSPACE_OPTION, environment.WORKSPACE, env)
         self._takes_folder = not (options.is_service and (len(self._entries) > 1 or content.queue))
-        self.default = self._default()
+        owners = [each.id for each in self._listed if each.default]
+        if self._is_newest:
+            owners += [str(block.defaults.system_agent.get("agentId")), MAIN]
+        #: The agent that owns what names none.
+        self.default = next((each for each in owners if each in self._entries), [*self._entries, MAIN][0])
         self._resolved = cache(self._resolve)
-
-    def _default(self) -> str:
-        """Return the agent that owns what names none: the marked one, the system agent, `main`, the first."""
-        marked = [each.id for each in self._entries.values() if each.default]
-        newest = [self.content.agents.defaults.system_agent.get("agentId"), MAIN] if self._is_newest else []
-        first = self._ids[0] if self.is_listed else MAIN
-        return next((each for each in (*marked, *newest) if each in self._entries), first)
 
     def __repr__(self) -> str:
         return f"Agents({', '.join(self._ids)})"
@@ -88,16 +81,13 @@ class Agents(Mapping[str, AgentSettings]):
         return len(self._ids)
 
     def __contains__(self, agent: object) -> bool:
-        return agent in self._ids if self.is_listed else isinstance(agent, str) and is_agent_id(agent)
+        return agent in self._entries if self._entries else isinstance(agent, str) and is_agent_id(agent)
 
     def __getitem__(self, agent: str) -> AgentSettings:
         return self.resolve(agent)
 
     def resolve(self, agent: str, *, needs_workspace: bool = True) -> AgentSettings:
-        """Return the agent's settings, without a workspace for a process that only calls the provider.
-
-        Raises KeyError when there is no such agent.
-        """
+        """Return the agent's settings; a process that only calls the provider needs no workspace."""
         if agent not in self:
             raise KeyError(agent)
         return self._resolved(agent, needs_workspace=needs_workspace)
@@ -142,9 +132,10 @@ class Agents(Mapping[str, AgentSettings]):
         """Return the nearest folder at or above the current one that has an index of the agent."""
         if not self._takes_folder or self._of(agent).store.path:
             return None
-        folders = (Path.cwd(), *Path.cwd().parents)
-        nearest = (each for each in folders if self._usual_index(agent, each).exists())
-        return next((Place(each, "nearest folder with an index") for each in nearest), None)
+        for each in (here := Path.cwd(), *here.parents):
+            if self._usual_index(agent, each).exists():
+                return Place(each, "nearest folder with an index")
+        return None
 
     def _configured_workspace(self, agent: str) -> Place | None:
         """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
@@ -171,23 +162,22 @@ class Agents(Mapping[str, AgentSettings]):
 
     def index_path(self, agent: str) -> Path:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
-        if (path := self._index_of_file(agent)) and not self._is_originals(agent, path):
-            return path
+        named, is_originals = self._index_of_file(agent)
+        if named and not is_originals:
+            return named
         try:
             return self._usual_index(agent, self.workspace(agent).path)
         except ConfigError:
             # Shown and checked without one, never opened.
             return self.home / "memory" / f"{agent}.sqlite"
 
-    def _index_of_file(self, agent: str) -> Path | None:
-        """Return the file that `store.path` names."""
-        text = self._of(agent).store.path
-        return Path(text.replace("{agentId}", agent)) if text else None
-
-    def _is_originals(self, agent: str, index: Path) -> bool:
-        """Tell whether a file is one of the original's own indexes."""
+    def _index_of_file(self, agent: str) -> tuple[Path | None, bool]:
+        """Return the file that `store.path` names, and whether it is one of the original's own indexes."""
+        if not (text := self._of(agent).store.path):
+            return None, False
+        path = Path(text.replace("{agentId}", agent))
         names = f"memory/{agent}.sqlite", f"agents/{agent}/agent/openclaw-agent.sqlite"
-        return index in (self.state_dir / name for name in names)
+        return path, path in (self.state_dir / name for name in names)
 
     def examine(self, reading: Reading) -> None:
         """Refuse agents that would see each other's notes, and warn of what has another effect than written.
@@ -206,7 +196,7 @@ class Agents(Mapping[str, AgentSettings]):
                 reading.warn("agents", words)
         for agent in self._ids:
             path = self.index_path(agent)
-            if (file := self._index_of_file(agent)) and self._is_originals(agent, file):
+            if self._index_of_file(agent)[1]:
                 words = f"this is OpenClaw's own index, Memline keeps its own in {path}"
                 reading.warn("memorySearch.store.path", words)
             if (owner := owners.setdefault(path, agent)) != agent:
@@ -284,7 +274,7 @@ def is_agent_id(text: str) -> bool:
 
 def digest(workspace: str | Path) -> str:
     """Identify a workspace in the names of files, whatever links lead to it."""
-    return sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:_DIGEST_CHARS]
+    return sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:12]
 
 
 def is_same(one: str | Path, other: str | Path) -> bool:

@@ -210,13 +210,16 @@ def prepared(kind: Any, raw: Any, env: Environment, reading: Reading, path: str 
     the wrong place. Below `models`, which is OpenClaw's, the value is empty instead, with a warning.
     """
     if isinstance(raw, dict) and key in _WITH_REFERENCES and raw.get("source") in ("env", "file", "exec"):
-        raw = _reference(raw, reading, path)
+        # OpenClaw's reference to a secret.
+        is_variable = raw["source"] == "env" and isinstance(raw.get("id"), str)
+        if not is_variable:
+            reading.warn(path, "a reference to a secret store is not read; the environment's key counts")
+        raw = f"${{{raw['id']}}}" if is_variable else ""
     if isinstance(raw, dict):
-        keys = {name: key if key in _GROUPS else name for name in raw}
-        parts = {name: part for name in raw if (part := _part(kind, name)) is not None}
         return raw | {
-            name: prepared(part, raw[name], env, reading, _place(path, name, raw), keys[name])
-            for name, part in parts.items()
+            name: prepared(part, each, env, reading, _place(path, name, raw), key if key in _GROUPS else name)
+            for name, each in raw.items()
+            if (part := _part(kind, name)) is not None
         }
     if isinstance(raw, list):
         items = [each for each in raw if not isinstance(each, str) or each.strip()]
@@ -254,14 +257,6 @@ def prepared(kind: Any, raw: Any, env: Environment, reading: Reading, path: str 
         case "chatType":
             return _DIRECT.get(text, text)
     return text
-
-
-def _reference(raw: dict[str, Any], reading: Reading, path: str) -> str:
-    """Return OpenClaw's reference to a secret as `${NAME}`; empty for one to another store."""
-    if raw["source"] == "env" and isinstance(name := raw.get("id"), str):
-        return f"${{{name}}}"
-    reading.warn(path, "a reference to a secret store is not read; the environment's key counts")
-    return ""
 
 
 def _with_variables(text: str, env: Environment, reading: Reading, path: str, key: str) -> str:

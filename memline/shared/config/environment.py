@@ -32,10 +32,7 @@ HF_URL = "MEMLINE_HF_URL"
 SERVE_TOKEN = "MEMLINE_SERVE_TOKEN"
 ALIVE_FILE = "MEMLINE_ALIVE_FILE"
 
-#: At the end of the name of a variable with a secret: the file that holds it.
-_FILE = "_FILE"
-
-#: Bytes of such a file at most; keys have tens of them.
+#: Bytes of the file of a secret at most; keys have tens of them.
 _MAX_SECRET_BYTES = 16_384
 
 #: Keys of providers, by provider; of two variables the first that is set counts.
@@ -51,9 +48,6 @@ PROGRAMS = {
     "gemini": "Gemini CLI",
     "opencode": "opencode",
 }
-
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-LOG_FORMATS = ("text", "json")
 
 #: What a program of others may see: how to find and run programs, language, certificates. Keys of providers,
 #: proxies with passwords and everything that is not known here stay out; so do qmd's variables that let a
@@ -80,28 +74,28 @@ def secret(env: Environment, name: str) -> str:
     Containers, Kubernetes and systemd hand secrets over as files, which a list of processes does not show.
     Raises ConfigError when the file cannot be read or holds no single line, or both are set.
     """
-    text, file = read(env, name), read(env, name + _FILE)
+    text, file = read(env, name), read(env, f"{name}_FILE")
     if not file:
         return text
     if text:
-        raise ConfigError(f"{name} and {name}{_FILE} are both set", hint=f"unset {name}{_FILE}, or {name}")
+        raise ConfigError(f"{name} and {name}_FILE are both set", hint=f"unset {name}_FILE, or {name}")
     try:
         with Path(file).open(encoding="utf-8", errors="replace") as opened:
             line = opened.read(_MAX_SECRET_BYTES + 1).strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a valid name"
-        raise ConfigError(f"{name}{_FILE}: cannot read {file}: {reason}", hint=f"cat {file}") from None
+        raise ConfigError(f"{name}_FILE: cannot read {file}: {reason}", hint=f"cat {file}") from None
     if not line or len(line) > _MAX_SECRET_BYTES or not line.isprintable() or "\ufffd" in line:
         # Never quoted: it may be the wrong file, with other secrets.
         raise ConfigError(
-            f"{name}{_FILE}: {file} does not hold one line of text", hint=f"write the value of {name} into it"
+            f"{name}_FILE: {file} does not hold one line of text", hint=f"write the value of {name} into it"
         )
     return line
 
 
 def secret_name(env: Environment, name: str) -> str:
     """Return which variable has this secret: itself, or the one that names its file; empty for none."""
-    return next((each for each in (name, name + _FILE) if read(env, each)), "")
+    return next((each for each in (name, f"{name}_FILE") if read(env, each)), "")
 
 
 def user_home(env: Environment) -> Path:
@@ -199,11 +193,12 @@ def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> t
     """Return level and format of the log, for `shared.logs.configure`."""
     level = read(env, LOG_LEVEL).upper() or default
     style = read(env, LOG_FORMAT).lower() or "text"
-    for name, word, known in ((LOG_LEVEL, level, LOG_LEVELS), (LOG_FORMAT, style, LOG_FORMATS)):
-        if word not in known:
-            raise ConfigError(
-                f"{name}: {word!r} is not a valid value", hint=f"set it to one of: {', '.join(known)}"
-            )
+    for name, word, known in (
+        (LOG_LEVEL, level, "DEBUG, INFO, WARNING, ERROR"),
+        (LOG_FORMAT, style, "text, json"),
+    ):
+        if word not in known.split(", "):
+            raise ConfigError(f"{name}: {word!r} is not a valid value", hint=f"set it to one of: {known}")
     return level, style
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from memline.shared.clock import time_zone
 from memline.shared.config import config_file, environment, openclaw
-from memline.shared.config.agents import MAIN, Agents, Settings
+from memline.shared.config.agents import Agents, Settings
 from memline.shared.config.check import Reading, prepared
 from memline.shared.config.environment import Environment, Options, home_of
 from memline.shared.config.schema import ConfigFile, MemorySearch
@@ -63,7 +63,7 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
     return Settings(
         agents=agents,
         chosen=options.agent,
-        default_agent=agents.default if agents.is_listed else (options.agent or MAIN),
+        default_agent=agents.default if agents.default in [*agents] else next(iter(agents)),
         home=agents.home,
         queue=content.queue,
         serve=content.serve,
@@ -116,8 +116,7 @@ def _with_variables(raw: dict[str, Any], env: Environment, reading: Reading, hom
 
 def _check_time_zone(defaults: dict[str, Any], reading: Reading) -> None:
     """Take an unknown time zone out, as in the original."""
-    if not (zone := str(defaults.get("userTimezone") or "")):
-        return
+    zone = str(defaults.get("userTimezone") or "UTC")
     try:
         time_zone(zone)
     except (KeyError, ValueError, OSError):
