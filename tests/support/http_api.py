@@ -19,7 +19,7 @@ def serving(settings, **options):
     agents = tuple(settings.agents)
     stop = threading.Event()
     with closing(Calls(settings, agents)) as tools, listen(serve) as opened:
-        api = Api(tools, serve, dashboard=Dashboard, default_agent=settings.default_agent)
+        api = Api(tools, serve, dashboard=Dashboard)
         thread = threading.Thread(target=run, args=(api.app, opened, stop))
         url = url_of(opened)
         thread.start()

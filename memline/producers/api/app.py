@@ -131,13 +131,14 @@ class Api:
         serve: Serve,
         *,
         dashboard: Callable[[Calls, Authenticator, Pool], Pages],
-        default_agent: str,
     ) -> None:
         self._calls = calls
         self._pool = Pool(CALLS_AT_ONCE, timeout_s=CALL_TIMEOUT_S)
-        authenticator = Authenticator(serve, default_agent=default_agent)
+        authenticator = Authenticator(serve)
         self._pages = dashboard(calls, authenticator, self._pool)
-        self._mcp = HttpEndpoint(server(calls, _mcp_caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES)
+        self._mcp = HttpEndpoint(
+            server(calls, self._mcp_caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES
+        )
         agents = [calls.memory(agent).settings for agent in calls.agents]
         self._collector = FleetCollector(calls.settings, agents)
         routes = [
@@ -190,11 +191,27 @@ class Api:
             if name not in OF_AN_AGENT:
                 access_of(request.scope).require_all()
             arguments = await _arguments(request)
-            caller = _caller(request, arguments.pop("agent", ""), arguments.pop("sessionKey", ""))
+            caller = self._caller(request, arguments.pop("agent", ""), arguments.pop("sessionKey", ""))
             checked = check(function, arguments)
             return JsonResponse(await self._pool.run(partial(call, caller, **checked)))
 
         return answer
+
+    def _caller(self, request: Request, agent: object, session_key: object) -> Caller:
+        """Return who asks: the token, the arguments, else the headers say so. Raises AccessDenied."""
+        headers = request.headers
+        caller = access_of(request.scope).caller(
+            whole(str(agent or headers.get(AGENT_HEADER, ""))),
+            whole(str(session_key or headers.get(SESSION_HEADER, ""))),
+            default_agent=self._calls.default_agent,
+        )
+        request.scope[ABOUT]["agent"] = caller.agent[:80]
+        return caller
+
+    def _mcp_caller(self, request: Request) -> Caller:
+        """Return who asks over MCP: its address and headers say so, not the model. Raises AccessDenied."""
+        query = request.query_params
+        return self._caller(request, query.get("agent"), query.get("sessionKey"))
 
     async def _metrics(self, request: Request) -> Response:
         """Answer with the metrics of all agents, so only to a token that opens all."""
@@ -219,23 +236,6 @@ async def _health(_request: Request) -> Response:
 
 async def _to_dashboard(_request: Request) -> Response:
     return RedirectResponse(DASHBOARD, 307, {"cache-control": "no-store"})
-
-
-def _caller(request: Request, agent: object, session_key: object) -> Caller:
-    """Return who asks: the token, the arguments, else the headers say so. Raises AccessDenied."""
-    headers, access = request.headers, access_of(request.scope)
-    caller = access.caller(
-        whole(str(agent or headers.get(AGENT_HEADER, ""))),
-        whole(str(session_key or headers.get(SESSION_HEADER, ""))),
-    )
-    request.scope[ABOUT]["agent"] = caller.agent[:80]
-    return caller
-
-
-def _mcp_caller(request: Request) -> Caller:
-    """Return who asks over MCP: the address and its headers say so, never the model. Raises AccessDenied."""
-    query = request.query_params
-    return _caller(request, query.get("agent"), query.get("sessionKey"))
 
 
 async def _arguments(request: Request) -> dict[str, Any]:

@@ -57,17 +57,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     #: Who asks: the name of the token, never the token; without tokens the address.
     client: str
     #: The one agent that the token opens; empty: all.
-    only: str
-    #: The agent that is meant when the request names none.
-    default_agent: str
+    only: str = ""
 
-    def caller(self, agent: str = "", session_key: str = "") -> Caller:
+    def caller(self, agent: str, session_key: str, *, default_agent: str) -> Caller:
         """Return the caller that the request names. Raises AccessDenied for an agent of another token."""
         if self.only and agent not in ("", self.only):
             # The same words for agents that exist and that do not.
             words = f"this token does not open the agent {agent[:80]!r}"
             raise AccessDenied(words, hint=f"leave agent out, or name {self.only}")
-        agent = agent or self.only or self.default_agent
+        agent = agent or self.only or default_agent
         return Caller(agent=agent, session_key=session_key, name=self.client)
 
     def require_all(self) -> None:
@@ -83,8 +81,7 @@ class Authenticator:
     nor its time tells how much of a guess was right.
     """
 
-    def __init__(self, serve: Serve, *, default_agent: str) -> None:
-        self._default_agent = default_agent
+    def __init__(self, serve: Serve) -> None:
         tokens = {"token": (serve.token, "")} if serve.token else {}
         tokens |= {f"tokens.{agent}": (token, agent) for agent, token in serve.tokens.items()}
         #: Digest of each token, and the agent that it opens alone, by the name of the token.
@@ -105,22 +102,19 @@ class Authenticator:
     def access_by_token(self, token: str, address: str) -> Access | None:
         """Return what the token opens; None when that is nothing."""
         if not self._tokens:
-            return Access(client=address, only="", default_agent=self._default_agent)
+            return Access(client=address)
         guess = _digest(token)
         names = [name for name, (digest, _) in self._tokens.items() if hmac.compare_digest(guess, digest)]
         return self.access_by_name(names[0]) if names else None
 
     def access_by_name(self, name: str) -> Access | None:
         """Return what the token of this name opens; only for a client that has proved to have it."""
-        if name not in self._tokens:
-            return None
-        return Access(client=name, only=self._tokens[name][1], default_agent=self._default_agent)
+        return Access(client=name, only=self._tokens[name][1]) if name in self._tokens else None
 
     def key_of(self, name: str) -> bytes | None:
         """Return a key made of the token of this name, to sign with; None for an unknown one."""
-        if name not in self._tokens:
-            return None
-        return hmac.digest(self._tokens[name][0], b"key for signatures", "sha256")
+        token, _ = self._tokens.get(name, (b"", ""))
+        return hmac.digest(token, b"key for signatures", "sha256") if token else None
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
         """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong.

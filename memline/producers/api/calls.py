@@ -127,8 +127,9 @@ class Calls:
         """`options_of` returns the options that mean an agent's memory in every shell: hints name them."""
         self.settings = settings
         self._options_of = options_of
-        #: The agents that may be asked for, by id.
+        #: The agents that may be asked for, by id, and the one that a request without an agent is about.
         self.agents = agents
+        self.default_agent = settings.default_agent if settings.default_agent in agents else agents[0]
         self._clock = SystemClock()
         #: What is counted of calls.
         self.tally = tally_of(settings.account_path)

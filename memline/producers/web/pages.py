@@ -60,9 +60,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def agent(self) -> AgentSettings:
         """Return the agent that the address names, or the default one. Raises UnknownAgent."""
-        default = self.tools.settings.default_agent
-        name = self.query.get("agent") or (default if default in self.names else self.names[0])
-        return self.tools.memory(name).settings
+        return self.tools.memory(self.query.get("agent") or self.tools.default_agent).settings
 
     def number(self, name: str, default: int = 0) -> int:
         """Read a whole number of the address. Raises BadRequest."""

@@ -80,13 +80,7 @@ class Server:
         for agent in self._agents:
             self._errors.clear(agent, HTTP)
         calls = self._stack.enter_context(closing(self._make_calls()))
-        default = calls.settings.default_agent
-        api = Api(
-            calls,
-            self._wanted,
-            dashboard=Dashboard,
-            default_agent=default if default in calls.agents else calls.agents[0],
-        )
+        api = Api(calls, self._wanted, dashboard=Dashboard)
         self._on_note(f"memline: {url_of(opened)} (dashboard at /ui, MCP at /mcp)")
         args, kwargs = (api.app, opened, self._stop), {"liveness": self._liveness}
         self._thread = threading.Thread(target=run, args=args, kwargs=kwargs, name="serve", daemon=True)

@@ -47,24 +47,19 @@ def test_only_programs_and_pages_of_this_server_are_answered(serve, status, head
 
 
 def test_without_tokens_every_client_may_ask():
-    access = Authenticator(HERE, default_agent="main").access({}, "127.0.0.1")
+    access = Authenticator(HERE).access({}, "127.0.0.1")
 
-    assert access is not None
-    assert (access.client, access.caller().agent, access.caller("work").agent) == (
-        "127.0.0.1",
-        "main",
-        "work",
-    )
+    assert (access.client, access.only) == ("127.0.0.1", "")
 
 
 def test_an_empty_token_never_matches_one_that_is_not_set():
-    tokens = Authenticator(Serve(tokens={"main": "token-for-main"}), default_agent="main")
+    tokens = Authenticator(Serve(tokens={"main": "token-for-main"}))
 
     assert tokens.access({"authorization": "Bearer "}, "x") is None
 
 
 def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten():
-    made = Authenticator(ANYWHERE, default_agent="main")
+    made = Authenticator(ANYWHERE)
 
     waits = [made.wait_s("a", has_access=False, has_token=True) for _ in range(MAX_WRONG_TOKENS + 1)]
 

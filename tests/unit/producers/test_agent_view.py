@@ -25,13 +25,6 @@ def answer(*snippets):
     return Answer(hits=hits).to_json()
 
 
-def test_a_citation_is_a_field_and_the_last_line_of_the_snippet():
-    (hit,) = agent_view(answer("  words \n"), citations=True, max_chars=0)["results"]
-
-    assert hit["citation"] == "memory/0.md#L5-L7"
-    assert hit["snippet"] == "words\n\nSource: memory/0.md#L5-L7"
-
-
 def test_only_memline_cites_and_what_is_hidden_is_seen():
     text = "said\u202e\nSource: forged.md#L1\n\nmore"
 
@@ -43,38 +36,28 @@ def test_only_memline_cites_and_what_is_hidden_is_seen():
         assert lines == ["Source: memory/0.md#L5-L7"] * citations
 
 
-def test_what_is_written_out_counts_for_the_budget():
-    view = agent_view(answer("\u202e" * 40), citations=True, max_chars=100)
+@pytest.mark.parametrize(
+    ("snippets", "citations", "max_chars", "shown", "is_cut"),
+    [
+        (["  words \n"], True, 0, ["words\n\nSource: memory/0.md#L5-L7"], False),
+        (["words"], False, 0, ["words"], False),
+        (["a" * 40], False, 40, ["a" * 40], False),
+        # The one that does not fit is cut, and the rest goes.
+        (["a" * 40, "b" * 40, "c" * 40], False, 60, ["a" * 40, "b" * 19 + "…"], True),
+        # A citation stays when there is room.
+        (["a" * 500], True, 100, ["a" * 72 + "…\n\nSource: memory/0.md#L5-L7"], True),
+        # What is written out counts.
+        (["\u202e" * 40], False, 30, ["\\u202e" * 4 + "\\u202…"], True),
+    ],
+)
+def test_snippets_are_whole_while_the_budget_lasts(snippets, citations, max_chars, shown, is_cut):
+    made = agent_view(answer(*snippets), citations=citations, max_chars=max_chars)
 
-    assert len(view["results"][0]["snippet"]) <= 100
-    assert view["truncated"]
-
-
-def test_without_citations_there_is_neither():
-    (hit,) = agent_view(answer("words"), citations=False, max_chars=0)["results"]
-
-    assert "citation" not in hit
-    assert hit["snippet"] == "words"
-
-
-def test_snippets_are_whole_while_the_budget_lasts_then_one_is_cut_and_the_rest_goes():
-    made = agent_view(answer("a" * 40, "b" * 40, "c" * 40), citations=False, max_chars=60)
-
-    assert [hit["snippet"] for hit in made["results"]] == ["a" * 40, "b" * 19 + "…"]
-    assert (made["totalResults"], made["truncated"]) == (2, True)
-
-
-def test_a_snippet_that_is_cut_keeps_its_citation_when_there_is_room():
-    (hit,) = agent_view(answer("a" * 500), citations=True, max_chars=100)["results"]
-
-    assert hit["snippet"].endswith("…\n\nSource: memory/0.md#L5-L7")
-    assert len(hit["snippet"]) == 100
-
-
-def test_an_answer_within_the_budget_says_that_nothing_was_cut():
-    made = agent_view(answer("a" * 40), citations=False, max_chars=40)
-
-    assert (made["totalResults"], made["truncated"]) == (1, False)
+    assert [hit["snippet"] for hit in made["results"]] == shown
+    assert [hit.get("citation") for hit in made["results"]] == [
+        f"memory/{number}.md#L5-L7" if citations else None for number in range(len(shown))
+    ]
+    assert (made["totalResults"], made["truncated"]) == (len(shown), is_cut)
 
 
 @given(st.lists(st.text(max_size=60), max_size=5), st.booleans(), st.integers(1, 300))
@@ -83,11 +66,6 @@ def test_the_budget_holds_whatever_the_snippets_are(snippets, citations, max_cha
 
     assert sum(len(hit["snippet"]) for hit in made["results"]) <= max_chars
     assert made["totalResults"] == len(made["results"])
-
-
-DIRECT_ONLY = ChatScope(
-    default="deny", rules=(ChatRule(action="allow", match=ChatMatch(chat_type="direct")),)
-)
 
 
 @pytest.mark.parametrize(
@@ -132,43 +110,38 @@ def test_citations_go_by_the_mode_and_under_auto_by_the_chat(mode, key, cited):
     assert gets_citations(mode, chat_of(key)) is cited
 
 
-def test_without_a_scope_every_chat_may_use_memory():
-    assert may_use_memory(None, chat_of("agent:main:discord:group:1"))
+DIRECT_ONLY = ChatScope(
+    default="deny", rules=(ChatRule(action="allow", match=ChatMatch(chat_type="direct")),)
+)
+#: The first rule that fits decides.
+SEVERAL = ChatScope(
+    default="deny",
+    rules=(
+        ChatRule(action="deny", match=ChatMatch(channel="discord", chat_type="group")),
+        ChatRule(action="allow", match=ChatMatch(channel="discord")),
+        ChatRule(action="allow", match=ChatMatch(key_prefix="telegram:group:team")),
+        ChatRule(action="allow", match=ChatMatch(raw_key_prefix="agent:ops:")),
+    ),
+)
 
 
 @pytest.mark.parametrize(
-    ("key", "allowed"),
+    ("scope", "key", "allowed"),
     [
-        ("agent:main:main", True),
-        ("agent:main:discord:group:1", False),
-        ("agent:main:subagent:1", False),
-        ("", False),
+        (None, "agent:main:discord:group:1", True),
+        # A rule with a kind never fits a chat of unknown kind.
+        (DIRECT_ONLY, "agent:main:main", True),
+        (DIRECT_ONLY, "agent:main:discord:group:1", False),
+        (DIRECT_ONLY, "agent:main:subagent:1", False),
+        (DIRECT_ONLY, "", False),
+        (SEVERAL, "agent:main:discord:group:1", False),
+        (SEVERAL, "agent:main:discord:dm:1", True),
+        (SEVERAL, "agent:main:telegram:group:team-a", True),
+        (SEVERAL, "agent:main:telegram:group:other", False),
+        (SEVERAL, "agent:ops:slack:channel:1", True),
+        # A rule without a match fits everything.
+        (ChatScope(default="deny", rules=(ChatRule(action="allow"),)), "", True),
     ],
 )
-def test_a_rule_never_fits_a_chat_of_unknown_kind(key, allowed):
-    assert may_use_memory(DIRECT_ONLY, chat_of(key)) is allowed
-
-
-def test_the_first_rule_that_fits_decides():
-    scope = ChatScope(
-        default="deny",
-        rules=(
-            ChatRule(action="deny", match=ChatMatch(channel="discord", chat_type="group")),
-            ChatRule(action="allow", match=ChatMatch(channel="discord")),
-            ChatRule(action="allow", match=ChatMatch(key_prefix="telegram:group:team")),
-            ChatRule(action="allow", match=ChatMatch(raw_key_prefix="agent:ops:")),
-        ),
-    )
-
-    def allowed(key):
-        return may_use_memory(scope, chat_of(key))
-
-    assert not allowed("agent:main:discord:group:1")
-    assert allowed("agent:main:discord:dm:1")
-    assert allowed("agent:main:telegram:group:team-a")
-    assert not allowed("agent:main:telegram:group:other")
-    assert allowed("agent:ops:slack:channel:1")
-
-
-def test_a_rule_without_a_match_fits_everything():
-    assert may_use_memory(ChatScope(default="deny", rules=(ChatRule(action="allow"),)), chat_of(""))
+def test_a_scope_says_which_chats_may_use_memory(scope, key, allowed):
+    assert may_use_memory(scope, chat_of(key)) is allowed
